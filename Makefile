@@ -1,0 +1,88 @@
+# Landfall. `make validate` sets everything up and runs the main job; `make test` lints and tests. `make help` lists all.
+#
+#   make setup PYTHON=python3.12                                          another interpreter (3.11 or newer)
+#   make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130         another torch build (cpu, cu…, rocm…)
+#   make validate ARGS="trainer=quick"                                    arguments of the command behind a target
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SAMPLE := data/sample-data.json
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY)  ## Create .venv and install requirements.lock, once
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Landfall needs Python 3.11 or newer; $(PYTHON) is older. Try make setup PYTHON=python3.12" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)")
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: sample-data
+sample-data: $(SAMPLE)  ## Make the synthetic plant's data under data/, once
+
+$(SAMPLE): $(READY) | core/data/synthetic.py
+	$(BIN)/python -m core.data.synthetic --root . >/dev/null
+	@touch $@
+
+.PHONY: validate
+validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, export the dashboard
+	$(BIN)/python -m pipelines.run_local_training_pipeline $(ARGS)
+
+.PHONY: test
+test: $(READY) lint  ## Lint, then all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: lint
+lint: $(READY)  ## Check style and formatting
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check --quiet .
+
+.PHONY: lab
+lab: $(READY) $(SAMPLE)  ## Open the notebooks in JupyterLab
+	$(BIN)/python -m jupyterlab notebooks $(ARGS)
+
+.PHONY: dashboard
+dashboard: $(READY) export  ## Serve the dashboard on this machine and open it
+	$(BIN)/python -m pipelines.serve_dashboard $(ARGS)
+
+.PHONY: train-patchtst
+train-patchtst: $(READY) $(SAMPLE)  ## Train PatchTST-SSL from the command line
+	$(BIN)/python -m trainers.train_patchtst_ssl $(ARGS)
+
+.PHONY: train-swinmae
+train-swinmae: $(READY) $(SAMPLE)  ## Train Swin-MAE from the command line
+	$(BIN)/python -m trainers.train_swinmae_ssl $(ARGS)
+
+.PHONY: score
+score: $(READY)  ## Score both streams with their checkpoints
+	$(BIN)/python -m inference.run_scoring_example --stream patchtst $(ARGS)
+	$(BIN)/python -m inference.run_scoring_example --stream swinmae $(ARGS)
+
+.PHONY: export
+export: $(READY)  ## Write what the dashboard shows
+	$(BIN)/python -m pipelines.export_training_dashboard_state --persist-run-history
+
+.PHONY: bench
+bench: $(READY)  ## Run the benchmarks against named peers
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: clean
+clean:  ## Remove what runs and set-up made; data you brought stays
+	rm -rf $(VENV) runs checkpoints artifacts training_dashboard/data training_dashboard/vendor
+	rm -rf .pytest_cache .ruff_cache build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Configuration: one schema (`schema`), composed by Hydra and validated (`compose`)."""

@@ -1,0 +1,242 @@
+"""Composes a configuration with Hydra, validates it with the schema and remembers who set each value.
+
+Precedence, weakest first: schema default < group file < configuration file < `LANDFALL_*` environment < command line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+
+from core.config.schema import SCHEMAS, AnyConfig, Stream
+from core.errors import ConfigError, ConfigFault, UsageError
+from core.workspace import relative
+
+CONFIG_DIR = "configs"
+ENVIRONMENT_PREFIX = "LANDFALL_"
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """A validated configuration, the file it came from and, per dotted key, which file or override set the value."""
+
+    config: AnyConfig
+    source: str
+    origins: Mapping[str, str]
+
+
+def local_config_file(stream: Stream) -> str:
+    return f"{CONFIG_DIR}/{stream}_ssl_local.yaml"
+
+
+def load_config(
+    file: Path | str, overrides: Sequence[str] = (), *, root: Path, environment: Mapping[str, str] | None = None
+) -> LoadedConfig:
+    """Composes `file` (relative to `root`) with Hydra overrides such as `trainer=quick` or `training.epochs=2`.
+
+    Raises UsageError for a missing file or an override that cannot be parsed, ConfigError with every fault otherwise.
+    """
+    path = Path(root, file)
+    source = relative(path, root)
+    if not path.is_file():
+        found = sorted(relative(p, root) for p in (root / CONFIG_DIR).glob("**/*_ssl*.yaml"))
+        raise UsageError(f"configuration file {source} does not exist", hint=f"there are {', '.join(found)}")
+    from_environment = _environment_overrides(os.environ if environment is None else environment)
+    from_command_line = [_parse_override(text) for text in overrides]
+    values, origins = _compose(path, [*from_environment, *from_command_line], root=root)
+    _note_override_origins(origins, from_environment, "environment")
+    _note_override_origins(origins, from_command_line, "command line")
+    return LoadedConfig(_validate(values, source=source, origins=origins), source, origins)
+
+
+def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
+    """Validates plain values, such as a checkpoint holds. Raises ConfigError."""
+    return _validate(values, source=source, origins={})
+
+
+def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
+    """The whole configuration as YAML; `with_origin` adds who set each value as a comment."""
+    lines = list(_yaml_lines(loaded.config.model_dump(mode="json")))
+    if not with_origin:
+        return "\n".join(line for line, _ in lines) + "\n"
+    width = min(72, max(len(line) for line, _ in lines))
+    rows = [
+        line if key is None else f"{line:<{width}}  # {_origin_of(key, loaded.origins) or 'default'}"
+        for line, key in lines
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and leaf values of nested mappings."""
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{key}.")
+        else:
+            yield key, value
+
+
+# ---------------------------------------------------------------------------------------------------------- overrides
+def _parse_override(text: str) -> Override:
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise UsageError(
+            f"cannot read the override {text!r}", hint="write key=value or group=option, such as training.epochs=2"
+        ) from error
+
+
+def _environment_overrides(environment: Mapping[str, str]) -> list[Override]:
+    """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot."""
+    pairs = sorted((name, value) for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX))
+    keys = [(name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."), value) for name, value in pairs]
+    return [_parse_override(f"{key}={value}") for key, value in keys]
+
+
+def _is_group(override: Override, root: Path) -> bool:
+    return (root / CONFIG_DIR / override.key_or_group).is_dir()
+
+
+def _hydra_text(override: Override, root: Path) -> str:
+    """A value override may set a key that no file mentions; the schema, not Hydra, decides whether the key exists."""
+    text = override.input_line or ""
+    return text if _is_group(override, root) or text.startswith(("+", "~")) else f"++{text}"
+
+
+def _note_override_origins(origins: dict[str, str], overrides: Sequence[Override], source: str) -> None:
+    for override in overrides:
+        key = override.key_or_group
+        for stale in [known for known in origins if known.startswith(f"{key}.")]:
+            del origins[stale]
+        origins[key] = f"{source}: {override.input_line}"
+
+
+# ------------------------------------------------------------------------------------------------------------ Hydra
+def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values as plain data, and the file that set each one."""
+    search_path = f"hydra.searchpath=[file://{(root / CONFIG_DIR).resolve()}]"
+    texts = [search_path, *(_hydra_text(override, root) for override in overrides)]
+    try:
+        with initialize_config_dir(str(path.parent.resolve()), version_base="1.3", job_name="landfall"):
+            composed = compose(config_name=path.stem, overrides=texts)
+            values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+            origins = _file_origins(path.stem, texts, root=root)
+    except MissingConfigException as error:
+        options = ", ".join(error.options or ())
+        hint = f"there are: {options}" if options else None
+        raise UsageError(f"{relative(path, root)}: {_first_line(error)}", hint=hint) from error
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
+        raise UsageError(f"{relative(path, root)}: {_first_line(error)}") from error
+    return values, origins  # type: ignore[return-value]
+
+
+def _file_origins(config_name: str, overrides: list[str], *, root: Path) -> dict[str, str]:
+    """Walks Hydra's own list of composed files in merge order; the last file that has a key set it."""
+    loader = GlobalHydra.instance().config_loader()
+    defaults = loader.compute_defaults_list(config_name, overrides, RunMode.RUN).defaults
+    folders = [Path(source.path.removeprefix("file://")) for source in loader.get_sources() if source.provider != "hydra"]
+    origins: dict[str, str] = {}
+    for entry in defaults:
+        file = _source_file(entry.config_path, folders)
+        if file is None or (entry.package or "").split(".")[0] == "hydra":
+            continue
+        body = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        prefix = f"{entry.package}." if entry.package else ""
+        for key, _ in flatten({k: v for k, v in body.items() if k != "defaults"}, prefix):
+            origins[key] = relative(file, root)
+    return origins
+
+
+def _source_file(config_path: str | None, folders: Sequence[Path]) -> Path | None:
+    candidates = [folder / f"{config_path}.yaml" for folder in folders]
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+# --------------------------------------------------------------------------------------------------------- validation
+def _validate(values: Mapping[str, Any], *, source: str, origins: Mapping[str, str]) -> AnyConfig:
+    stream = values.get("stream")
+    if stream not in SCHEMAS:
+        problem = f"{stream!r} is none of {', '.join(SCHEMAS)}" if stream else f"is missing; one of {', '.join(SCHEMAS)}"
+        raise ConfigError(source, [ConfigFault("stream", problem, origins.get("stream"))])
+    schema = SCHEMAS[stream]
+    try:
+        return schema.model_validate(values)  # type: ignore[return-value]
+    except ValidationError as error:
+        faults = [_fault(details, schema, origins) for details in error.errors(include_url=False)]
+        raise ConfigError(source, faults) from None
+
+
+def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) -> ConfigFault:
+    names = [str(name) for name in details["loc"]]
+    key = ".".join(names) or "configuration"
+    if details["type"] == "extra_forbidden":
+        problem = f"unknown key{_did_you_mean(names, schema)}"
+    elif details["type"] == "missing":
+        problem = "is required"
+    elif details["type"] == "value_error":
+        problem = str(details["ctx"]["error"])
+    else:
+        message = details["msg"]
+        problem = f"{details['input']!r}: {message[0].lower()}{message[1:]}"
+    return ConfigFault(key, problem, _origin_of(key, origins))
+
+
+def _did_you_mean(names: Sequence[str], schema: type[BaseModel]) -> str:
+    """The close keys of the same section, else the same name in another section."""
+    section: type[BaseModel] = schema
+    for name in names[:-1]:
+        section = section.model_fields[name].annotation  # type: ignore[assignment]
+    close = difflib.get_close_matches(names[-1], section.model_fields, n=2)
+    if not close:
+        close = [key for key in schema_keys(schema) if key.split(".")[-1] == names[-1]][:2]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def schema_keys(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every dotted leaf key of a schema."""
+    for name, field in schema.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from schema_keys(field.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _origin_of(key: str, origins: Mapping[str, str]) -> str | None:
+    """The origin of the key, or of the nearest mapping above or list entry below it."""
+    while key:
+        if key in origins:
+            return origins[key]
+        key = key.rpartition(".")[0]
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------- rendering
+def _yaml_lines(values: Mapping[str, Any], depth: int = 0, prefix: str = "") -> Iterator[tuple[str, str | None]]:
+    indent = "  " * depth
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{name}:", None
+            yield from _yaml_lines(value, depth + 1, f"{prefix}{name}.")
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+            yield f"{indent}{name}: {text.removesuffix('...' + chr(10)).strip()}", f"{prefix}{name}"

@@ -1,0 +1,308 @@
+"""The one schema of a Landfall configuration: every key, its type, its default and what it means.
+
+`docs/configuration.md` is generated from these descriptions. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+Stream = Literal["patchtst", "swinmae"]
+STREAMS: tuple[Stream, ...] = ("patchtst", "swinmae")
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Ratio = Annotated[float, Field(gt=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _as_text(value: Any) -> Any:
+    """YAML reads `precision: 32` as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Section(BaseModel):
+    """A group of keys; unknown keys are refused and values never change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+
+
+# --------------------------------------------------------------------------------------------------- device, logging
+class Device(Section):
+    prefer_cuda: bool = Field(True, description="Use a CUDA GPU where one works; otherwise the next best device.")
+    kind: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        "auto", description="Device to train and score on; `auto` takes the first that passes a real operation."
+    )
+    amp: bool = Field(True, description="Allow mixed precision; `false` computes in 32 bit whatever `precision` says.")
+    precision: Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)] = Field(
+        "auto", description="Arithmetic; `auto` picks bf16 only where the hardware has it natively."
+    )
+    threads: int = Field(0, ge=0, description="CPU threads; 0 uses every core the process may run on.")
+
+
+class Logging(Section):
+    log_dir: str = Field(description="Folder of the run logs; each run makes a sub-folder named by its run id.")
+    checkpoint_path: str = Field(description="File of the best model; `.last.pt` beside it holds the resumable state.")
+    artifacts_dir: str = Field("artifacts", description="Folder of loss, score and notebook artifacts.")
+    tensorboard: bool = Field(True, description="Write TensorBoard events beside metrics.jsonl.")
+    every_steps: Count = Field(10, description="Steps between two step records in the run log.")
+    progress: Literal["auto", "bar", "lines", "off"] = Field(
+        "auto", description="Progress display; `auto` is a bar on a terminal or notebook, a line every 30 s elsewhere."
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- data
+class Part(Section):
+    """One part of the data: which files, and which stretch of each."""
+
+    files: tuple[str, ...] = Field(
+        (), description="Globs relative to `data.root`; label files (`*.labels.*`) are never read as sensors."
+    )
+    by: Literal["time", "recording"] = Field(
+        "time",
+        description="`time`: start and stop cut every file. `recording`: they cut the sorted list of files (for "
+        "`.npz` sets, the list of records).",
+    )
+    start: float | int = Field(
+        0.0, ge=0, description="Start of the stretch: a float is a fraction (0 to 1), an integer a row or record number."
+    )
+    stop: float | int = Field(1.0, ge=0, description="End of the stretch, exclusive; same units as `start`.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_means_the_end(cls, values: Any) -> Any:
+        """`stop: 1` of a time stretch means all of it: a part of a single row helps nobody."""
+        if isinstance(values, dict) and values.get("stop") == 1 and values.get("by", "time") == "time":
+            return {**values, "stop": 1.0}
+        return values
+
+    @model_validator(mode="after")
+    def _stretch_is_not_empty(self) -> Part:
+        for name, bound in (("start", self.start), ("stop", self.stop)):
+            if isinstance(bound, float) and bound > 1.0:
+                raise ValueError(f"{name} = {bound} is no fraction of 0 to 1; write {int(bound)} for a row number")
+        if type(self.start) is type(self.stop) and self.stop <= self.start:
+            raise ValueError(f"stop = {self.stop} is not after start = {self.start}")
+        return self
+
+
+class Parts(Section):
+    train: Part = Field(Part(), description="What the model and the scaling learn from.")
+    validation: Part = Field(Part(), description="Early stopping and the choice of the best epoch.")
+    calibration: Part = Field(Part(), description="Normal data that sets the threshold; never trained on.")
+    test: Part = Field(Part(), description="What is scored and, where label files exist, judged.")
+
+
+class Scaling(Section):
+    method: Literal["robust", "zscore", "none"] = Field(
+        "robust", description="`robust`: median and interquartile range; `zscore`: mean and standard deviation."
+    )
+    floor: Positive = Field(
+        0.1,
+        description="Smallest allowed robust scale, as a share of the channel's standard deviation: rare bursts over a "
+        "quiet base would otherwise explode.",
+    )
+    clip: Positive = Field(20.0, description="Scaled values are clipped to ± this many scales.")
+
+
+class Data(Section):
+    root: str = Field(".", description="Folder the globs of all parts start from, relative to the repository root.")
+    timestamp: str = Field("auto", description="Time column; `auto` finds timestamp, time, datetime or date, any case.")
+    channels: tuple[str, ...] = Field((), description="Columns to use, in order; empty takes every numeric column.")
+    exclude: tuple[str, ...] = Field((), description="Columns that are context, not sensors.")
+    sampling_rate_hz: Positive | None = Field(
+        None, description="Vibration: samples per second where neither a sidecar JSON nor time stamps tell."
+    )
+    gap_factor: Positive = Field(
+        10.0, description="A step longer than this many median steps is a gap; windows never cross one."
+    )
+    remove_mean: bool = Field(False, description="Vibration: subtract each window's mean (the DC offset, gravity).")
+    window: Count = Field(256, description="Samples in a window.")
+    stride: Count = Field(64, description="Samples between the starts of two training windows.")
+    score_stride: Count = Field(32, description="Samples between the starts of two scored windows.")
+    guard: int = Field(-1, ge=-1, description="Rows dropped where two parts share a file; -1 drops one window.")
+    scaling: Scaling = Field(Scaling(), description="Scaling fitted on the training part only.")
+    parts: Parts = Field(Parts(), description="Which data trains, validates, calibrates and tests.")
+
+
+class HardLimits(Section):
+    """Limits beyond which a file is dropped."""
+
+    invalid_timestamp_ratio: Fraction = Field(0.01, description="Share of rows whose time stamp cannot be read.")
+    missing_ratio: Fraction = Field(0.5, description="Share of missing values over all channels.")
+    non_monotonic_ratio: Fraction = Field(0.05, description="Share of steps that go back in time.")
+    duplicate_ratio: Fraction = Field(0.2, description="Share of rows that repeat a time stamp.")
+    constant_channel_ratio: Fraction = Field(0.9, description="Share of channels that never change.")
+    sampling_rate_tolerance: Fraction = Field(
+        0.05, description="Relative difference between the declared sampling rate and the one of the time stamps."
+    )
+    rms_min: float = Field(0.0, ge=0.0, description="Vibration: smallest plausible RMS of an axis without its mean.")
+    rms_max: Positive = Field(1e6, description="Vibration: largest plausible RMS of an axis without its mean.")
+
+
+class WarnLimits(Section):
+    """Limits beyond which a file is kept with a warning."""
+
+    missing_ratio: Fraction = Field(0.05, description="Share of missing values in one channel.")
+    gap_count: int = Field(0, ge=0, description="Gaps in the time stamps.")
+    stuck_ratio: Fraction = Field(0.5, description="Longest run of one repeated value, as a share of the file.")
+    jump_sigma: Positive = Field(
+        12.0, description="Step between neighbours, in robust standard deviations of the channel's own steps."
+    )
+    clipping_ratio: Fraction = Field(0.05, description="Share of samples at the exact minimum or maximum of a channel.")
+    flat_ratio: Fraction = Field(0.3, description="Vibration: share of samples that repeat their neighbour.")
+
+
+class Quality(Section):
+    enabled: bool = Field(True, description="Check every file before training and scoring.")
+    report_dir: str = Field(description="Folder of the per-file JSON reports.")
+    hard: HardLimits = Field(HardLimits(), description="Limits that drop a file.")
+    warn: WarnLimits = Field(WarnLimits(), description="Limits that add a warning.")
+
+
+class Scalogram(Section):
+    frequencies: Count = Field(64, description="Rows of the transform: wavelet centre frequencies, log-spaced.")
+    frequency_min_hz: Positive = Field(10.0, description="Lowest centre frequency.")
+    frequency_max_hz: Positive | None = Field(
+        None, description="Highest centre frequency; empty takes 0.4 of the sampling rate."
+    )
+    omega0: Positive = Field(6.0, description="Centre angular frequency of the Morlet mother wavelet.")
+    image_size: Count = Field(64, description="Height and width of the image the model sees.")
+
+
+# ------------------------------------------------------------------------------------------------------------- models
+class PatchTSTModel(Section):
+    patch_length: Count = Field(16, description="Samples in a patch.")
+    patch_stride: Count = Field(16, description="Samples between two patch starts; equal to the length in pre-training.")
+    mask_ratio: Ratio = Field(0.4, description="Share of patches hidden from the encoder, equal in every sample.")
+    d_model: Count = Field(128, description="Width of the encoder.")
+    num_heads: Count = Field(4, description="Attention heads.")
+    num_layers: Count = Field(3, description="Encoder layers.")
+    d_ff: Count = Field(256, description="Width of the feed-forward layers.")
+    dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
+    norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
+    pre_norm: bool = Field(False, description="Normalise before each sub-layer instead of after it.")
+    instance_norm: bool = Field(
+        False, description="Standardise each window and channel by its own observed values (hides level shifts)."
+    )
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> PatchTSTModel:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+        return self
+
+
+class SwinMAEModel(Section):
+    patch_size: Count = Field(4, description="Pixels per side of a patch.")
+    mask_unit: Count = Field(4, description="Patches per side of a mask unit: window masking hides whole units.")
+    mask_ratio: Ratio = Field(0.75, description="Share of mask units hidden, equal in every sample.")
+    embed_dim: Count = Field(48, description="Width of the first encoder stage; it doubles at each later stage.")
+    depths: tuple[Count, ...] = Field((2, 2, 2), description="Swin blocks per encoder stage.")
+    num_heads: tuple[Count, ...] = Field((3, 6, 12), description="Attention heads per encoder stage.")
+    decoder_depths: tuple[Count, ...] = Field(
+        (2, 2), description="Swin blocks per decoder stage, deepest first; one stage fewer than the encoder has."
+    )
+    window_size: Count = Field(4, description="Patches per side of an attention window.")
+    mlp_ratio: Positive = Field(4.0, description="Width of the feed-forward layers over the stage width.")
+    dropout: Fraction = Field(0.0, description="Dropout of attention outputs and feed-forward layers.")
+    drop_path: Fraction = Field(0.0, description="Stochastic depth rate of the last encoder block; rises linearly.")
+    norm_target: bool = Field(False, description="Predict each patch normalised by its own mean and variance.")
+
+    @model_validator(mode="after")
+    def _stages_agree(self) -> SwinMAEModel:
+        if len(self.num_heads) != len(self.depths):
+            raise ValueError(f"num_heads has {len(self.num_heads)} stages, depths has {len(self.depths)}")
+        if len(self.decoder_depths) != len(self.depths) - 1:
+            raise ValueError(f"decoder_depths needs {len(self.depths) - 1} stages, has {len(self.decoder_depths)}")
+        for stage, heads in enumerate(self.num_heads):
+            if (self.embed_dim * 2**stage) % heads:
+                raise ValueError(f"stage {stage} is {self.embed_dim * 2**stage} wide: {heads} heads do not divide it")
+        return self
+
+
+# --------------------------------------------------------------------------------------------------- training, scoring
+class EarlyStopping(Section):
+    patience: int = Field(0, ge=0, description="Epochs without improvement before stopping; 0 never stops early.")
+    min_delta: float = Field(0.0, ge=0.0, description="Smallest drop of the validation loss that counts.")
+
+
+class Training(Section):
+    epochs: Count = Field(10, description="Passes over the training windows.")
+    batch_size: Count = Field(32, description="Windows per step.")
+    accumulate: Count = Field(1, description="Batches whose gradients add up to one optimizer step.")
+    windows_per_epoch: int = Field(0, ge=0, description="Windows drawn per epoch without repetition; 0 takes all.")
+    learning_rate: Positive = Field(1e-3, description="Peak learning rate.")
+    min_learning_rate: float = Field(0.0, ge=0.0, description="Learning rate at the end of the cosine.")
+    warmup_ratio: Fraction = Field(0.1, description="Share of all steps that warm up linearly.")
+    weight_decay: float = Field(0.05, ge=0.0, description="AdamW weight decay; biases and norms are exempt.")
+    betas: tuple[Ratio, Ratio] = Field((0.9, 0.95), description="AdamW moment decay rates.")
+    gradient_clip: float = Field(1.0, ge=0.0, description="Largest gradient norm; 0 does not clip.")
+    early_stopping: EarlyStopping = Field(EarlyStopping(), description="When to stop before the last epoch.")
+    resume: str = Field("never", description="`never`, `auto` (the last checkpoint, if it fits), or a checkpoint file.")
+
+
+class Threshold(Section):
+    false_alarm_rate: Ratio = Field(0.01, description="Share of normal calibration scores above the threshold.")
+    min_calibration: Count = Field(50, description="Fewest calibration scores a threshold may rest on.")
+
+
+class Scoring(Section):
+    batch_size: Count = Field(64, description="Windows per scoring pass.")
+    smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 does not smooth.")
+    threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
+    event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")
+    event_min_length: Count = Field(1, description="Fewest alarms in an event; shorter ones are dropped.")
+
+
+# --------------------------------------------------------------------------------------------------------------- whole
+class Config(Section):
+    """What both streams share."""
+
+    stream: Stream
+    seed: int = Field(42, ge=0, description="Seed of weights, shuffling and masks, each from its own generator.")
+    deterministic: bool = Field(False, description="Refuse operations without a deterministic implementation.")
+    device: Device = Field(Device(), description="Hardware and arithmetic.")
+    logging: Logging = Field(description="Where a run writes and how it shows progress.")
+    data: Data = Field(Data(), description="Files, windows and parts.")
+    dqvl: Quality = Field(description="Data quality validation layer.")
+    training: Training = Field(Training(), description="Optimisation.")
+    scoring: Scoring = Field(Scoring(), description="Scores, thresholds and events.")
+
+
+class PatchTSTConfig(Config):
+    """Stream `patchtst`: PatchTST-SSL on multivariate process sensors."""
+
+    stream: Literal["patchtst"] = Field("patchtst", description="Which model and data this configuration is for.")
+    model: PatchTSTModel = Field(PatchTSTModel(), description="PatchTST-SSL.")
+
+    @model_validator(mode="after")
+    def _window_holds_patches(self) -> PatchTSTConfig:
+        if self.data.window < 2 * self.model.patch_length:
+            raise ValueError(
+                f"data.window = {self.data.window} holds fewer than two patches of {self.model.patch_length}"
+            )
+        return self
+
+
+class SwinMAEConfig(Config):
+    """Stream `swinmae`: Swin-MAE on scalograms of vibration."""
+
+    stream: Literal["swinmae"] = Field("swinmae", description="Which model and data this configuration is for.")
+    scalogram: Scalogram = Field(Scalogram(), description="Morlet wavelet transform of each window.")
+    model: SwinMAEModel = Field(SwinMAEModel(), description="Swin-MAE.")
+
+    @model_validator(mode="after")
+    def _image_divides_into_units(self) -> SwinMAEConfig:
+        unit = self.model.patch_size * self.model.mask_unit
+        deepest = self.model.patch_size * 2 ** (len(self.model.depths) - 1)
+        for name, step in (("mask units", unit), ("patches of the deepest stage", deepest)):
+            if self.scalogram.image_size % step:
+                raise ValueError(f"scalogram.image_size = {self.scalogram.image_size} does not divide into {name} of {step} pixels")
+        return self
+
+
+AnyConfig = PatchTSTConfig | SwinMAEConfig
+SCHEMAS: dict[Stream, type[Config]] = {"patchtst": PatchTSTConfig, "swinmae": SwinMAEConfig}

@@ -1,0 +1,124 @@
+"""Every error Landfall raises on purpose, with the facts a caller needs and the exit code a command ends with.
+
+Libraries raise these; `core.cli` turns one into a single line on stderr. Callers read the attributes and never
+parse the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_DATA = 3
+EXIT_OUTPUT = 4
+EXIT_RESUMABLE = 75
+EXIT_INTERRUPTED = 130
+
+
+class LandfallError(Exception):
+    """Base of all errors raised on purpose; `hint` says the way out."""
+
+    exit_code = EXIT_FAILURE
+
+    def __init__(self, message: str, *, hint: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} — {self.hint}" if self.hint else self.message
+
+
+class UsageError(LandfallError):
+    """A command was called in a way that cannot work."""
+
+    exit_code = EXIT_USAGE
+
+
+@dataclass(frozen=True)
+class ConfigFault:
+    """One fault of a configuration: which key, what is wrong with it, and which file or override set it."""
+
+    key: str
+    problem: str
+    origin: str | None = None
+
+    def __str__(self) -> str:
+        where = f" (set by {self.origin})" if self.origin else ""
+        return f"{self.key}: {self.problem}{where}"
+
+
+class ConfigError(UsageError):
+    """A configuration is not usable; `faults` holds every fault found, not only the first."""
+
+    def __init__(self, source: str, faults: Sequence[ConfigFault], *, hint: str | None = None):
+        self.source = source
+        self.faults = tuple(faults)
+        lines = "; ".join(str(fault) for fault in self.faults)
+        super().__init__(f"configuration {source}: {lines}", hint=hint)
+
+
+class DataError(LandfallError):
+    """A data file cannot be used as it is; `path` and, where known, the 1-based `row` and the `column` say where."""
+
+    exit_code = EXIT_DATA
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | str | None = None,
+        row: int | None = None,
+        column: str | None = None,
+        hint: str | None = None,
+    ):
+        self.path = Path(path) if path is not None else None
+        self.row = row
+        self.column = column
+        where = [str(path)] if path is not None else []
+        where += [f"row {row}"] if row is not None else []
+        where += [f"column {column!r}"] if column is not None else []
+        super().__init__(f"{', '.join(where)}: {message}" if where else message, hint=hint)
+
+
+class QualityError(DataError):
+    """The data quality check dropped files that the run cannot do without."""
+
+
+class OutputError(LandfallError):
+    """An output of a run is missing, torn or contradicts another."""
+
+    exit_code = EXIT_OUTPUT
+
+
+class CheckpointError(OutputError):
+    """A checkpoint is missing, torn, or belongs to another configuration."""
+
+    def __init__(self, path: Path | str, message: str, *, hint: str | None = None):
+        self.path = Path(path)
+        super().__init__(f"checkpoint {path}: {message}", hint=hint)
+
+
+class MissingDependencyError(LandfallError):
+    """An optional package is not installed; the message carries the command that installs it."""
+
+    def __init__(self, package: str, purpose: str):
+        self.package = package
+        super().__init__(f"{package} is needed {purpose}", hint=f"python -m pip install {package}")
+
+
+class StoppedError(LandfallError):
+    """Training stopped early on request and left a checkpoint that resumes."""
+
+    exit_code = EXIT_RESUMABLE
+
+    def __init__(self, reason: str, checkpoint: Path | str, *, interrupted: bool = False):
+        self.reason = reason
+        self.checkpoint = Path(checkpoint)
+        if interrupted:
+            self.exit_code = EXIT_INTERRUPTED
+        super().__init__(f"stopped: {reason}; saved {checkpoint}", hint="run the same command again to go on")
