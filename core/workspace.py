@@ -26,12 +26,18 @@ def find_root(start: Path | str | None = None) -> Path:
     for folder in (origin.resolve(), *origin.resolve().parents):
         if all((folder / marker).exists() for marker in _MARKERS):
             return folder
-    raise UsageError(f"{origin} is not inside a Landfall workspace", hint="change into the repository or pass --repo-root")
+    raise UsageError(f"{origin} is not inside a Landfall workspace", hint="change into the repository, or --repo-root")
 
 
 def relative(path: Path | str, root: Path) -> str:
-    """`path` as written in configs and records: relative to the root where possible, with forward slashes."""
-    return Path(os.path.relpath(Path(root, path).resolve(), root.resolve())).as_posix()
+    """`path` as written in configs and records: relative to the root where possible, with forward slashes.
+
+    A link inside the root, such as `data/` that leads to a network drive, keeps its own name.
+    """
+    full = Path(root, path)
+    if not full.is_relative_to(root):
+        full, root = full.resolve(), root.resolve()
+    return Path(os.path.relpath(full, root)).as_posix()
 
 
 @contextmanager

@@ -56,7 +56,9 @@ def load_config(
     if not path.is_file():
         found = sorted(relative(p, root) for p in (root / CONFIG_DIR).glob("**/*_ssl*.yaml"))
         raise UsageError(f"configuration file {source} does not exist", hint=f"there are {', '.join(found)}")
-    from_environment = _environment_overrides(os.environ if environment is None else environment)
+    if path.suffix != ".yaml":
+        raise UsageError(f"configuration file {source} does not end in .yaml", hint="rename it")
+    from_environment = _environment_overrides(os.environ if environment is None else environment, root)
     from_command_line = [_parse_override(text) for text in overrides]
     values, origins = _compose(path, [*from_environment, *from_command_line], root=root)
     _note_override_origins(origins, from_environment, "environment")
@@ -102,41 +104,45 @@ def _parse_override(text: str) -> Override:
         ) from error
 
 
-def _environment_overrides(environment: Mapping[str, str]) -> list[Override]:
-    """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot."""
-    pairs = sorted((name, value) for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX))
-    keys = [(name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."), value) for name, value in pairs]
-    return [_parse_override(f"{key}={value}") for key, value in keys]
+def _environment_overrides(environment: Mapping[str, str], root: Path) -> list[Override]:
+    """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot, or for the slash of a
+    group, as in `LANDFALL_LOCAL__DEVICES=cpu`."""
+    overrides = []
+    for name, value in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+            group = "/".join(words)
+            overrides.append(_parse_override(f"{group if _is_group(group, root) else '.'.join(words)}={value}"))
+    return overrides
 
 
-def _is_group(override: Override, root: Path) -> bool:
-    return (root / CONFIG_DIR / override.key_or_group).is_dir()
+def _is_group(name: str, root: Path) -> bool:
+    return (root / CONFIG_DIR / name).is_dir()
 
 
 def _hydra_text(override: Override, root: Path) -> str:
     """A value override may set a key that no file mentions; the schema, not Hydra, decides whether the key exists."""
     text = override.input_line or ""
-    return text if _is_group(override, root) or text.startswith(("+", "~")) else f"++{text}"
+    return text if _is_group(override.key_or_group, root) or text.startswith(("+", "~")) else f"++{text}"
 
 
 def _note_override_origins(origins: dict[str, str], overrides: Sequence[Override], source: str) -> None:
+    """An override that is a mapping, such as `data.scaling={method: zscore}`, set the keys it names and no others."""
     for override in overrides:
-        key = override.key_or_group
-        for stale in [known for known in origins if known.startswith(f"{key}.")]:
-            del origins[stale]
-        origins[key] = f"{source}: {override.input_line}"
+        for key, _ in flatten({override.key_or_group: override.value()}):
+            origins[key] = f"{source}: {override.input_line}"
 
 
 # ------------------------------------------------------------------------------------------------------------ Hydra
 def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Values as plain data, and the file that set each one."""
-    search_path = f"hydra.searchpath=[file://{(root / CONFIG_DIR).resolve()}]"
-    texts = [search_path, *(_hydra_text(override, root) for override in overrides)]
+    folder = str((root / CONFIG_DIR).resolve()).replace("'", r"\'")
+    texts = [f"hydra.searchpath=['file://{folder}']", *(_hydra_text(override, root) for override in overrides)]
     try:
         with initialize_config_dir(str(path.parent.resolve()), version_base="1.3", job_name="landfall"):
             composed = compose(config_name=path.stem, overrides=texts)
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-            origins = _file_origins(path.stem, texts, root=root)
+            origins = _file_origins(path, texts, root=root)
     except MissingConfigException as error:
         options = ", ".join(error.options or ())
         hint = f"there are: {options}" if options else None
@@ -146,14 +152,13 @@ def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[
     return values, origins  # type: ignore[return-value]
 
 
-def _file_origins(config_name: str, overrides: list[str], *, root: Path) -> dict[str, str]:
+def _file_origins(path: Path, overrides: list[str], *, root: Path) -> dict[str, str]:
     """Walks Hydra's own list of composed files in merge order; the last file that has a key set it."""
     loader = GlobalHydra.instance().config_loader()
-    defaults = loader.compute_defaults_list(config_name, overrides, RunMode.RUN).defaults
-    folders = [Path(source.path.removeprefix("file://")) for source in loader.get_sources() if source.provider != "hydra"]
+    defaults = loader.compute_defaults_list(path.stem, overrides, RunMode.RUN).defaults
     origins: dict[str, str] = {}
     for entry in defaults:
-        file = _source_file(entry.config_path, folders)
+        file = _source_file(entry.config_path, (path.parent, root / CONFIG_DIR))
         if file is None or (entry.package or "").split(".")[0] == "hydra":
             continue
         body = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
@@ -169,16 +174,18 @@ def _source_file(config_path: str | None, folders: Sequence[Path]) -> Path | Non
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
     return str(error).strip().splitlines()[0]
 
 
 # --------------------------------------------------------------------------------------------------------- validation
 def _validate(values: Mapping[str, Any], *, source: str, origins: Mapping[str, str]) -> AnyConfig:
     stream = values.get("stream")
-    if stream not in SCHEMAS:
-        problem = f"{stream!r} is none of {', '.join(SCHEMAS)}" if stream else f"is missing; one of {', '.join(SCHEMAS)}"
+    schema = SCHEMAS.get(stream) if isinstance(stream, str) else None
+    if schema is None:
+        problem = f"is {'missing' if stream is None else repr(stream)}; one of {', '.join(SCHEMAS)}"
         raise ConfigError(source, [ConfigFault("stream", problem, origins.get("stream"))])
-    schema = SCHEMAS[stream]
     try:
         return schema.model_validate(values)  # type: ignore[return-value]
     except ValidationError as error:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -23,10 +24,22 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _as_bound(value: Any) -> Any:
+    """One fault for a bound that is no number, where a union of number types would report one per type."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is neither a fraction nor a row number")
+    return value
+
+
+Bound = Annotated[float | int, BeforeValidator(_as_bound)]
+
+
 class Section(BaseModel):
     """A group of keys; unknown keys are refused and values never change after validation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
 
 # --------------------------------------------------------------------------------------------------- device, logging
@@ -65,10 +78,10 @@ class Part(Section):
         description="`time`: start and stop cut every file. `recording`: they cut the sorted list of files (for "
         "`.npz` sets, the list of records).",
     )
-    start: float | int = Field(
-        0.0, ge=0, description="Start of the stretch: a float is a fraction (0 to 1), an integer a row or record number."
+    start: Bound = Field(
+        0.0, ge=0, description="Start of the stretch: a float is a fraction (0 to 1), an integer a row or record."
     )
-    stop: float | int = Field(1.0, ge=0, description="End of the stretch, exclusive; same units as `start`.")
+    stop: Bound = Field(1.0, ge=0, description="End of the stretch, exclusive; same units as `start`.")
 
     @model_validator(mode="before")
     @classmethod
@@ -99,10 +112,11 @@ class Scaling(Section):
     method: Literal["robust", "zscore", "none"] = Field(
         "robust", description="`robust`: median and interquartile range; `zscore`: mean and standard deviation."
     )
-    floor: Positive = Field(
-        0.1,
-        description="Smallest allowed robust scale, as a share of the channel's standard deviation: rare bursts over a "
-        "quiet base would otherwise explode.",
+    floor: float = Field(
+        1.0,
+        ge=0.0,
+        description="Smallest allowed robust scale, as a share of the scale of the channel's central 98 %: a channel "
+        "that rests most of the time and moves between recipe steps would otherwise explode.",
     )
     clip: Positive = Field(20.0, description="Scaled values are clipped to ± this many scales.")
 
@@ -149,7 +163,7 @@ class WarnLimits(Section):
     gap_count: int = Field(0, ge=0, description="Gaps in the time stamps.")
     stuck_ratio: Fraction = Field(0.5, description="Longest run of one repeated value, as a share of the file.")
     jump_sigma: Positive = Field(
-        12.0, description="Step between neighbours, in robust standard deviations of the channel's own steps."
+        30.0, description="Step between neighbours, in robust standard deviations of the channel's own steps."
     )
     clipping_ratio: Fraction = Field(0.05, description="Share of samples at the exact minimum or maximum of a channel.")
     flat_ratio: Fraction = Field(0.3, description="Vibration: share of samples that repeat their neighbour.")
@@ -175,7 +189,7 @@ class Scalogram(Section):
 # ------------------------------------------------------------------------------------------------------------- models
 class PatchTSTModel(Section):
     patch_length: Count = Field(16, description="Samples in a patch.")
-    patch_stride: Count = Field(16, description="Samples between two patch starts; equal to the length in pre-training.")
+    patch_stride: Count = Field(16, description="Samples between patch starts; equal to the length in pre-training.")
     mask_ratio: Ratio = Field(0.4, description="Share of patches hidden from the encoder, equal in every sample.")
     d_model: Count = Field(128, description="Width of the encoder.")
     num_heads: Count = Field(4, description="Attention heads.")
@@ -251,7 +265,7 @@ class Threshold(Section):
 
 class Scoring(Section):
     batch_size: Count = Field(64, description="Windows per scoring pass.")
-    smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 does not smooth.")
+    smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 leaves them.")
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
     event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")
     event_min_length: Count = Field(1, description="Fewest alarms in an event; shorter ones are dropped.")
@@ -298,9 +312,10 @@ class SwinMAEConfig(Config):
     def _image_divides_into_units(self) -> SwinMAEConfig:
         unit = self.model.patch_size * self.model.mask_unit
         deepest = self.model.patch_size * 2 ** (len(self.model.depths) - 1)
+        size = self.scalogram.image_size
         for name, step in (("mask units", unit), ("patches of the deepest stage", deepest)):
-            if self.scalogram.image_size % step:
-                raise ValueError(f"scalogram.image_size = {self.scalogram.image_size} does not divide into {name} of {step} pixels")
+            if size % step:
+                raise ValueError(f"scalogram.image_size = {size} does not divide into {name} of {step} pixels")
         return self
 
 

@@ -1,0 +1,73 @@
+"""What every command-line entry point shares: logging to stderr, configuration arguments, errors as exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from core.config.compose import LoadedConfig, load_config, local_config_file, render
+from core.config.schema import Stream
+from core.errors import EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
+from core.workspace import find_root
+
+log = logging.getLogger("landfall")
+
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    """Parses, runs and turns errors raised on purpose into one line on stderr and their documented exit code."""
+    arguments = parser.parse_intermixed_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    try:
+        code = command(arguments)
+        sys.stdout.flush()
+        return code
+    except LandfallError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{parser.prog}: interrupted\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our stdout has what it wanted (`… | head`); what is still buffered goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+
+
+def add_root_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repo-root", type=Path, metavar="DIR", help="workspace (default: the one around this folder)")
+
+
+def root_of(arguments: argparse.Namespace) -> Path:
+    return arguments.repo_root.resolve() if arguments.repo_root else find_root()
+
+
+def add_config_arguments(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    told = f"configuration file (default: {default})" if default else "configuration file"
+    parser.add_argument("--config", default=default, required=default is None, metavar="FILE", help=told)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as training.epochs=2 or trainer=quick")
+    parser.add_argument("--print-config", action="store_true", help="print the validated configuration and exit")
+    parser.add_argument("--origin", action="store_true", help="with --print-config: who set each value")
+    add_root_argument(parser)
+
+
+def config_of(arguments: argparse.Namespace, *, stream: Stream | None = None) -> LoadedConfig:
+    """The configuration the arguments ask for. Raises ConfigError, also for a configuration of another stream."""
+    loaded = load_config(arguments.config, arguments.overrides, root=root_of(arguments))
+    if stream is not None and loaded.config.stream != stream:
+        raise UsageError(
+            f"{loaded.source} is for the stream {loaded.config.stream}, not {stream}",
+            hint=f"pass a {stream} configuration such as {local_config_file(stream)}",
+        )
+    return loaded
+
+
+def print_config(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
+    sys.stdout.write(render(loaded, with_origin=arguments.origin))
+    return EXIT_OK

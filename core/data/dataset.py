@@ -1,0 +1,265 @@
+"""From the files a configuration names to scaled windows of each part: read, judge, mend, split, scale, cut."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from core.config.schema import AnyConfig, Part
+from core.data.files import expand, matches
+from core.data.quality import QualityReport, assess, cleaned, segments, write_report
+from core.data.readers import read_recordings
+from core.data.recording import Recording
+from core.data.scaling import Scaler
+from core.data.windows import Series, WindowSet, window_starts
+from core.errors import DataError, QualityError
+from core.progress import Progress
+
+log = logging.getLogger(__name__)
+
+PartName = Literal["train", "validation", "calibration", "test"]
+PART_NAMES: tuple[PartName, ...] = ("train", "validation", "calibration", "test")
+TRAINING_PARTS: tuple[PartName, ...] = ("train", "validation")
+SCORING_PARTS: tuple[PartName, ...] = ("calibration", "test")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows `start` to `stop` (exclusive) of one recording, given to one part."""
+
+    recording: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class StreamData:
+    """Windows per part over one shared, scaled series, and how they came about."""
+
+    parts: Mapping[PartName, WindowSet]
+    scaler: Scaler
+    channels: tuple[str, ...]
+    sampling_rate_hz: float | None
+    reports: tuple[QualityReport, ...]
+
+
+def load_stream_data(
+    config: AnyConfig,
+    *,
+    root: Path,
+    parts: Sequence[PartName],
+    scaler: Scaler | None = None,
+    run_id: str = "",
+) -> StreamData:
+    """Loads the named parts. Without a `scaler`, one is fitted on the training part, which must then be asked for.
+
+    Writes one quality report per file. Raises DataError for unusable input, QualityError when no file passes.
+    """
+    data_root = (root / config.data.root).resolve()
+    files = {name: _files_of(config, name, data_root) for name in parts}
+    recordings, reports = _read_all(sorted({file for found in files.values() for file in found}), config, root, run_id)
+    channels, rate_hz = _agreed_shape(recordings, config)
+    stretches = _split(config, recordings, data_root)
+    for name in parts:
+        if not stretches[name]:
+            hint = f"see data.parts.{name}, data.guard and the reports in {config.dqvl.report_dir}"
+            raise DataError(f"the part {name} has no rows", hint=hint)
+    if scaler is None:
+        training = [recordings[s.recording].values_tc[s.start : s.stop] for s in stretches["train"]]
+        scaler = Scaler.fit(training, channels, config.data.scaling)
+    elif scaler.channels != channels:
+        raise DataError(
+            f"the data has the channels {', '.join(channels)}; the model was trained on {', '.join(scaler.channels)}",
+            path=recordings[0].path,
+            hint="score data of the same sensors, or set data.channels",
+        )
+    series = Series.of(recordings, [scaler.apply(recording.values_tc) for recording in recordings])
+    windows = {name: _windows_of(name, stretches[name], series, config) for name in parts}
+    return StreamData(windows, scaler, channels, rate_hz, tuple(reports))
+
+
+def check_quality(config: AnyConfig, *, root: Path, run_id: str = "") -> list[QualityReport]:
+    """Judges every file of every part and writes its report. Raises QualityError when no file passes."""
+    data_root = (root / config.data.root).resolve()
+    files = {file for name in PART_NAMES for file in _files_of(config, name, data_root)}
+    return _read_all(sorted(files), config, root, run_id)[1]
+
+
+# ---------------------------------------------------------------------------------------------------- reading, quality
+def _files_of(config: AnyConfig, name: PartName, data_root: Path) -> list[Path]:
+    part: Part = getattr(config.data.parts, name)
+    if not part.files:
+        raise DataError(f"the part {name} names no files", hint=f"set data.parts.{name}.files to one or more globs")
+    return expand(part.files, data_root)
+
+
+def _read_all(
+    files: Sequence[Path], config: AnyConfig, root: Path, run_id: str
+) -> tuple[list[Recording], list[QualityReport]]:
+    kept: list[Recording] = []
+    reports: list[QualityReport] = []
+    with Progress(len(files), "reading", unit="files", mode=config.logging.progress) as progress:
+        for file in files:
+            found = read_recordings(
+                file, root=(root / config.data.root).resolve(), stream=config.stream, settings=config.data
+            )
+            for note in dict.fromkeys(note for recording in found for note in recording.notes):
+                log.info("%s: %s", found[0].file_id, note)
+            report = _judge(found, config, run_id) if config.dqvl.enabled else None
+            if report is not None:
+                reports.append(report)
+                write_report(report, root / config.dqvl.report_dir)
+            if report is None or report.decision == "keep":
+                kept += [cleaned(recording) for recording in found]
+            progress.advance()
+    if not kept:
+        reasons = "; ".join(f"{r.file_id}: {r.hard_fails[0]['message']}" for r in reports[:3] if r.hard_fails)
+        raise QualityError(
+            f"none of the {len(files)} files passed the data quality check: {reasons}",
+            hint=f"see {config.dqvl.report_dir}, mend the data or change dqvl.hard",
+        )
+    return kept, reports
+
+
+def _judge(found: Sequence[Recording], config: AnyConfig, run_id: str) -> QualityReport:
+    report = assess(
+        _as_one(found),
+        config.dqvl,
+        stream=config.stream,
+        gap_factor=config.data.gap_factor,
+        run_id=run_id,
+    )
+    for fail in report.hard_fails:
+        log.warning("%s dropped: %s", report.file_id, fail["message"])
+    if report.warnings:
+        first, more = report.warnings[0]["message"], len(report.warnings) - 1
+        log.warning("%s kept with warnings: %s%s", report.file_id, first, f" (and {more} more)" if more else "")
+    return report
+
+
+def _as_one(found: Sequence[Recording]) -> Recording:
+    """The records of a set as one recording, so that a file has one quality report."""
+    if len(found) == 1:
+        return found[0]
+    step_ns = round(1e9 / (found[0].sampling_rate_hz or 1.0))
+    values_tc = np.concatenate([recording.values_tc for recording in found])
+    file_id = found[0].file_id.rsplit("#", 1)[0]
+    return replace(found[0], file_id=file_id, values_tc=values_tc, time_ns=np.arange(len(values_tc)) * step_ns)
+
+
+def _agreed_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:
+    """Channels and sampling rate all recordings share. Raises DataError naming the first that differs."""
+    first = recordings[0]
+    for other in recordings[1:]:
+        if other.channels != first.channels:
+            extra = sorted(set(other.channels) ^ set(first.channels)) or ["another order"]
+            raise DataError(
+                f"its channels differ from those of {first.file_id}: {', '.join(extra[:6])}",
+                path=other.path,
+                hint="list the common ones in data.channels, or narrow the globs",
+            )
+    if config.stream != "swinmae":
+        return first.channels, first.sampling_rate_hz
+    for recording in recordings:
+        if recording.sampling_rate_hz is None:
+            raise DataError("its sampling rate is unknown", path=recording.path, hint="set data.sampling_rate_hz")
+        if not np.isclose(recording.sampling_rate_hz, first.sampling_rate_hz, rtol=0.01):
+            raise DataError(
+                f"is sampled at {recording.sampling_rate_hz:g} Hz, {first.file_id} at {first.sampling_rate_hz:g} Hz",
+                path=recording.path,
+                hint="resample the files to one rate, or narrow the globs",
+            )
+    return first.channels, first.sampling_rate_hz
+
+
+# ------------------------------------------------------------------------------------------------------------ splitting
+def _split(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[PartName, list[Stretch]]:
+    """Stretches of every part in the recordings at hand: also of parts that are not loaded, whose ends set guards."""
+    stretches = {name: _stretches_of(getattr(config.data.parts, name), recordings, data_root) for name in PART_NAMES}
+    guarded = _with_guard(stretches, config.data.window if config.data.guard < 0 else config.data.guard)
+    _refuse_overlap(guarded, recordings)
+    return guarded
+
+
+def _stretches_of(part: Part, recordings: Sequence[Recording], data_root: Path) -> list[Stretch]:
+    wanted = {path for pattern in part.files for path in matches(pattern, data_root)}
+    mine = [index for index, recording in enumerate(recordings) if recording.path in wanted]
+    if part.by == "recording":
+        chosen = mine[_row(part.start, len(mine)) : _row(part.stop, len(mine))]
+        return [Stretch(index, 0, len(recordings[index])) for index in chosen]
+    lengths = [len(recordings[index]) for index in mine]
+    return [
+        Stretch(index, _row(part.start, length), _row(part.stop, length))
+        for index, length in zip(mine, lengths, strict=True)
+        if _row(part.start, length) < _row(part.stop, length)
+    ]
+
+
+def _row(bound: float | int, length: int) -> int:
+    return min(length, round(bound * length)) if isinstance(bound, float) else min(length, bound)
+
+
+def _with_guard(stretches: Mapping[PartName, list[Stretch]], guard: int) -> dict[PartName, list[Stretch]]:
+    """Starts each stretch at least `guard` rows after the stretch of another part before it in its recording."""
+    ends: dict[int, list[int]] = defaultdict(list)
+    for stretch in (stretch for found in stretches.values() for stretch in found):
+        ends[stretch.recording].append(stretch.stop)
+
+    def moved(stretch: Stretch) -> Stretch:
+        earlier = [stop for stop in ends[stretch.recording] if stop <= stretch.start]
+        return replace(stretch, start=max([stretch.start, *(stop + guard for stop in earlier)]))
+
+    guarded = {name: [moved(stretch) for stretch in found] for name, found in stretches.items()}
+    return {name: [s for s in found if s.start < s.stop] for name, found in guarded.items()}
+
+
+def _refuse_overlap(stretches: Mapping[PartName, list[Stretch]], recordings: Sequence[Recording]) -> None:
+    """Raises DataError where two parts share a row: the model would be judged on what it learned."""
+    by_recording: dict[int, list[tuple[PartName, Stretch]]] = defaultdict(list)
+    for name, found in stretches.items():
+        for stretch in found:
+            by_recording[stretch.recording].append((name, stretch))
+    for index, entries in by_recording.items():
+        for (name, one), (other_name, other) in combinations(entries, 2):
+            if max(one.start, other.start) < min(one.stop, other.stop):
+                raise DataError(
+                    f"the parts {name} and {other_name} share the rows "
+                    f"{max(one.start, other.start)} to {min(one.stop, other.stop)}",
+                    path=recordings[index].path,
+                    hint="change data.parts so that each row belongs to one part",
+                )
+
+
+def _windows_of(name: PartName, stretches: Sequence[Stretch], series: Series, config: AnyConfig) -> WindowSet:
+    scoring = name in SCORING_PARTS
+    data = config.data
+    pieces = []
+    for stretch in stretches:
+        gapless_s2 = segments(series.recordings[stretch.recording], data.gap_factor)
+        pieces.append(gapless_s2.clip(stretch.start, stretch.stop) + series.offsets_r[stretch.recording])
+    stretches_s2 = np.concatenate(pieces)
+    stride = data.score_stride if scoring else data.stride
+    starts_w = window_starts(stretches_s2, data.window, stride, cover_end=scoring)
+    lengths_s = stretches_s2[:, 1] - stretches_s2[:, 0]
+    lost = int(lengths_s[(lengths_s > 0) & (lengths_s < data.window)].sum())
+    if lost:
+        log.warning(
+            "%s: %d of %d rows lie in stretches shorter than a window of %d and are left out",
+            name, lost, int(lengths_s.sum()), data.window,
+        )  # fmt: skip
+    if not len(starts_w):
+        raise DataError(
+            f"the part {name} has no stretch as long as a window of {data.window} rows "
+            f"(longest: {int(lengths_s.max(initial=0))})",
+            hint="set a smaller data.window, a larger data.gap_factor, or more files",
+        )
+    log.info("%s: %d windows of %d from %d recordings", name, len(starts_w), data.window, len(stretches))
+    return WindowSet(series, torch.from_numpy(starts_w), data.window, stretches_s2)

@@ -1,0 +1,126 @@
+"""What a model sees of a batch of scaled windows: the windows themselves, or their standardised scalograms."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, Self
+
+import torch
+
+from core.config.schema import AnyConfig, SwinMAEConfig
+from core.data.scalogram import Scalogram
+from core.data.windows import WindowSet
+from core.progress import Mode, Progress
+
+log = logging.getLogger(__name__)
+
+# Windows the image statistics rest on, evenly spaced over the training part.
+STATISTICS_WINDOWS = 512
+TRANSFORM_BATCH = 32
+# Images kept in memory so that no epoch repeats the transform; beyond it they are made anew each time.
+CACHE_BYTES = 2 * 2**30
+
+
+class InputTransform(Protocol):
+    """Turns scaled windows (B, T, C) into model input."""
+
+    def __call__(self, x_btc: torch.Tensor) -> torch.Tensor: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class Identity:
+    """PatchTST reads the windows as they are."""
+
+    def __call__(self, x_btc: torch.Tensor) -> torch.Tensor:
+        return x_btc
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+
+class StandardisedScalogram:
+    """Windows (B, T, A) to images (B, 3, H, W), each plane standardised by the training part's mean and deviation."""
+
+    def __init__(
+        self,
+        scalogram: Scalogram,
+        sampling_rate_hz: float,
+        *,
+        remove_mean: bool,
+        mean: float = 0.0,
+        deviation: float = 1.0,
+    ):
+        self.scalogram, self.sampling_rate_hz = scalogram, sampling_rate_hz
+        self.remove_mean = remove_mean
+        self.mean, self.deviation = mean, deviation
+
+    @classmethod
+    def fit(cls, scalogram: Scalogram, sampling_rate_hz: float, windows: WindowSet, *, remove_mean: bool) -> Self:
+        plain = cls(scalogram, sampling_rate_hz, remove_mean=remove_mean)
+        index_w = torch.linspace(0, len(windows) - 1, min(len(windows), STATISTICS_WINDOWS)).long().unique()
+        images = torch.cat([plain(windows.batch(index_b)) for index_b in index_w.split(TRANSFORM_BATCH)])
+        observed = images[~images.isnan()]
+        plain.mean, plain.deviation = float(observed.mean()), max(float(observed.std()), 1e-6)
+        return plain
+
+    def __call__(self, x_bta: torch.Tensor) -> torch.Tensor:
+        if self.remove_mean:
+            x_bta = x_bta - x_bta.nanmean(dim=1, keepdim=True)
+        return (self.scalogram(x_bta, self.sampling_rate_hz) - self.mean) / self.deviation
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "deviation": self.deviation}
+
+
+def build_transform(
+    config: AnyConfig,
+    *,
+    sampling_rate_hz: float | None,
+    windows: WindowSet | None = None,
+    fitted: Mapping[str, Any] | None = None,
+) -> InputTransform:
+    """The transform of the stream: with `fitted` as a checkpoint holds it, else fitted on the training `windows`."""
+    if not isinstance(config, SwinMAEConfig):
+        return Identity()
+    scalogram, remove_mean = Scalogram(config.scalogram), config.data.remove_mean
+    if fitted is not None:
+        return StandardisedScalogram(scalogram, sampling_rate_hz, remove_mean=remove_mean, **fitted)
+    return StandardisedScalogram.fit(scalogram, sampling_rate_hz, windows, remove_mean=remove_mean)
+
+
+class Inputs:
+    """Model input by window index, on the device of the computation."""
+
+    def __init__(self, windows: WindowSet, transform: InputTransform, device: torch.device, *, progress: Mode = "off"):
+        self.windows = windows.to(device)
+        self.transform = transform
+        self._cache: torch.Tensor | None = None
+        if not isinstance(transform, Identity):
+            self._cache = self._fill_cache(progress)
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def batch(self, index_b: torch.Tensor) -> torch.Tensor:
+        if self._cache is not None:
+            return self._cache[index_b.to(self._cache.device)]
+        return self.transform(self.windows.batch(index_b))
+
+    def batches(self, size: int) -> Iterator[torch.Tensor]:
+        """All windows in order, `size` at a time."""
+        for index_b in torch.arange(len(self)).split(size):
+            yield self.batch(index_b)
+
+    def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
+        one = self.transform(self.windows.batch(torch.tensor([0])))
+        needed = one.nbytes * len(self)
+        if needed > CACHE_BYTES:
+            log.info("%d scalograms would take %.1f GB: made anew each epoch", len(self), needed / 1e9)
+            return None
+        images = one.new_empty(len(self), *one.shape[1:])
+        with Progress(len(self), "scalograms", unit="windows", mode=progress) as bar:
+            for index_b in torch.arange(len(self)).split(TRANSFORM_BATCH):
+                images[index_b] = self.transform(self.windows.batch(index_b))
+                bar.advance(len(index_b))
+        return images

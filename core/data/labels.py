@@ -1,0 +1,140 @@
+"""Labels of a recording, for judging scores only: from a label file beside it, else from the publisher's verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from core.data.files import data_stem
+from core.data.recording import NOT_A_TIME, Recording
+from core.data.tables import read_table, time_column
+from core.data.timestamps import parse_times
+from core.errors import DataError
+
+_NS_PER_S = 1_000_000_000
+_LABEL_COLUMNS = ("anomaly", "is_anomaly", "label", "is_fault", "fault")  # best first
+_LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
+
+
+def labels_of(recording: Recording) -> np.ndarray | None:
+    """int8 (T,), 1 where the row is anomalous; None where nobody labelled the recording.
+
+    A label file holds one row per sensor row (`timestamp,anomaly`) or one per fault (`start,end[,fault]`: time stamps,
+    or seconds from the recording's start; both ends belong to the fault, an empty end means the recording's end).
+    Rows are matched by time stamp where both files have them, so a cleaned recording keeps its labels.
+
+    Raises DataError where the label file does not fit the recording.
+    """
+    path = label_file(recording.path)
+    if path is None:
+        return None if recording.healthy is None else np.full(len(recording), not recording.healthy, dtype=np.int8)
+    if "#" in recording.file_id:
+        raise DataError("a set of records has no label file", path=path, hint='write "label" into dataset.json instead')
+    table = read_table(path)
+    names = {name.lower(): name for name in table.columns}
+    if {"start", "end"} <= names.keys():
+        return _from_intervals(recording, table[names["start"]], table[names["end"]], path)
+    column = next((names[name] for name in _LABEL_COLUMNS if name in names), None)
+    if column is None:
+        raise DataError(
+            f"its columns are {', '.join(names)}", path=path, hint="write timestamp,anomaly or start,end[,fault]"
+        )
+    return _from_rows(recording, table, column, path)
+
+
+def label_file(path: Path) -> Path | None:
+    """The label file beside a sensor file, if there is one: `a.labels.csv` or `a.labels.csv.gz` for `a.csv.gz`."""
+    candidates = (path.with_name(data_stem(path) + suffix) for suffix in _LABEL_SUFFIXES)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Path) -> np.ndarray:
+    label_n = _zero_or_one(table[column], path)
+    time, _ = time_column(table, "auto", path)
+    times = parse_times(time) if time is not None else None
+    if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
+        if np.array_equal(times.time_ns, recording.time_ns):
+            return label_n
+        return _matched(recording, times.time_ns, label_n, path)
+    if len(label_n) != len(recording):
+        raise DataError(
+            f"{len(label_n)} labels for {len(recording)} rows of {recording.file_id}",
+            path=path,
+            hint="give both files time stamps, or one label per row",
+        )
+    return label_n
+
+
+def _matched(recording: Recording, label_ns: np.ndarray, label_n: np.ndarray, path: Path) -> np.ndarray:
+    """Labels by time stamp; a stamp labelled twice is anomalous if one of its labels is. Rows without a time get 0."""
+    stamp_ns, group_n = np.unique(label_ns, return_inverse=True)
+    worst_n = np.zeros(len(stamp_ns), dtype=np.int8)
+    np.maximum.at(worst_n, group_n, label_n)
+    place_t = np.minimum(np.searchsorted(stamp_ns, recording.time_ns), len(stamp_ns) - 1)
+    timed_t = recording.time_ns != NOT_A_TIME
+    lost_t = timed_t & (stamp_ns[place_t] != recording.time_ns)
+    if lost_t.any():
+        first = int(np.argmax(lost_t))
+        raise DataError(
+            f"{int(lost_t.sum())} of {len(recording)} rows of {recording.file_id} have no label, first row {first + 1} "
+            f"({np.datetime64(int(recording.time_ns[first]), 'ns')})",
+            path=path,
+            hint="label every row, or write intervals: start,end",
+        )
+    return np.where(timed_t, worst_n[place_t], 0).astype(np.int8)
+
+
+def _zero_or_one(column: pd.Series, path: Path) -> np.ndarray:
+    number_n = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong_n = ~np.isin(number_n, (0, 1))
+    if wrong_n.any():
+        first = int(np.argmax(wrong_n))
+        raise DataError(
+            f"{column.iloc[first]!r} is neither 0 nor 1",
+            path=path,
+            row=first + 2,
+            column=str(column.name),
+            hint="write 0 or 1",
+        )
+    return number_n.astype(np.int8)
+
+
+def _from_intervals(recording: Recording, start: pd.Series, end: pd.Series, path: Path) -> np.ndarray:
+    if not len(start):
+        return np.zeros(len(recording), dtype=np.int8)
+    first_ns, last_ns = _interval_times(recording, pd.concat([start, end], ignore_index=True), path).reshape(2, -1)
+    open_n = end.isna().to_numpy() & (last_ns == NOT_A_TIME)
+    last_ns = np.where(open_n, np.iinfo(np.int64).max, last_ns)
+    wrong_n = (first_ns == NOT_A_TIME) | (last_ns < first_ns)
+    if wrong_n.any():
+        row = int(np.argmax(wrong_n))
+        raise DataError(
+            f"{start.iloc[row]!r} to {end.iloc[row]!r} is no interval",
+            path=path,
+            row=row + 2,
+            hint="write start before end",
+        )
+    # A row is anomalous while more faults have begun than ended; rows without a time lie before every fault.
+    begun_t = np.searchsorted(np.sort(first_ns), recording.time_ns, side="right")
+    ended_t = np.searchsorted(np.sort(last_ns), recording.time_ns, side="left")
+    return (begun_t > ended_t).astype(np.int8)
+
+
+def _interval_times(recording: Recording, bounds: pd.Series, path: Path) -> np.ndarray:
+    """int64 ns of starts and ends in the recording's own time; numbers below any epoch are seconds from its start."""
+    seconds = pd.to_numeric(bounds, errors="coerce")
+    if seconds.notna().any() and seconds.abs().max() < 1e8:
+        valid_ns = recording.time_ns[recording.time_ns != NOT_A_TIME]
+        start_ns = int(valid_ns.min()) if valid_ns.size else 0
+        second_n = seconds.to_numpy(dtype=np.float64, na_value=np.nan)
+        offset_ns = np.rint(np.nan_to_num(second_n) * _NS_PER_S).astype(np.int64)
+        return np.where(np.isnan(second_n), NOT_A_TIME, start_ns + offset_ns)
+    if recording.time_source != "timestamp":
+        raise DataError(
+            f"intervals are time stamps, but {recording.file_id} has none",
+            path=path,
+            hint="write start and end as seconds from the recording's start",
+        )
+    return parse_times(bounds).time_ns

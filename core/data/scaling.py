@@ -1,0 +1,116 @@
+"""Channel scaling, fitted on training data only, with floors that keep near-constant channels from exploding."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from core.config.schema import Scaling
+
+log = logging.getLogger(__name__)
+
+# Width of the central 50 % and of the central 98 % of a normal distribution, in standard deviations.
+IQR_OF_NORMAL = 1.349
+SPAN_OF_NORMAL = 4.653
+# A channel that never changed in training still gets a scale: this share of its level.
+CONSTANT_SHARE = 1e-3
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """scaled = clip((value - center) / scale). center, scale: one number a channel, in the channel's own unit.
+
+    floored: the channels whose scale is not the plain statistic, each with the reason.
+    """
+
+    method: str
+    channels: tuple[str, ...]
+    center: tuple[float, ...]
+    scale: tuple[float, ...]
+    clip: float
+    floored: Mapping[str, str]
+
+    @classmethod
+    def fit(cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling) -> Self:
+        """Fits on training stretches (T, C), NaN left out. Stretches are never differenced across their ends."""
+        if settings.method == "none":
+            zeros, ones = (0.0,) * len(channels), (1.0,) * len(channels)
+            return cls("none", tuple(channels), zeros, ones, settings.clip, {})
+        values_tc = np.concatenate(parts_tc).astype(np.float64)
+        resolution_c = _resolution(parts_tc)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty|Degrees of freedom")
+            std_c = np.nan_to_num(np.nanstd(values_tc, axis=0))
+            level_c = np.nan_to_num(np.nanmax(np.abs(values_tc), axis=0))
+            if settings.method == "robust":
+                lowest_c, low_c, center_c, high_c, highest_c = np.nanpercentile(values_tc, [1, 25, 50, 75, 99], axis=0)
+                statistic_c = np.nan_to_num(high_c - low_c) / IQR_OF_NORMAL
+                floor_c = settings.floor * np.nan_to_num(highest_c - lowest_c) / SPAN_OF_NORMAL
+            else:
+                center_c, statistic_c, floor_c = np.nanmean(values_tc, axis=0), std_c, np.zeros_like(std_c)
+        scale_c, floored = _with_floors(statistic_c, floor_c, std_c, resolution_c, level_c, channels)
+        for name, reason in floored.items():
+            log.info("scaling of %s: %s", name, reason)
+        center = tuple(np.nan_to_num(center_c).tolist())
+        return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
+
+    def apply(self, values_tc: np.ndarray) -> np.ndarray:
+        """Scaled float32 (T, C); NaN stays NaN."""
+        center_c, scale_c = np.float64(self.center), np.float64(self.scale)
+        scaled_tc = ((values_tc - center_c) / scale_c).astype(np.float32)
+        return np.clip(scaled_tc, -self.clip, self.clip, out=scaled_tc)
+
+    def invert(self, scaled_tc: np.ndarray) -> np.ndarray:
+        """Values in the channels' own units."""
+        return scaled_tc * np.float32(self.scale) + np.float32(self.center)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        as_tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return cls(**as_tuples)
+
+
+def _resolution(parts_tc: Sequence[np.ndarray]) -> np.ndarray:
+    """The smallest change each channel ever makes (C,): about its quantisation step; 0 for a constant channel."""
+    steps = [np.abs(np.diff(part_tc.astype(np.float64), axis=0)) for part_tc in parts_tc]
+    steps_tc = np.concatenate(steps)
+    steps_tc[~(steps_tc > 0)] = np.inf
+    smallest_c = steps_tc.min(axis=0, initial=np.inf)
+    return np.where(np.isfinite(smallest_c), smallest_c, 0.0)
+
+
+def _with_floors(
+    statistic_c: np.ndarray,
+    floor_c: np.ndarray,
+    std_c: np.ndarray,
+    resolution_c: np.ndarray,
+    level_c: np.ndarray,
+    channels: Sequence[str],
+) -> tuple[np.ndarray, dict[str, str]]:
+    """The scale per channel (C,): the statistic, or what a later rule puts in its place, with the reason."""
+    scale_c, floored = statistic_c.copy(), {}
+    constant_c = std_c == 0
+    wide_c = np.maximum(statistic_c, floor_c)
+    rules = (
+        (statistic_c < floor_c, floor_c, "widened to the range of its central 98 %"),
+        ((wide_c == 0) & (std_c > 0), std_c, "98 % of it is one value, so the standard deviation serves"),
+        (np.maximum(wide_c, std_c) < resolution_c, resolution_c, "raised to the channel's own resolution"),
+        (
+            constant_c & (level_c > 0),
+            CONSTANT_SHARE * level_c,
+            f"constant in training: {CONSTANT_SHARE:g} of the level",
+        ),
+        (constant_c & (level_c == 0), np.ones_like(std_c), "always 0 or missing in training: scale 1"),
+    )
+    for applies_c, replacement_c, reason in rules:
+        scale_c = np.where(applies_c, replacement_c, scale_c)
+        floored |= {channels[i]: reason for i in np.flatnonzero(applies_c)}
+    return scale_c, floored

@@ -1,0 +1,231 @@
+"""The synthetic plant: sample data for both streams, the same bytes for the same seed.
+
+`python -m core.data.synthetic --root DIR` writes `data/fdc/` (an etch chamber) and `data/vib/` (a bearing rig) with
+labels beside the test files, and `data/sample-data.json`, which lists every file. All of it is invented: it shows
+that the pipeline works and says nothing about a real plant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from core.data import synthetic_chamber as chamber
+from core.data import synthetic_rig as rig
+from core.errors import EXIT_OK, DataError, LandfallError
+from core.workspace import write_bytes, write_json
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+MANIFEST = Path("data/sample-data.json")
+_FDC_START = np.datetime64("2026-01-05T06:00:00", "s")
+_RIG_START = np.datetime64("2026-01-05T06:00:00", "ns")
+_MISSING_SHARE = 0.001
+
+
+# --------------------------------------------------------------------------------------------------------- the scenario
+@dataclass(frozen=True)
+class ChamberFile:
+    name: str
+    rows: int
+    age: float
+    gaps: tuple[tuple[int, int], ...] = ()
+    faults: tuple[chamber.Fault, ...] = ()
+
+
+@dataclass(frozen=True)
+class RigFile:
+    name: str
+    run: rig.Run
+
+
+_F = chamber.Fault
+CHAMBER_FILES = (
+    ChamberFile("train_1.csv", 6000, 0.00, gaps=((2500, 2590),)),
+    ChamberFile("train_2.csv", 6000, 0.20),
+    ChamberFile("train_3.parquet", 6000, 0.45, gaps=((1200, 1245), (4700, 4820))),
+    ChamberFile("train_4.csv.gz", 6000, 0.65),
+    ChamberFile("test_1.csv", 5000, 0.30, gaps=((300, 360),), faults=(
+        _F("spike", 1500, 1560, 3.0), _F("level_shift", 2300, 2500, 2.5), _F("stuck_sensor", 3300, 3520, 1.0),
+        _F("rf_instability", 4200, 4400, 2.0))),
+    ChamberFile("test_2.csv", 5000, 0.50, faults=(
+        _F("coupling_break", 1400, 1640, 3.0), _F("oscillation", 2600, 2760, 2.5), _F("drift", 3400, 4240, 4.0))),
+    ChamberFile("test_3.csv", 4000, 0.60, gaps=((3300, 3380),), faults=(
+        _F("oscillation", 1100, 1220, 1.5), _F("level_shift", 1700, 1880, 1.5), _F("coupling_break", 2400, 2560, 2.0),
+        _F("rf_instability", 2950, 3090, 1.2), _F("spike", 3600, 3640, 2.0))),
+)  # fmt: skip
+
+_R = rig.Run
+RIG_FILES = (
+    RigFile("train_1.npy", _R(8, 1770, 0.3)), RigFile("train_2.npy", _R(8, 1785, 0.5)),
+    RigFile("train_3.npy", _R(8, 1797, 0.7)), RigFile("train_4.npy", _R(8, 1805, 0.4)),
+    RigFile("train_5.npy", _R(8, 1790, 0.9)), RigFile("train_6.npy", _R(8, 1778, 0.6)),
+    RigFile("train_7.csv", _R(4, 1800, 0.5)),
+    RigFile("test_healthy_1.npy", _R(6, 1782, 0.45)), RigFile("test_healthy_2.npy", _R(6, 1799, 0.75)),
+    RigFile("test_outer_race.npy", _R(6, 1792, 0.6, "outer_race", 0.4)),
+    RigFile("test_outer_race_onset.npy", _R(8, 1775, 0.4, "outer_race", 0.4, 4.0)),
+    RigFile("test_inner_race.npy", _R(6, 1801, 0.5, "inner_race", 0.4)),
+    RigFile("test_inner_race_onset.npy", _R(8, 1788, 0.8, "inner_race", 0.3, 3.0)),
+    RigFile("test_ball.npy", _R(6, 1780, 0.7, "ball", 0.4)),
+    RigFile("test_cage.npy", _R(6, 1795, 0.6, "cage", 0.4)),
+    RigFile("test_imbalance.npy", _R(6, 1790, 0.5, "imbalance", 0.5)),
+    RigFile("test_looseness_onset.npy", _R(8, 1783, 0.5, "looseness", 0.45, 5.0)),
+)  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------------------- making
+def make_sample_data(root: Path, *, seed: int = 7, force: bool = False) -> dict[str, Any]:
+    """Writes the sample data under `root` and returns its manifest; data already whole for this seed is kept.
+
+    Raises DataError where a file of the same name exists that no manifest lists, unless `force`.
+    """
+    old = _manifest(root)
+    if not force and old.get("seed") == seed and old.get("version") == VERSION and _is_whole(root, old):
+        log.info("sample data of seed %d is already there", seed)
+        return {**old, "kept": True}
+    ours = {entry["path"] for entry in old.get("files", ())}
+    files = {path: content for part in (_chamber_files(seed), _rig_files(seed)) for path, content in part}
+    foreign = [path for path in files if path not in ours and (root / path).exists()]
+    if foreign and not force:
+        raise DataError("exists and is no sample data", path=root / foreign[0], hint="move it away or pass --force")
+    for path, content in files.items():
+        write_bytes(root / path, content)
+    for stale in sorted(ours - files.keys()):
+        (root / stale).unlink(missing_ok=True)
+    entries = [
+        {"path": path, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for path, content in sorted(files.items())
+    ]
+    manifest = {"schema_version": 1, "seed": seed, "version": VERSION, "synthetic": True, "files": entries}
+    write_json(root / MANIFEST, manifest)
+    log.info("wrote %d files, %.1f MB", len(entries), sum(entry["bytes"] for entry in entries) / 1e6)
+    return {**manifest, "kept": False}
+
+
+def _manifest(root: Path) -> dict[str, Any]:
+    """The manifest of an earlier call; a torn one counts as none."""
+    try:
+        value = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_whole(root: Path, manifest: dict[str, Any]) -> bool:
+    return bool(manifest.get("files")) and all(
+        (root / entry["path"]).is_file()
+        and hashlib.sha256((root / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
+        for entry in manifest["files"]
+    )
+
+
+def _generator(seed: int, name: str) -> np.random.Generator:
+    """One generator per file, so that a changed file leaves the others as they are."""
+    return np.random.default_rng([seed, *hashlib.sha256(name.encode("utf-8")).digest()[:8]])
+
+
+# -------------------------------------------------------------------------------------------------------------- chamber
+def _chamber_files(seed: int) -> Iterator[tuple[str, bytes]]:
+    for number, file in enumerate(CHAMBER_FILES):
+        rng = _generator(seed, f"fdc/{file.name}")
+        signals = chamber.simulate(rng, file.rows, age=file.age, faults=file.faults)
+        stem, _, suffix = file.name.partition(".")
+        times = _FDC_START + np.timedelta64(1, "D") * number + np.arange(file.rows)
+        frame = pd.DataFrame(
+            {"timestamp": times, **{name: signal.astype(np.float32) for name, signal in signals.items()}}
+        )
+        _lose_values(rng, frame)
+        kept_t = np.ones(file.rows, dtype=bool)
+        for start, stop in file.gaps:
+            kept_t[start:stop] = False
+        yield f"data/fdc/{file.name}", _table_bytes(frame[kept_t], suffix, float_format="%.5g")
+        if file.faults:
+            labels = _chamber_labels(times, file.faults)
+            yield f"data/fdc/{stem}.labels.csv", _table_bytes(labels[kept_t], "csv")
+
+
+def _lose_values(rng: np.random.Generator, frame: pd.DataFrame) -> None:
+    """Single cells go missing anywhere; now and then a sensor is silent for a while."""
+    rows, channels = len(frame), frame.shape[1] - 1
+    lost_tc = rng.random((rows, channels)) < _MISSING_SHARE
+    starts = rng.integers(0, rows - 30, 6)
+    for start, channel, length in zip(starts, rng.integers(0, channels, 6), rng.integers(5, 30, 6), strict=True):
+        lost_tc[start : start + length, channel] = True
+    frame.iloc[:, 1:] = frame.iloc[:, 1:].mask(lost_tc)
+
+
+def _chamber_labels(times: np.ndarray, faults: Sequence[chamber.Fault]) -> pd.DataFrame:
+    fault_t = np.full(len(times), "", dtype=object)
+    for fault in faults:
+        fault_t[fault.start : fault.stop] = fault.kind
+    return pd.DataFrame({"timestamp": times, "anomaly": (fault_t != "").astype(np.int8), "fault": fault_t})
+
+
+# ------------------------------------------------------------------------------------------------------------------ rig
+def _rig_files(seed: int) -> Iterator[tuple[str, bytes]]:
+    for number, file in enumerate(RIG_FILES):
+        run = file.run
+        values_ta = rig.simulate(_generator(seed, f"vib/{file.name}"), run)
+        stem, _, suffix = file.name.partition(".")
+        if suffix == "csv":
+            nanosecond = np.rint(np.arange(len(values_ta)) * (1e9 / rig.SAMPLING_RATE_HZ)).astype("timedelta64[ns]")
+            times = (_RIG_START + np.timedelta64(number, "h") + nanosecond).astype("datetime64[us]")
+            frame = pd.DataFrame(values_ta, columns=list(rig.AXES))
+            frame.insert(0, "timestamp", np.datetime_as_string(times))
+            yield f"data/vib/{file.name}", _table_bytes(frame, "csv", float_format="%.5f")
+        else:
+            buffer = io.BytesIO()
+            np.save(buffer, values_ta)
+            yield f"data/vib/{file.name}", buffer.getvalue()
+        facts = {
+            "sampling_rate_hz": rig.SAMPLING_RATE_HZ, "axes": list(rig.AXES), "unit": "g", "rpm": run.rpm,
+            "load": run.load, "synthetic": True,
+        }  # fmt: skip
+        yield f"data/vib/{stem}.json", (json.dumps(facts, indent=2) + "\n").encode("utf-8")
+        if stem.startswith("test"):
+            intervals = [(run.fault_start_s, run.seconds, run.fault)] if run.fault else []
+            labels = pd.DataFrame(intervals, columns=["start", "end", "fault"])
+            yield f"data/vib/{stem}.labels.csv", _table_bytes(labels, "csv")
+
+
+def _table_bytes(frame: pd.DataFrame, suffix: str, float_format: str | None = None) -> bytes:
+    if suffix == "parquet":
+        return frame.to_parquet(index=False)
+    text = frame.to_csv(index=False, float_format=float_format, lineterminator="\n").encode("utf-8")
+    return gzip.compress(text, mtime=0) if suffix == "csv.gz" else text
+
+
+# --------------------------------------------------------------------------------------------------------- command line
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m core.data.synthetic", description="Write synthetic sample data.")
+    parser.add_argument(
+        "--root", type=Path, default=Path(), help="folder that gets data/fdc and data/vib (default: here)"
+    )
+    parser.add_argument("--seed", type=int, default=7, help="seed of all randomness (default: 7)")
+    parser.add_argument("--force", action="store_true", help="write anew, also over files that are no sample data")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    try:
+        manifest = make_sample_data(options.root, seed=options.seed, force=options.force)
+    except LandfallError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    sys.stdout.write(json.dumps(manifest, indent=2) + "\n")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

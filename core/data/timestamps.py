@@ -1,0 +1,181 @@
+"""Time stamps: text, datetimes or numbers in, int64 nanoseconds out, with a note on everything that was guessed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from core.data.recording import NOT_A_TIME
+
+TIME_NAMES = ("timestamp", "datetime", "time", "date")
+"""Names a time column goes by, in any case, best first."""
+
+_NS_PER_S = 1_000_000_000
+# Numeric epochs by magnitude. The bounds lie in 1973, so that every plausible date falls in exactly one row.
+_EPOCH_UNITS = ((1e17, 1, "ns"), (1e14, 1_000, "µs"), (1e11, 1_000_000, "ms"), (1e8, _NS_PER_S, "s"))
+# 14 digits read as milliseconds would lie beyond the year 2570: they are YYYYMMDDhhmmss.
+_COMPACT_DATE = (1.9e13, 2.2e13)
+
+_ZONE = re.compile(r"\d\s*(?:Z|UTC|[+-]\d{2}:?\d{2})$", re.IGNORECASE)
+_PLANT_FORM = re.compile(
+    r"(?P<a>\d{1,2})(?P<sep>[./ -])(?P<b>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<year>\d{4}|\d{2})"
+    r"(?:(?P<gap>[ T])(?P<hm>\d{1,2}:\d{2})(?P<second>:\d{2})?(?P<fraction>\.\d+)?(?P<half> ?[AaPp][Mm])?)?"
+)
+_SAMPLE = 64
+
+
+@dataclass(frozen=True)
+class Times:
+    """time_ns: int64 (T,), `NOT_A_TIME` where unreadable; source "index" means the column only counts rows."""
+
+    time_ns: np.ndarray
+    source: Literal["timestamp", "index"] = "timestamp"
+    notes: tuple[str, ...] = field(default=())
+
+
+def parse_times(column: pd.Series) -> Times:
+    """Reads one column of time stamps. Zoned times are converted to UTC; zoneless ones are kept as they stand."""
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return Times(_as_ns(column.dt.tz_convert("UTC").dt.tz_localize(None)), notes=("time stamps converted to UTC",))
+    if pd.api.types.is_datetime64_dtype(column.dtype):
+        return Times(_as_ns(column))
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return _from_numbers(column)
+    text = column.astype("string").str.strip()
+    if pd.to_numeric(_sample(text), errors="coerce").notna().mean() > 0.5:
+        return _from_numbers(pd.to_numeric(text, errors="coerce").astype("float64"))
+    return _from_text(text)
+
+
+def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | None:
+    """Samples per second from time stamps (T,) in file order; None where no step goes forward.
+
+    The median step is right where rows were lost. `quantised` takes the mean of the steps that are no gap instead,
+    which is right where the stamps are coarser than the sampling (kilohertz data stamped in milliseconds).
+    """
+    step_n = np.diff(time_ns[time_ns != NOT_A_TIME])
+    forward_n = step_n[step_n > 0]
+    if not forward_n.size:
+        return None
+    step = float(np.median(forward_n))
+    if quantised:
+        step = float(step_n[(step_n >= 0) & (step_n <= 10 * step)].mean())
+    return _NS_PER_S / step
+
+
+def even_times(rows: int, rate_hz: float, *, start_ns: int = 0) -> np.ndarray:
+    """int64 (rows,) nanoseconds of evenly spaced samples."""
+    return start_ns + np.rint(np.arange(rows) * (_NS_PER_S / rate_hz)).astype(np.int64)
+
+
+def _as_ns(column: pd.Series) -> np.ndarray:
+    # NaT is the smallest int64 in every unit, which is NOT_A_TIME. Years that nanoseconds cannot hold (9999 is a
+    # common "never") count as unreadable.
+    held = column.between(pd.Timestamp.min, pd.Timestamp.max)
+    return column.where(held).astype("datetime64[ns]").to_numpy().astype(np.int64)
+
+
+def _from_numbers(column: pd.Series) -> Times:
+    if pd.api.types.is_integer_dtype(column.dtype) and not column.hasnans:
+        number_t = column.to_numpy(dtype=np.int64)
+        valid_t = np.ones(len(number_t), dtype=bool)
+    else:
+        number_t = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        valid_t = np.isfinite(number_t)
+    if not valid_t.any():
+        return Times(np.full(len(number_t), NOT_A_TIME), notes=("the time column holds no time stamp",))
+    magnitude = float(np.median(np.abs(number_t[valid_t])))
+    if _COMPACT_DATE[0] <= magnitude < _COMPACT_DATE[1]:
+        text = pd.Series(np.where(valid_t, number_t, 0).astype(np.int64)).astype("string")
+        parsed = pd.to_datetime(text, format="%Y%m%d%H%M%S", errors="coerce")
+        return Times(_as_ns(parsed), notes=("time stamps read as YYYYMMDDhhmmss",))
+    for bound, factor, unit in _EPOCH_UNITS:
+        if magnitude >= bound:
+            return Times(_scaled(number_t, valid_t, factor), notes=(f"time stamps read as {unit} since 1970",))
+    if _counts_rows(number_t[valid_t]):
+        return Times(_scaled(number_t, valid_t, _NS_PER_S), "index", ("the time column only counts rows",))
+    return Times(_scaled(number_t, valid_t, _NS_PER_S), notes=("time stamps read as elapsed seconds",))
+
+
+def _scaled(number_t: np.ndarray, valid_t: np.ndarray, factor: int) -> np.ndarray:
+    """Whole units are multiplied as integers, so that no nanosecond is lost to a float64."""
+    valid_t = valid_t & (np.abs(number_t) < np.iinfo(np.int64).max // factor)
+    kept_t = np.where(valid_t, number_t, 0)
+    whole_t = np.floor(kept_t).astype(np.int64)
+    time_ns = whole_t * factor + np.rint((kept_t - whole_t) * factor).astype(np.int64)
+    return np.where(valid_t, time_ns, NOT_A_TIME)
+
+
+def _counts_rows(number_n: np.ndarray) -> bool:
+    step_n = np.diff(number_n)
+    whole = bool(np.all(number_n == np.floor(number_n)))
+    return whole and (not step_n.size or float(np.median(step_n)) == 1.0)
+
+
+def _from_text(text: pd.Series) -> Times:
+    text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
+    notes = ["time stamps converted to UTC"] if _sample(text).str.contains(_ZONE).any() else []
+    parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
+    rest = text[parsed.isna() & text.notna()]
+    forms = _plant_forms(_sample(rest))
+    if len(rest) and forms:
+        filled, note = _parse_plant(rest, forms)
+        parsed = parsed.fillna(filled)
+        notes += [note] if note else []
+    return Times(_as_ns(parsed.dt.tz_localize(None)), notes=tuple(notes))
+
+
+def _sample(text: pd.Series) -> pd.Series:
+    present = text.dropna()
+    return present.iloc[:: max(1, len(present) // _SAMPLE)]
+
+
+def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
+    """strptime formats of the sampled texts as (day first, month first); both are equal where the month is a word."""
+    forms = {}
+    for match in filter(None, map(_PLANT_FORM.fullmatch, sample)):
+        part, sep = match.groupdict(), match["sep"]
+        year = "%Y" if len(part["year"]) == 4 else "%y"
+        clock = ""
+        if part["hm"]:
+            hour = "%I:%M" if part["half"] else "%H:%M"
+            half = (" %p" if part["half"].startswith(" ") else "%p") if part["half"] else ""
+            clock = part["gap"] + hour + (":%S" if part["second"] else "") + (".%f" if part["fraction"] else "") + half
+        month = "%b" if part["b"].isalpha() else "%m"
+        day_first, month_first = f"%d{sep}{month}{sep}{year}{clock}", f"%m{sep}%d{sep}{year}{clock}"
+        forms[day_first] = month_first if month == "%m" else day_first
+    return list(forms.items())
+
+
+def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Series, str | None]:
+    """Parses plant forms; where day and month could be swapped, decides by what all rows allow, then by their order."""
+    orders = {}
+    for number, name in enumerate(("day first", "month first")):
+        parsed = pd.Series(pd.NaT, index=text.index, dtype="datetime64[ns, UTC]")
+        for form in forms:
+            found = pd.to_datetime(text, format=form[number], errors="coerce", utc=True)
+            parsed = parsed.fillna(found.astype("datetime64[ns, UTC]"))
+        orders[name] = parsed
+    day, month = orders["day first"], orders["month first"]
+    if day.equals(month):
+        return day, None
+    if day.notna().sum() != month.notna().sum():
+        name = max(orders, key=lambda order: orders[order].notna().sum())
+        return orders[name], f"dates read {name}: only that fits all rows"
+    fits = {order: _disorder(parsed) for order, parsed in orders.items()}
+    if fits["day first"] == fits["month first"]:
+        return day, "dates are ambiguous (day or month first) and were read day first"
+    name = min(fits, key=lambda order: fits[order])
+    return orders[name], f"dates read {name}: the rows are in better order that way"
+
+
+def _disorder(parsed: pd.Series) -> tuple[int, int]:
+    """Backward steps, then the span in whole days: dates with day and month swapped scatter over months."""
+    time_ns = _as_ns(parsed.dropna().dt.tz_localize(None))
+    if not time_ns.size:
+        return 0, 0
+    return int((np.diff(time_ns) < 0).sum()), int(np.ptp(time_ns) // (86_400 * _NS_PER_S))

@@ -1,0 +1,96 @@
+"""What both masked models share: which units are hidden, what a forward pass returns, and the loss.
+
+A unit is what is hidden as a whole: a patch of a time series, a window of image patches. True means hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class MaskedOutput(NamedTuple):
+    """What a masked model returns.
+
+    loss: scalar float32, mean squared error over values that are both hidden and observed; 0 where there are none.
+    reconstruction: float32, the shape and units of the input; only hidden units were predicted blind.
+    mask: bool, True where a unit was hidden.
+    """
+
+    loss: Tensor
+    reconstruction: Tensor
+    mask: Tensor
+
+
+def num_hidden(num_units: int, ratio: float) -> int:
+    """How many of `num_units` a mask hides: the ratio rounded up, as in MAE and PatchTST, leaving at least one seen.
+
+    Raises ValueError for fewer than two units: hiding one must leave one.
+    """
+    if num_units < 2:
+        raise ValueError(f"{num_units} unit(s) cannot be masked: one must be hidden and one must stay visible")
+    # The tolerance keeps 0.7 * 10 = 7.000000000000001 at seven.
+    return min(max(math.ceil(num_units * ratio - 1e-9), 1), num_units - 1)
+
+
+def random_mask(
+    batch_shape: Sequence[int],
+    num_units: int,
+    ratio: float,
+    *,
+    generator: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Random masks that all hide the same number of units: bool (*batch_shape, num_units) on `device`.
+
+    Noise is drawn where the generator lives, so that a CPU generator hides the same units whatever the device.
+    """
+    noise_device = generator.device if generator is not None else device
+    noise = torch.rand(*batch_shape, num_units, generator=generator, device=noise_device)
+    hidden = noise.topk(num_hidden(num_units, ratio), dim=-1).indices
+    mask = torch.zeros_like(noise, dtype=torch.bool).scatter(-1, hidden, True)
+    return mask.to(device, non_blocking=True)
+
+
+def complementary_masks(num_units: int, ratio: float, *, seed: int = 0) -> Tensor:
+    """Masks of P passes that together hide every unit exactly once: bool (P, num_units) on the CPU.
+
+    P is the smallest number of passes that hides no more than `ratio` in each, but at least two; a model is
+    therefore never asked to predict from less than it saw in training. Sizes differ by one at most.
+
+    Units are dealt in neighbouring groups of P, each pass hiding one unit of every group in seeded random order. Each
+    pass is thus spread evenly (never more than two neighbours hidden together), and unlike a regular comb it cannot
+    fall in step with a periodic signal.
+    """
+    num_hidden(num_units, ratio)  # refuses a single unit
+    num_passes = min(max(math.ceil(1.0 / ratio - 1e-9), 2), num_units)
+    num_groups = math.ceil(num_units / num_passes)
+    generator = torch.Generator().manual_seed(seed)
+    pass_of_unit = torch.rand(num_groups, num_passes, generator=generator).argsort(dim=1).flatten()[:num_units]
+    return pass_of_unit == torch.arange(num_passes).unsqueeze(1)
+
+
+def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
+    """Mean squared error in float32 over the elements where `chosen` is True; 0 where there are none.
+
+    prediction, target and chosen have one shape, and target is finite everywhere.
+    """
+    squared = (prediction.float() - target.float()).square()
+    return (squared * chosen).sum() / chosen.sum().clamp(min=1)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the duration of a block; every module gets its own mode back afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,201 @@
+"""The log of one training run: status, metrics, configuration and environment, persisted at each change."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from core.config.schema import AnyConfig
+from core.errors import StoppedError
+from core.workspace import atomic_file, utc_now, write_json, write_text
+
+log = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One row of the loss history; the fields are the columns of the CSV."""
+
+    epoch: int
+    train_loss: float
+    val_loss: float
+    lr: float
+    seconds: float
+    windows_per_second: float
+
+
+class RunLog:
+    """Writes `<log_dir>/<run_id>/`; a context manager, so that a run that dies is recorded as failed with its reason.
+
+    A resumed run goes on in the same folder: `rewind` drops what it will do again and takes up the status.
+    """
+
+    def __init__(self, root: Path, config: AnyConfig, run_id: str, *, steps: int):
+        self.root, self.config, self.run_id = root, config, run_id
+        self.folder = root / config.logging.log_dir / run_id
+        self.metrics_file = self.folder / "metrics.jsonl"
+        self._tensorboard: Any = None
+        self._status: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run_id,
+            "stream": config.stream,
+            "state": "running",
+            "reason": None,
+            "started_at": utc_now(),
+            "updated_at": utc_now(),
+            "finished_at": None,
+            "epoch": 0,
+            "epochs": config.training.epochs,
+            "step": 0,
+            "steps": steps,
+            "best": None,
+            "checkpoint": config.logging.checkpoint_path,
+            "pid": os.getpid(),
+        }
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._update()
+        if self.config.logging.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._tensorboard = SummaryWriter(str(self.folder))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+        if error is None:
+            self._update(state="completed", finished_at=utc_now())
+        else:
+            state = "stopped" if isinstance(error, StoppedError | KeyboardInterrupt) else "failed"
+            self._update(state=state, reason=str(error) or kind.__name__, finished_at=utc_now())
+
+    def write_config(self, rendered: str) -> None:
+        write_text(self.folder / "config.yaml", rendered)
+
+    def write_environment(self, record: Mapping[str, Any]) -> None:
+        write_json(self.folder / "environment.json", record)
+
+    def steps(self, epoch: int, records: Sequence[tuple[int, float, float, float]]) -> None:
+        """Step records (step, loss, learning rate, gradient norm), `step` counted from 1 over the whole run."""
+        now = utc_now()
+        self._append(
+            {"kind": "step", "time": now, "epoch": epoch, "step": step, "loss": loss, "lr": rate, "grad_norm": norm}
+            for step, loss, rate, norm in records
+        )
+        if self._tensorboard is not None:
+            for step, loss, rate, norm in records:
+                self._tensorboard.add_scalar("loss/step", loss, step)
+                self._tensorboard.add_scalar("optimizer/learning_rate", rate, step)
+                self._tensorboard.add_scalar("optimizer/gradient_norm", norm, step)
+        self._update(step=records[-1][0])
+
+    def epoch(self, record: EpochRecord, *, best: EpochRecord) -> None:
+        self._append([{"kind": "epoch", "time": utc_now(), **asdict(record)}])
+        if self._tensorboard is not None:
+            self._tensorboard.add_scalar("loss/train", record.train_loss, record.epoch)
+            self._tensorboard.add_scalar("loss/validation", record.val_loss, record.epoch)
+            self._tensorboard.add_scalar("speed/windows_per_second", record.windows_per_second, record.epoch)
+            self._tensorboard.flush()
+        self._update(epoch=record.epoch, best={"epoch": best.epoch, "val_loss": _strict(best.val_loss)})
+
+    def rewind(self, *, step: int, epoch: int) -> None:
+        """Keeps the records up to this step and epoch; a torn last line is dropped."""
+        kept = [
+            record
+            for record in read_metrics(self.metrics_file)
+            if (record["kind"] == "step" and record["step"] <= step)
+            or (record["kind"] == "epoch" and record["epoch"] <= epoch)
+        ]
+        write_text(self.metrics_file, "".join(json.dumps(record) + "\n" for record in kept))
+        epochs = [{"epoch": r["epoch"], "val_loss": r["val_loss"]} for r in kept if r["kind"] == "epoch"]
+        self._update(step=step, epoch=epoch, best=min(epochs, key=lambda record: record["val_loss"], default=None))
+
+    def _append(self, records: Any) -> None:
+        lines = [json.dumps({key: _strict(value) for key, value in record.items()}) + "\n" for record in records]
+        with self.metrics_file.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+
+    def _update(self, **changes: Any) -> None:
+        self._status |= {"updated_at": utc_now(), **changes}
+        write_json(self.folder / "status.json", self._status)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of a metrics file; a torn last line, as a killed run leaves it, is dropped with a warning."""
+    if not path.exists():
+        return []
+    records = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            log.warning("%s: line %d of %d is torn and left out", path, number, len(lines))
+    return records
+
+
+# ------------------------------------------------------------------------------------------------------ loss artifacts
+def loss_csv_path(root: Path, config: AnyConfig) -> Path:
+    return root / config.logging.artifacts_dir / "loss" / f"{config.stream}_loss_history.csv"
+
+
+def loss_png_path(root: Path, config: AnyConfig) -> Path:
+    return root / config.logging.artifacts_dir / "loss" / f"{config.stream}_loss_curve.png"
+
+
+def write_loss_csv(path: Path, history: Sequence[EpochRecord]) -> None:
+    rows = [",".join(EpochRecord.__dataclass_fields__)]
+    rows += [",".join(repr(value) for value in asdict(record).values()) for record in history]
+    write_text(path, "\n".join(rows) + "\n")
+
+
+def read_loss_csv(path: Path) -> list[EpochRecord]:
+    """Raises ValueError for a file of other columns, a torn row or cells that are no numbers."""
+    columns = list(EpochRecord.__dataclass_fields__)
+    header, *rows = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()] or [[]]
+    if header != columns or any(len(row) != len(columns) for row in rows):
+        raise ValueError(f"{path}: not every line has the columns {', '.join(columns)}")
+    return [EpochRecord(int(epoch), *(float(cell) for cell in rest)) for epoch, *rest in rows]
+
+
+def plot_loss(path: Path, history: Sequence[EpochRecord], *, title: str) -> None:
+    """Training and validation loss over epochs, the best epoch marked."""
+    from matplotlib.figure import Figure
+
+    epochs = [record.epoch for record in history]
+    best = min(history, key=lambda record: record.val_loss)
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(epochs, [record.train_loss for record in history], label="training", color="#4477aa", marker=".")
+    axes.plot(epochs, [record.val_loss for record in history], label="validation", color="#ee6677", marker=".")
+    if np.isfinite(best.val_loss):
+        axes.plot(
+            best.epoch, best.val_loss, "o", markersize=10, markerfacecolor="none", color="#ee6677",
+            label=f"best: {best.val_loss:.4g} at epoch {best.epoch}",
+        )  # fmt: skip
+    axes.set(title=title, xlabel="epoch", ylabel="masked reconstruction error (MSE, scaled units)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    with atomic_file(path) as part:
+        figure.savefig(part, dpi=120)
+
+
+def _strict(value: Any) -> Any:
+    """JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

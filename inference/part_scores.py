@@ -1,0 +1,175 @@
+"""Scores of a whole part of the data: one per row of process sensors, one per window of vibration.
+
+`part_errors` runs the model, `channel_baseline` learns from calibration data what error is normal for each channel,
+and `score_part` turns errors into scores. Suffixes: s score entry, n row of the series, c channel, b batch, t time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.config.schema import Stream
+from core.data.windows import WindowSet
+from core.progress import Mode, Progress
+from inference.scoring import ScoringModel, infer_score
+
+log = logging.getLogger(__name__)
+
+# Smallest mean error a channel is divided by, in squared scaled units: a residual of 3 % of the channel's spread.
+# Without it, a channel the model predicts almost exactly would make an alarm of one step of its resolution.
+BASELINE_FLOOR = 1e-3
+_NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True)
+class PartErrors:
+    """How badly the model predicts a part, one entry per row (`patchtst`) or window (`swinmae`), in order of the rows.
+
+    error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches.
+    row_s: int64 (S,) rows of the series; a window stands at its last row.
+    stretch_s: int64 (S,) number of the gap-free stretch, ascending.
+    rows_per_entry: how many rows, its own the last of them, an entry speaks of.
+    """
+
+    error_sc: np.ndarray
+    row_s: np.ndarray
+    stretch_s: np.ndarray
+    rows_per_entry: int
+
+
+@dataclass(frozen=True)
+class PartScores:
+    """Scores of a part, one entry per entry of its `PartErrors`.
+
+    score_s: float32 (S,), about 1 where all is normal; NaN where nothing was observed or no window reaches.
+    channel_error_sc: float32 (S, C) what the score is the mean of: errors over the channel's normal error, smoothed.
+    top_channel_s: int64 (S,) the channel with the largest error, -1 where the score is NaN.
+    row_s, rows_per_entry: as in `PartErrors`.
+    """
+
+    score_s: np.ndarray
+    channel_error_sc: np.ndarray
+    top_channel_s: np.ndarray
+    row_s: np.ndarray
+    rows_per_entry: int
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+def part_errors(
+    scoring: ScoringModel, windows: WindowSet, *, batch_size: int, label: str = "scoring", progress: Mode = "off"
+) -> PartErrors:
+    """Runs the model over all windows of a part, `batch_size` at a time; its device holds the series and a batch."""
+    with Progress(len(windows), label, unit="windows", mode=progress) as bar:
+        return _LAYOUTS[scoring.stream](_inferred(scoring, windows, batch_size, bar), windows)
+
+
+Inferred = Iterator[tuple[Tensor, dict[str, Tensor]]]
+
+
+def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress) -> Inferred:
+    """Window indices (B,) and the errors of those windows, batch by batch."""
+    on_device = windows.to(scoring.device)
+    for index_b in torch.arange(len(windows)).split(batch_size):
+        _, aux = infer_score(scoring.transform(on_device.batch(index_b)), scoring.model, scoring.stream)
+        yield index_b, aux
+        bar.advance(len(index_b))
+
+
+def _row_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
+    """The errors of overlapping windows, averaged per row and channel.
+
+    The sums, a float32 for each value of the series, lie in main memory: added up on the CPU they come in the same
+    order, and so with the same rounding, at every call. A value missing in one window is missing in all, so NaN adds up
+    to what it should and needs no count of its own.
+    """
+    num_rows, num_channels = windows.series.values_nc.shape
+    sum_nc, windows_n = torch.zeros(num_rows, num_channels), torch.zeros(num_rows)
+    offset_t = torch.arange(windows.window)
+    for index_b, aux in inferred:
+        row_m = (windows.starts_w[index_b].unsqueeze(1) + offset_t).flatten()
+        sum_nc.index_add_(0, row_m, aux["error"].flatten(0, 1).cpu())
+        windows_n.index_add_(0, row_m, torch.ones(len(row_m)))
+    stretches_k2 = _stretches(windows)
+    row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
+    error_sc = (sum_nc[row_s] / windows_n[row_s].unsqueeze(1)).numpy()
+    stretch_s = np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0])
+    return PartErrors(error_sc, row_s, stretch_s, rows_per_entry=1)
+
+
+def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
+    """The errors of each window on its own, for the axes the sensor has."""
+    num_channels = windows.series.values_nc.shape[1]
+    error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
+    start_s = windows.starts_w.numpy()
+    stretch_s = np.searchsorted(_stretches(windows)[:, 0], start_s, side="right") - 1
+    return PartErrors(error_sc, start_s + windows.window - 1, stretch_s, rows_per_entry=windows.window)
+
+
+_LAYOUTS: dict[Stream, Callable[[Inferred, WindowSet], PartErrors]] = {
+    "patchtst": _row_errors,
+    "swinmae": _window_errors,
+}
+
+
+def _stretches(windows: WindowSet) -> np.ndarray:
+    """Row ranges of the part without a gap (K, 2), none of them empty."""
+    offsets_r = windows.series.offsets_r
+    whole_k2 = np.stack([offsets_r[:-1], offsets_r[1:]], axis=1)
+    stretches_k2 = whole_k2 if windows.stretches_s2 is None else windows.stretches_s2
+    return stretches_k2[stretches_k2[:, 0] < stretches_k2[:, 1]]
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+def channel_baseline(errors: PartErrors) -> np.ndarray:
+    """Mean error of each channel on normal data, at least `BASELINE_FLOOR`: float64 (C,).
+
+    NaN for a channel without a value there; as nobody knows its normal error, scores leave it out.
+    """
+    observed_sc = ~np.isnan(errors.error_sc)
+    sum_c = np.where(observed_sc, errors.error_sc, 0.0).sum(axis=0, dtype=np.float64)
+    count_c = observed_sc.sum(axis=0)
+    mean_c = np.divide(sum_c, count_c, out=np.full(len(sum_c), np.nan), where=count_c > 0)
+    if (count_c == 0).any():
+        log.warning("%d of %d channels have no calibration data and are not scored", (count_c == 0).sum(), len(mean_c))
+    return np.maximum(mean_c, BASELINE_FLOOR)
+
+
+def score_part(errors: PartErrors, baseline_c: np.ndarray, *, smoothing_span: int) -> PartScores:
+    """Errors over the channels' normal errors, smoothed, then averaged over the channels observed at each entry.
+
+    Normalising first gives every channel one voice: else the one the model predicts worst would be the score.
+    smoothing_span: of the causal EWMA over the entries of a gap-free stretch; 1 does not smooth.
+    """
+    normalised_sc = (errors.error_sc / baseline_c).astype(np.float32)
+    if smoothing_span > 1:
+        for values_s in normalised_sc.T:
+            values_s[:] = ewma(values_s, errors.stretch_s, smoothing_span)
+    observed_sc = ~np.isnan(normalised_sc)
+    count_s = observed_sc.sum(axis=1)
+    sum_s = np.where(observed_sc, normalised_sc, 0.0).sum(axis=1)
+    score_s = np.divide(sum_s, count_s, out=np.full(len(sum_s), np.nan, dtype=np.float32), where=count_s > 0)
+    largest_s = np.where(observed_sc, normalised_sc, -np.inf).argmax(axis=1)
+    top_channel_s = np.where(count_s > 0, largest_s, -1)
+    return PartScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry)
+
+
+def ewma(values_s: np.ndarray, stretch_s: np.ndarray, span: int) -> np.ndarray:
+    """Causal exponentially weighted mean, float64 (S,), begun anew at every stretch; the newest weighs 2 / (span + 1).
+
+    What is missing (NaN) stays missing and weighs nothing. The geometric sum is doubled, from 2^k to 2^(k+1) terms,
+    until the weight left over is below float32 precision: a few passes over the array, however many stretches there are.
+    """
+    decay, age = 1.0 - 2.0 / (span + 1.0), 1
+    observed_s = ~np.isnan(values_s)
+    sums_2s = np.stack([np.where(observed_s, values_s, 0.0), observed_s]).astype(np.float64)
+    while age < len(values_s) and decay**age > _NEGLIGIBLE:
+        older_s = decay**age * (stretch_s[age:] == stretch_s[:-age])
+        sums_2s[:, age:] = sums_2s[:, age:] + older_s * sums_2s[:, :-age]
+        age *= 2
+    return np.divide(sums_2s[0], sums_2s[1], out=np.full(len(values_s), np.nan), where=observed_s)

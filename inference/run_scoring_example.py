@@ -1,0 +1,222 @@
+"""Scores a stream and finds events: `python -m inference.run_scoring_example --stream patchtst [key=value …]`.
+
+Notebooks and pipelines call `score_stream`. `--help` and `--print-config` never import torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.config.compose import LoadedConfig, local_config_file
+from core.config.schema import STREAMS, AnyConfig
+from core.errors import EXIT_OK, DataError
+from core.workspace import atomic_file, relative, utc_now, write_json, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from core.data.dataset import StreamData
+    from inference.scoring import ScoringModel
+    from inference.thresholds import CalibratedThreshold
+
+log = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 1
+_RATE_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class ScoringPaths:
+    """What scoring writes."""
+
+    scores: Path
+    events: Path
+    timeline: Path
+    summary: Path
+
+    @classmethod
+    def of(cls, config: AnyConfig, *, root: Path) -> ScoringPaths:
+        folder, stream = root / config.logging.artifacts_dir / "scores", config.stream
+        return cls(
+            scores=folder / f"{stream}_scores.parquet",
+            events=folder / f"{stream}_events.csv",
+            timeline=folder / f"{stream}_timeline.png",
+            summary=folder / f"{stream}_summary.json",
+        )
+
+
+@dataclass(frozen=True)
+class ScoringResult:
+    """scores: see `inference.score_table`. events: see `inference.events`. summary: what the JSON holds."""
+
+    scores: pd.DataFrame
+    events: pd.DataFrame
+    threshold: CalibratedThreshold
+    summary: dict[str, Any]
+    paths: ScoringPaths
+
+    @property
+    def timeline_png(self) -> Path:
+        return self.paths.timeline
+
+
+def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> ScoringResult:
+    """Calibrates on the calibration part, scores the test part and writes table, events, picture and summary.
+
+    checkpoint: relative to `root`; default: the configuration's.
+    Raises CheckpointError for a checkpoint that is missing, torn or of another configuration, and DataError for data
+    that cannot be scored or too little of it to set a threshold.
+    """
+    import torch
+
+    from core.data.dataset import SCORING_PARTS, load_stream_data
+    from core.devices.manager import DeviceManager
+    from core.reproducibility import seed_everything
+    from inference.events import find_events
+    from inference.score_table import score_table
+    from inference.scoring import load_scoring_model
+    from inference.thresholds import calibrate
+    from inference.timeline import plot_timeline
+
+    config = loaded.config
+    plan = DeviceManager(config.device).plan()
+    torch.set_num_threads(plan.threads)
+    seed_everything(config.seed, deterministic=config.deterministic)
+    scoring = load_scoring_model(root / (checkpoint or config.logging.checkpoint_path), plan, config=config)
+    log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
+
+    data = load_stream_data(config, root=root, parts=SCORING_PARTS, scaler=scoring.scaler, run_id=scoring.run_id)
+    _refuse_other_rate(data, scoring)
+    calibration, test = _part_scores(config, scoring, data)
+    threshold = calibrate(calibration.score_s, config.scoring.threshold)
+    series = data.parts["test"].series
+    scores = score_table(test, series, channels=data.channels, threshold=threshold.value)
+    events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
+
+    paths = ScoringPaths.of(config, root=root)
+    summary = _summary(scores, events, threshold, scoring=scoring, paths=paths, root=root)
+    # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
+    paths.summary.unlink(missing_ok=True)
+    with atomic_file(paths.scores) as part:
+        scores.to_parquet(part, index=False)
+    write_text(paths.events, events.to_csv(index=False, lineterminator="\n"))
+    plot_timeline(paths.timeline, scores, events, threshold=threshold.value, title=_title(summary))
+    write_json(paths.summary, summary)
+    log.info("%s", _title(summary))
+    return ScoringResult(scores, events, threshold, summary, paths)
+
+
+def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
+    """What the latest scoring wrote, or None where there is none, or none that can be read."""
+    try:
+        return json.loads(ScoringPaths.of(config, root=root).summary.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _part_scores(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> tuple[Any, Any]:
+    """Scores of the calibration and of the test part, each channel relative to its calibration error."""
+    from inference.part_scores import channel_baseline, part_errors, score_part
+
+    errors = [
+        part_errors(
+            scoring, data.parts[name], batch_size=config.scoring.batch_size, label=name,
+            progress=config.logging.progress,
+        )
+        for name in ("calibration", "test")
+    ]  # fmt: skip
+    baseline_c = channel_baseline(errors[0])
+    calibration, test = (score_part(each, baseline_c, smoothing_span=config.scoring.smoothing_span) for each in errors)
+    return calibration, test
+
+
+def _refuse_other_rate(data: StreamData, scoring: ScoringModel) -> None:
+    """The frequencies of a scalogram are fixed to the sampling rate of the training."""
+    found, trained = data.sampling_rate_hz, scoring.sampling_rate_hz
+    if scoring.stream == "swinmae" and not math.isclose(found, trained, rel_tol=_RATE_TOLERANCE):
+        raise DataError(
+            f"the data is sampled at {found:g} Hz, the model was trained at {trained:g} Hz",
+            hint="resample the data, or train on data of this rate",
+        )
+
+
+# -------------------------------------------------------------------------------------------------------------- summary
+def _summary(
+    scores: pd.DataFrame,
+    events: pd.DataFrame,
+    threshold: CalibratedThreshold,
+    *,
+    scoring: ScoringModel,
+    paths: ScoringPaths,
+    root: Path,
+) -> dict[str, Any]:
+    num_scored = int(scores["score"].notna().sum())
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stream": scoring.stream,
+        "run_id": scoring.run_id,
+        "checkpoint": relative(scoring.path, root),
+        "checkpoint_sha256": scoring.sha256,
+        "scored_at": utc_now(),
+        "scores": num_scored,
+        "recordings": int(scores["recording"].nunique()),
+        "alarms": int(scores["alarm"].sum()),
+        "events": len(events),
+        "unscored_rows": len(scores) - num_scored,
+        "threshold": threshold.to_json(),
+        "detection": _detection(scores, threshold.value),
+        "timeline": {"png": relative(paths.timeline, root)},
+    }
+
+
+def _detection(scores: pd.DataFrame, threshold: float) -> dict[str, float | None] | None:
+    """Figures over the scores that have a label; None without any. What is undefined is None: JSON has no NaN."""
+    from inference.metrics import detection_metrics
+
+    judged = scores[scores["label"].notna() & scores["score"].notna()]
+    if judged.empty:
+        return None
+    figures = detection_metrics(judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8"), threshold)
+    return {name: value if math.isfinite(value) else None for name, value in asdict(figures).items()}
+
+
+def _title(summary: dict[str, Any]) -> str:
+    unscored = f", {summary['unscored_rows']} unscored" if summary["unscored_rows"] else ""
+    return (
+        f"{summary['stream']}: {summary['events']} events ({summary['alarms']} alarms) in {summary['scores']} scores"
+        f"{unscored}, threshold {summary['threshold']['value']:.3g}, run {summary['run_id']}"
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- command line
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="score", description="Scores the test part of a stream and finds events.")
+    parser.add_argument("--stream", choices=STREAMS, required=True, help="what to score")
+    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    add_config_arguments(parser, default=local_config_file("<stream>"))
+    parser.set_defaults(config=None)
+    return run_command(_score, parser, argv)
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    arguments.config = arguments.config or local_config_file(arguments.stream)
+    loaded = config_of(arguments, stream=arguments.stream)
+    if arguments.print_config:
+        return print_config(arguments, loaded)
+    result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint)
+    json.dump(result.summary, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

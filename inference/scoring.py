@@ -1,0 +1,131 @@
+"""A trained model as a judge: how badly it predicts what it does not see.
+
+All arithmetic is in 32 bit, whatever precision training used, so that a threshold means the same on every device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from core import checkpoint
+from core.config.compose import config_from_dict, flatten
+from core.config.schema import AnyConfig, Stream
+from core.data.inputs import InputTransform, build_transform
+from core.data.scaling import Scaler
+from core.devices.manager import DevicePlan
+from core.errors import CheckpointError, ConfigError
+from core.models.factory import build_model
+
+# Per stream, the axes of an error to average over for one figure per channel, and for one per point in time:
+# windows are (B, T, C), images (B, channel, frequency, time).
+_CHANNEL_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (1,), "swinmae": (2, 3)}
+_TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)}
+
+# Configuration that decides what the model sees: it must be the same in scoring as in training.
+_MUST_AGREE = ("model.", "scalogram.", "data.scaling.", "data.window", "data.remove_mean")
+
+
+# -------------------------------------------------------------------------------------------------------------- a batch
+@torch.no_grad()
+def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor, dict[str, Tensor]]:
+    """Scores of model input: the mean squared error of each sample, every value predicted only while hidden.
+
+    batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing.
+    Returns (score, aux). score: float32 (B,), NaN for a sample without a single observed value: 0 would call it
+    healthy. aux, all float32 and averaged over observed values only:
+        error: the shape of the batch, NaN where it is missing
+        channel_error: (B, C), or (B, 3) for images
+        time_error: (B, T), or (B, W) for images
+
+    Nothing is drawn at random and samples do not see each other: the same sample gets the same score at every call and
+    in every batch, up to the rounding of the device's matrix products.
+    """
+    _, error = model.inpaint(batch)
+    aux = {
+        "error": error,
+        "channel_error": error.nanmean(dim=_CHANNEL_AXES[stream]),
+        "time_error": error.nanmean(dim=_TIME_AXES[stream]),
+    }
+    return error.flatten(1).nanmean(dim=1), aux
+
+
+# ------------------------------------------------------------------------------------------------------------ the model
+@dataclass(frozen=True)
+class ScoringModel:
+    """A trained model and everything its input went through in training.
+
+    config: the configuration it was trained with. sampling_rate_hz: of the training data, where known.
+    sha256: digest of the checkpoint file.
+    """
+
+    model: nn.Module
+    config: AnyConfig
+    scaler: Scaler
+    transform: InputTransform
+    channels: tuple[str, ...]
+    sampling_rate_hz: float | None
+    device: torch.device
+    run_id: str
+    path: Path
+    sha256: str
+
+    @property
+    def stream(self) -> Stream:
+        return self.config.stream
+
+
+def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None = None) -> ScoringModel:
+    """The model of a checkpoint, ready on the plan's device.
+
+    config: what scoring is asked to use; None takes the checkpoint's own.
+    Raises CheckpointError for a missing, torn or foreign file, and naming every key in which `config` would show the
+    model other input than it was trained on.
+    """
+    state = checkpoint.load(path)
+    try:
+        trained = config_from_dict(state["config"], source=str(path))
+        if config is not None:
+            _refuse_other_input(path, trained, config)
+        scaler = Scaler.from_dict(state["scaler"])
+        transform = build_transform(trained, sampling_rate_hz=state["sampling_rate_hz"], fitted=state["transform"])
+        model = build_model(trained, num_channels=len(state["channels"]))
+        model.load_state_dict(state["model"], strict=True)
+    except KeyError as error:
+        raise CheckpointError(path, f"holds no {error}", hint="it was not written by training; train again") from error
+    except (ConfigError, RuntimeError, TypeError) as error:
+        raise CheckpointError(path, f"describes no model of this Landfall: {error}", hint="train again") from error
+    return ScoringModel(
+        model=model.to(plan.device).eval().requires_grad_(False),
+        config=trained,
+        scaler=scaler,
+        transform=transform,
+        channels=tuple(state["channels"]),
+        sampling_rate_hz=state["sampling_rate_hz"],
+        device=plan.device,
+        run_id=state["run_id"],
+        path=path,
+        sha256=checkpoint.describe(path)["sha256"],
+    )
+
+
+def _refuse_other_input(path: Path, trained: AnyConfig, config: AnyConfig) -> None:
+    if trained.stream != config.stream:
+        raise CheckpointError(
+            path, f"is a {trained.stream} model, the configuration is for {config.stream}", hint="pass another one"
+        )
+    before, now = (dict(flatten(each.model_dump(mode="json"))) for each in (trained, config))
+    differing = [
+        f"{key} was {before.get(key)}, is {now.get(key)}"
+        for key in sorted(before | now)
+        if key.startswith(_MUST_AGREE) and before.get(key) != now.get(key)
+    ]
+    if differing:
+        raise CheckpointError(
+            path,
+            f"was trained with another configuration: {'; '.join(differing)}",
+            hint="score with the configuration of the training, or train again",
+        )

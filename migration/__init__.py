@@ -1,0 +1,1 @@
+"""Migration from Colab to a local machine; today the contract that local assets keep."""

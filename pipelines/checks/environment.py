@@ -1,0 +1,54 @@
+"""V-01: the interpreter, the packages and the device."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import metadata
+
+from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context
+
+MINIMUM_PYTHON = (3, 11)
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;#]+)")
+
+
+def python_version(context: Context) -> str:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info < MINIMUM_PYTHON:
+        raise CheckFailed(f"Python {found} is too old", "install Python 3.11 or newer and run `make setup PYTHON=…`")
+    return f"Python {found}"
+
+
+def locked_packages(context: Context) -> str:
+    """Local builds of a pinned version (`2.13.0+cpu`) count as that version."""
+    lock = context.root / "requirements.lock"
+    if not lock.is_file():
+        raise CheckSkipped("no requirements.lock")
+    pins = [match.groups() for line in lock.read_text(encoding="utf-8").splitlines() if (match := _PINNED.match(line))]
+    differing = [f"{name} {_installed(name)} instead of {pin}" for name, pin in pins if _installed(name) != pin]
+    if differing:
+        raise CheckFailed(f"{len(differing)} of {len(pins)} differ: {', '.join(differing[:5])}", "run `make setup`")
+    return f"{len(pins)} packages as requirements.lock pins them"
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def device(context: Context) -> str:
+    from core.devices.manager import DeviceManager
+
+    config = next(iter(context.configs.values())).config
+    plan = DeviceManager(config.device).plan()
+    cuda = "CUDA is used" if plan.kind == "cuda" else "no CUDA device is used"
+    return f"{plan.name}, {plan.precision}; {cuda} ({plan.device_reason})"
+
+
+CHECKS = (
+    Check("python", "V-01", "Python version", python_version),
+    Check("packages", "V-01", "Installed packages", locked_packages),
+    Check("device", "V-01", "Device", device),
+)

@@ -1,0 +1,246 @@
+"""V-03: what a run left behind, held against itself: checkpoint, loss, logs, quality, scores, notebooks, dashboard."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from core import checkpoint
+from core.config.compose import config_from_dict, flatten, local_config_file
+from core.config.schema import Stream
+from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
+from core.workspace import relative
+from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_END = b"IEND\xaeB`\x82"
+# Windows the scoring smoke looks at: enough to show that neither repetition nor order changes a score.
+_SMOKE_WINDOWS = 16
+
+
+def checkpoint_fits(context: Context, stream: Stream) -> str:
+    """Loads with strict keys, is whole, and was trained with the model and data of the configuration."""
+    from core.models.factory import build_model, count_parameters
+
+    path = context.checkpoint(stream)
+    payload = checkpoint.load(path)
+    saved = config_from_dict(payload["config"], source=f"in {relative(path, context.root)}")
+    model = build_model(saved, num_channels=len(payload["channels"]))
+    model.load_state_dict(payload["model"], strict=True)
+    old, new = (dict(flatten(config.model_dump(mode="json"))) for config in (saved, context.config(stream)))
+    differing = [key for key in new if key.startswith(("model.", "data.window", "scalogram.")) and old.get(key) != new[key]]
+    if differing:
+        raise CheckFailed(
+            "trained with other settings: " + ", ".join(f"{key} was {old.get(key)}, is {new[key]}" for key in differing),
+            "train again, or validate with the configuration it was trained with",
+        )
+    return f"epoch {payload['epoch']}, {count_parameters(model) / 1e6:.2f} M parameters, sha256 and configuration match"
+
+
+def loss_falls(context: Context, stream: Stream) -> str:
+    history = _history(context, stream)
+    values = [value for record in history for value in (record.train_loss, record.val_loss)]
+    if not all(math.isfinite(value) for value in values):
+        raise CheckFailed("the loss is not finite", "lower training.learning_rate, or set device.amp=false")
+    first, best = history[0], min(history, key=lambda record: record.val_loss)
+    if len(history) < 2:
+        raise CheckSkipped("one epoch tells nothing about a trend", "train for at least two epochs")
+    if not (history[-1].train_loss < first.train_loss and best.val_loss < first.val_loss):
+        raise CheckFailed(
+            f"training {first.train_loss:.4f} → {history[-1].train_loss:.4f}, "
+            f"validation {first.val_loss:.4f} → best {best.val_loss:.4f}: not falling",
+            "train longer, or look at training.learning_rate and the data",
+        )
+    return (
+        f"training {first.train_loss:.4f} → {history[-1].train_loss:.4f}, "
+        f"validation {first.val_loss:.4f} → {best.val_loss:.4f} at epoch {best.epoch}"
+    )
+
+
+def loss_artifacts_agree(context: Context, stream: Stream) -> str:
+    """The CSV repeats the log's epochs, and the picture is a whole PNG made from them."""
+    history = _history(context, stream)
+    logged = [record for record in read_metrics(_run_folder(context, stream) / "metrics.jsonl") if record["kind"] == "epoch"]
+    from_log = [(record["epoch"], record["train_loss"], record["val_loss"]) for record in logged]
+    from_csv = [(record.epoch, record.train_loss, record.val_loss) for record in history]
+    if from_log != from_csv:
+        raise CheckFailed(
+            f"the CSV has {len(from_csv)} epochs, the log {len(from_log)}, and they are not the same",
+            "one of them belongs to another run: train again",
+        )
+    picture = loss_png_path(context.root, context.config(stream))
+    body = _existing(picture, context).read_bytes()
+    if not (body.startswith(_PNG_SIGNATURE) and body.endswith(_PNG_END)):
+        raise CheckFailed(f"{relative(picture, context.root)} is not a whole PNG")
+    return f"{len(history)} epochs in CSV and log agree; {picture.name} is whole ({len(body) // 1024} KiB)"
+
+
+def scaler_matches(context: Context, stream: Stream) -> str:
+    path = _existing(context.artifacts(stream) / f"scaler_{stream}.json", context)
+    written = json.loads(path.read_text(encoding="utf-8"))
+    saved = json.loads(json.dumps(checkpoint.load(context.checkpoint(stream))["scaler"]))
+    differing = [key for key, value in saved.items() if written.get(key) != value]
+    if differing:
+        raise CheckFailed(f"{path.name} differs from the checkpoint in {', '.join(differing)}", "train again")
+    if not all(scale > 0 and math.isfinite(scale) for scale in saved["scale"]):
+        raise CheckFailed("a channel has no positive, finite scale")
+    return f"{len(saved['channels'])} channels, {saved['method']}; {len(saved['floored'])} with a floor"
+
+
+def tensorboard_events(context: Context, stream: Stream) -> str:
+    if not context.config(stream).logging.tensorboard:
+        raise CheckSkipped("logging.tensorboard = false")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = _run_folder(context, stream)
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    tags = events.Tags()["scalars"]
+    points = len(events.Scalars("loss/train")) if "loss/train" in tags else 0
+    epochs = len(_history(context, stream))
+    if points < epochs:
+        raise CheckFailed(f"{points} of {epochs} epochs are in the events of {relative(folder, context.root)}")
+    return f"{points} epochs, {len(tags)} curves"
+
+
+def quality_reports(context: Context, stream: Stream) -> str:
+    """One valid report for each file the configuration names; a dropped file is told, not failed."""
+    from core.data.files import matches
+
+    config = context.config(stream)
+    if not config.dqvl.enabled:
+        raise CheckSkipped("dqvl.enabled = false")
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in (context.root / config.dqvl.report_dir).glob("*.json")]
+    decisions = {report["file_id"]: report["decision"] for report in reports}
+    data_root = context.root / config.data.root
+    parts = (getattr(config.data.parts, name) for name in type(config.data.parts).model_fields)
+    files = {relative(path, data_root) for part in parts for pattern in part.files for path in matches(pattern, data_root)}
+    missing = sorted(files - decisions.keys())
+    if missing:
+        raise CheckFailed(f"{len(missing)} of {len(files)} files have no report, first {missing[0]}", "run the pipeline again")
+    dropped = sorted(file for file in files if decisions[file] == "drop")
+    warned = sum(bool(report["warnings"]) for report in reports if report["file_id"] in files)
+    return f"{len(files)} files: {len(files) - len(dropped)} kept, {warned} of them with warnings; dropped: {', '.join(dropped) or 'none'}"
+
+
+def scores_match(context: Context, stream: Stream) -> str:
+    """Scores, events and picture belong to the checkpoint, and the alarms follow from scores and threshold."""
+    import pandas as pd
+
+    folder = context.artifacts(stream) / "scores"
+    summary = json.loads(_existing(folder / f"{stream}_summary.json", context).read_text(encoding="utf-8"))
+    frame = pd.read_parquet(_existing(folder / f"{stream}_scores.parquet", context))
+    events = pd.read_csv(_existing(folder / f"{stream}_events.csv", context))
+    _existing(folder / f"{stream}_timeline.png", context)
+    if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
+        raise CheckFailed("the scores come from another checkpoint", "run `make score`")
+    threshold = summary["threshold"]["value"]
+    if not (frame["alarm"] == (frame["score"] > threshold)).all():
+        raise CheckFailed("alarms do not follow from scores and threshold", "run `make score`")
+    if (len(frame), len(events)) != (summary["scores"] + summary["unscored_rows"], summary["events"]) and len(
+        frame
+    ) != summary["scores"]:
+        raise CheckFailed("the summary counts other scores or events than the files hold", "run `make score`")
+    if not frame["score"].notna().any():
+        raise CheckFailed("no score is a number")
+    return f"{summary['scores']} scores, {int(frame['alarm'].sum())} alarms in {len(events)} events, threshold {threshold:.4g}"
+
+
+def scoring_is_deterministic(context: Context, stream: Stream) -> str:
+    """The smoke: a few test windows scored twice, and once in reverse order, give the same scores."""
+    import torch
+
+    from core.data.dataset import SCORING_PARTS, load_stream_data
+    from core.data.inputs import Inputs
+    from core.devices.manager import DeviceManager
+    from inference.scoring import infer_score, load_scoring_model
+
+    config = context.config(stream)
+    plan = DeviceManager(config.device).plan()
+    scoring = load_scoring_model(context.checkpoint(stream), plan)
+    data = load_stream_data(config, root=context.root, parts=SCORING_PARTS, scaler=scoring.scaler)
+    windows = data.parts["test"]
+    index_b = torch.linspace(0, len(windows) - 1, min(_SMOKE_WINDOWS, len(windows))).long()
+    batch = Inputs(windows.subset(index_b), scoring.transform, plan.device).batch(torch.arange(len(index_b)))
+    first, again = (infer_score(batch, scoring.model, stream)[0] for _ in range(2))
+    backwards = infer_score(batch.flip(0), scoring.model, stream)[0].flip(0)
+    if not torch.equal(first, again):
+        raise CheckFailed("the same windows gave other scores the second time")
+    if not torch.allclose(first, backwards, rtol=1e-5, atol=1e-6, equal_nan=True):
+        raise CheckFailed("the order of windows in a batch changes their scores")
+    if not torch.isfinite(first).all():
+        raise CheckFailed("a score is not finite")
+    return f"{len(index_b)} windows scored alike twice and in reverse order"
+
+
+def executed_notebook(context: Context, stream: Stream) -> str:
+    """The newest executed notebook of the stream ran to its end; training by command line needs none."""
+    import nbformat
+
+    found = sorted((context.artifacts(stream) / "notebooks").glob(f"*/local_{stream}_ssl.ipynb"))
+    if not found:
+        raise CheckSkipped("no notebook was executed", "run `make validate`, or train from the command line only")
+    notebook = nbformat.read(found[-1], as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    errors = [output for cell in code for output in cell.outputs if output.output_type == "error"]
+    if errors:
+        raise CheckFailed(f"{relative(found[-1], context.root)}: {errors[0].ename}: {errors[0].evalue}")
+    unexecuted = sum(cell.execution_count is None for cell in code)
+    if unexecuted:
+        raise CheckFailed(f"{relative(found[-1], context.root)}: {unexecuted} cells never ran")
+    return f"{relative(found[-1], context.root)}: {len(code)} cells, no error"
+
+
+def dashboard_state(context: Context) -> str:
+    """What would be exported now is valid; so is what was exported before, if anything was."""
+    from pipelines.dashboard_state import DashboardState
+    from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder) / "dashboard-state.json"
+        export_state(context.root, out=fresh)
+        state = DashboardState.model_validate_json(fresh.read_text(encoding="utf-8"))
+    exported = context.root / DEFAULT_OUT
+    if exported.is_file():
+        DashboardState.model_validate_json(exported.read_text(encoding="utf-8"))
+    return f"valid, schema version {state.schema_version}, {len(state.streams)} streams"
+
+
+CHECKS = (
+    Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True),
+    Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True),
+    Check("loss-artifacts", "V-03", "Loss CSV and picture", loss_artifacts_agree, per_stream=True),
+    Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True),
+    Check("tensorboard", "V-03", "TensorBoard events", tensorboard_events, per_stream=True),
+    Check("quality", "V-03", "Data quality reports", quality_reports, per_stream=True),
+    Check("scores", "V-03", "Scores and events", scores_match, per_stream=True),
+    Check("smoke", "V-03", "Scoring smoke", scoring_is_deterministic, per_stream=True, is_smoke=True),
+    Check("notebook", "V-03", "Executed notebook", executed_notebook, per_stream=True),
+    Check("dashboard", "V-03", "Dashboard state", dashboard_state),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------- helpers
+def _existing(path: Path, context: Context) -> Path:
+    if not path.is_file():
+        raise CheckFailed(f"{relative(path, context.root)} is missing", "run `make validate`")
+    return path
+
+
+def _history(context: Context, stream: Stream) -> list[EpochRecord]:
+    history = read_loss_csv(_existing(loss_csv_path(context.root, context.config(stream)), context))
+    if not history:
+        raise CheckFailed("the loss history is empty", f"train with {local_config_file(stream)}")
+    return history
+
+
+def _run_folder(context: Context, stream: Stream) -> Path:
+    """The log of the run that made the checkpoint."""
+    description: dict[str, Any] = checkpoint.describe(context.checkpoint(stream))
+    folder = context.root / context.config(stream).logging.log_dir / description["run_id"]
+    if not folder.is_dir():
+        raise CheckFailed(f"{relative(folder, context.root)} is missing", "its log was deleted: train again")
+    return folder

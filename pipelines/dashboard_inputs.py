@@ -1,0 +1,183 @@
+"""Reads what runs leave behind for the dashboard; a damaged file becomes a problem to show, never a crash."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.config.schema import Stream
+from core.workspace import relative
+from pipelines.checks.base import GROUP_TITLES
+from pipelines.dashboard_state import (
+    Checklist,
+    Checkpoint,
+    Number,
+    Problem,
+    QualityMessage,
+    QualitySummary,
+    ScoreSummary,
+)
+
+log = logging.getLogger(__name__)
+
+QUALITY_FOLDERS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
+WORST_MESSAGES = 5
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Problems:
+    """What could not be read, in the order it was found; every entry is logged once."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.found: list[Problem] = []
+
+    def add(self, path: Path, message: str) -> None:
+        problem = Problem(path=relative(path, self.root), message=message)
+        log.warning("%s: %s", problem.path, problem.message)
+        self.found.append(problem)
+
+
+def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
+    """The JSON file as `model`; None where it is absent, or damaged, which `problems` then says."""
+    try:
+        return model.model_validate(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    # Decoding and validation errors are ValueErrors; absurdly nested JSON ends in a RecursionError.
+    except (OSError, ValueError, RecursionError) as error:
+        problems.add(path, explain(error))
+        return None
+
+
+def explain(error: Exception) -> str:
+    """One line about an error of reading, without the path, which the caller knows."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "content"
+        return f"{where}: {first['msg']}"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON (line {error.lineno}: {error.msg})"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="ignore", protected_namespaces=())
+
+
+# ------------------------------------------------------------------------------------------------------------- quality
+class _Finding(_Input):
+    rule: str
+    value: Any = None
+    limit: Any = None
+    channel: str | None = None
+    message: str = ""
+
+    def as_message(self, severity: Literal["drop", "warn"], file_id: str) -> QualityMessage:
+        return QualityMessage(
+            severity=severity,
+            file_id=file_id,
+            rule=self.rule,
+            channel=self.channel,
+            value=_number(self.value),
+            limit=_number(self.limit),
+            message=self.message,
+        )
+
+
+class _QualityReport(_Input):
+    schema_version: Literal[1] = 1
+    file_id: str
+    decision: Literal["keep", "drop"]
+    hard_fails: list[_Finding] = Field(default_factory=list)
+    warnings: list[_Finding] = Field(default_factory=list)
+
+    def messages(self) -> Iterator[QualityMessage]:
+        yield from (finding.as_message("drop", self.file_id) for finding in self.hard_fails)
+        yield from (finding.as_message("warn", self.file_id) for finding in self.warnings)
+
+
+def read_quality(root: Path, stream: Stream, problems: Problems) -> QualitySummary | None:
+    """Kept, dropped and warned files of a stream, with the gravest findings; None where no file was checked."""
+    reports: dict[str, _QualityReport] = {}
+    # Oldest first, so that the newest report about a file stands.
+    for path in sorted((root / QUALITY_FOLDERS[stream]).glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
+        report = read_model(path, _QualityReport, problems)
+        if report is not None:
+            reports[report.file_id] = report
+    if not reports:
+        return None
+    kept = [report for report in reports.values() if report.decision == "keep"]
+    messages = _gravest_of_each_kind(message for report in reports.values() for message in report.messages())
+    return QualitySummary(
+        files=len(reports),
+        kept=len(kept),
+        dropped=len(reports) - len(kept),
+        warned=sum(1 for report in kept if report.warnings),
+        worst=messages[:WORST_MESSAGES],
+        more=max(0, len(messages) - WORST_MESSAGES),
+    )
+
+
+def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:
+    """One message per rule and channel, with the number of files it stands for; a rule often fires in every file."""
+    kinds: dict[tuple[str, str, str | None], list[QualityMessage]] = {}
+    for message in sorted(messages, key=_gravity):
+        kinds.setdefault((message.severity, message.rule, message.channel), []).append(message)
+    return [same[0].model_copy(update={"files": len({m.file_id for m in same})}) for same in kinds.values()]
+
+
+def _gravity(message: QualityMessage) -> tuple[bool, float, str]:
+    """Sort key: what cost a file first, then by what factor value and limit differ, above or below."""
+    low, high = sorted((abs(message.value or 0.0), abs(message.limit or 0.0)))
+    return message.severity != "drop", -high / low if low else -math.inf, message.file_id
+
+
+def _number(value: Any) -> Number:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+# --------------------------------------------------------------------------------------- scores, checkpoints, checklist
+class _Scores(ScoreSummary):
+    schema_version: Literal[1] = 1
+    # The document names its picture by another path; the export sets the one the page can load.
+    timeline: Any = None
+
+
+class _Sidecar(_Input):
+    run_id: str | None = None
+    sha256: str | None = None
+
+
+class _ValidationReport(Checklist):
+    schema_version: Literal[1] = 1
+
+
+def read_scores(root: Path, stream: Stream, problems: Problems) -> ScoreSummary | None:
+    """The latest scoring of a stream, still without its picture."""
+    scores = read_model(root / f"artifacts/scores/{stream}_summary.json", _Scores, problems)
+    return ScoreSummary.model_validate(scores.model_dump(exclude={"timeline"})) if scores else None
+
+
+def read_checkpoint(root: Path, stream: Stream, problems: Problems) -> Checkpoint | None:
+    """The weights in use, as their sidecar describes them."""
+    weights = root / f"checkpoints/{stream}_ssl.pt"
+    sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
+    if sidecar is None:
+        return None
+    return Checkpoint(path=relative(weights, root), present=weights.is_file(), **sidecar.model_dump())
+
+
+def read_checklist(root: Path, problems: Problems) -> Checklist | None:
+    """The latest validation report; its own verdict stands even where it contradicts the items."""
+    report = read_model(root / "artifacts/validation_report.json", _ValidationReport, problems)
+    return Checklist.model_validate(report.model_dump() | {"groups": GROUP_TITLES}) if report else None

@@ -1,0 +1,299 @@
+"""Run folders as records: `runs/<stream>_ssl/<run-id>/` of both streams become one `RunRecord`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+import yaml
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from core.config.schema import STREAMS, Stream
+from core.workspace import relative
+from pipelines.dashboard_inputs import Problems, explain, read_model
+from pipelines.dashboard_state import (
+    Best,
+    DeviceSummary,
+    Environment,
+    EpochPoint,
+    RunEntry,
+    RunEntryStream,
+    RunRecord,
+    RunsIndex,
+    RunState,
+    RunStream,
+    StepPoint,
+    Time,
+    encodable,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_STEPS = 2000
+SILENCE = timedelta(minutes=2)
+NO_LONGER_RUNNING = "no longer running"
+_FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json")
+# A run is as far as its most urgent stream.
+_URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class _Status(BaseModel):
+    """`status.json` of a run folder."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    schema_version: Literal[1] = 1
+    state: Literal["running", "completed", "stopped", "failed"]
+    reason: str | None = None
+    started_at: Time | None = None
+    updated_at: Time | None = None
+    finished_at: Time | None = None
+    epoch: int = 0
+    epochs: int = 0
+    step: int = 0
+    steps: int = 0
+    best: Best | None = None
+    checkpoint: str | None = None
+    pid: int | None = None
+
+    @field_validator("best", mode="before")
+    @classmethod
+    def _a_best_without_a_loss_is_none(cls, value: Any) -> Any:
+        """A run whose validation loss was never finite names an epoch without a loss."""
+        loss = value.get("val_loss") if isinstance(value, dict) else 0.0
+        return None if loss is None or loss != loss else value
+
+    def is_abandoned(self, now: datetime) -> bool:
+        """Says running, but its process is gone and it has been silent.
+
+        A process id means something on one host only; the silence keeps a live run on another host of a shared
+        folder from being declared dead.
+        """
+        silent = self.updated_at is None or now - self.updated_at > SILENCE
+        return self.state == "running" and silent and not (self.pid and psutil.pid_exists(self.pid))
+
+
+# ------------------------------------------------------------------------------------------------------------- history
+def read_runs(root: Path, records: Path, now: datetime, problems: Problems) -> list[RunRecord]:
+    """A record of every run folder, newest first; a record in `records` is reused where no file changed since."""
+    folders: dict[str, dict[Stream, Path]] = {}
+    for stream in STREAMS:
+        for folder in sorted((root / "runs" / f"{stream}_ssl").glob("*/")):
+            if _SAFE_ID.fullmatch(folder.name) and folder.name != "index":
+                folders.setdefault(folder.name, {})[stream] = folder
+            else:
+                problems.add(folder, "not a run id; the folder is left out")
+    return newest_first(read_run(run_id, streams, records, now, problems) for run_id, streams in folders.items())
+
+
+def kept_records(records: Path, present: Iterable[str], problems: Problems) -> list[RunRecord]:
+    """Records of runs whose folders are gone."""
+    gone = [path for path in sorted(records.glob("*.json")) if path.stem not in {"index", *present}]
+    return [record for path in gone if (record := read_model(path, RunRecord, problems)) is not None]
+
+
+def newest_first(records: Iterable[RunRecord]) -> list[RunRecord]:
+    return sorted(records, key=lambda record: (record.started_at or _OLDEST, record.run_id), reverse=True)
+
+
+def index_of(records: Sequence[RunRecord], present: Iterable[str]) -> RunsIndex:
+    """One line per record, in the given order; `present` names the runs that still have folders."""
+    folders = set(present)
+    return RunsIndex(runs=[_entry(record, folder_present=record.run_id in folders) for record in records])
+
+
+def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:
+    streams = record.streams.values()
+    environments = [stream.environment for stream in streams if stream.environment and stream.environment.device]
+    words = [_in_words(environment.device) for environment in environments if environment.device]
+    return RunEntry(
+        run_id=record.run_id,
+        state=record.state,
+        reason=next((stream.reason for stream in streams if stream.state == record.state and stream.reason), None),
+        started_at=record.started_at,
+        duration_seconds=record.duration_seconds,
+        device="; ".join(dict.fromkeys(filter(None, words))) or None,
+        folder_present=folder_present,
+        streams={
+            name: RunEntryStream(
+                state=stream.state,
+                epoch=stream.epoch,
+                epochs=stream.epochs,
+                best_val_loss=stream.best.val_loss if stream.best else None,
+            )
+            for name, stream in record.streams.items()
+        },
+    )
+
+
+def _in_words(device: DeviceSummary) -> str:
+    precision = "32 bit" if device.precision == "32" else device.precision
+    return " · ".join(filter(None, (device.name, precision)))
+
+
+# ------------------------------------------------------------------------------------------------------------- one run
+def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datetime, problems: Problems) -> RunRecord:
+    """The record of one run, from its folders or, where they did not change, from the record of the last export."""
+    signature = _signature(folders)
+    known = read_model(records / f"{run_id}.json", RunRecord, problems)
+    # A run that says it is running ages without its files changing.
+    if known is not None and known.signature == signature and known.state != "running":
+        problems.found.extend(known.problems)
+        return known
+    own = Problems(problems.root)
+    streams = {stream: read_stream(folder, now, own) for stream, folder in folders.items()}
+    problems.found.extend(own.found)
+    started = min((stream.started_at for stream in streams.values() if stream.started_at), default=None)
+    seen = max((time for stream in streams.values() if (time := _last_seen(stream))), default=None)
+    finished = [stream.finished_at for stream in streams.values()]
+    return RunRecord(
+        run_id=run_id,
+        state=min((stream.state for stream in streams.values()), key=_URGENCY.index),
+        started_at=started,
+        finished_at=max(time for time in finished if time) if all(finished) else None,
+        duration_seconds=_seconds(started, seen),
+        streams=streams,
+        problems=own.found,
+        signature=signature,
+    )
+
+
+def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
+    """One stream's part of a run; a missing or damaged status leaves the state `unreadable` with the reason."""
+    epochs, steps, first_time = read_metrics(folder / "metrics.jsonl", problems)
+    common: dict[str, Any] = {
+        "history": epochs,
+        "step_history": decimate(steps),
+        "environment": read_model(folder / "environment.json", Environment, problems),
+        "config": read_config(folder / "config.yaml", problems),
+    }
+    status_file = folder / "status.json"
+    status = read_model(status_file, _Status, problems)
+    if status is None:
+        reason = "status.json is damaged" if status_file.exists() else "status.json is missing"
+        if not status_file.exists():
+            problems.add(status_file, "missing; the state of the run is not known")
+        done = epochs[-1].epoch if epochs else 0
+        return RunStream(
+            state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
+        )
+    stream = RunStream(**{**status.model_dump(exclude={"schema_version", "pid"}), **common})
+    if status.is_abandoned(now):
+        stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
+    stream.started_at = stream.started_at or first_time
+    stream.best = stream.best or _best_of(epochs)
+    stream.duration_seconds = _seconds(stream.started_at, _last_seen(stream))
+    return stream
+
+
+def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list[StepPoint], datetime | None]:
+    """Epochs, steps and the first time stamp of a metrics log.
+
+    A resumed run repeats the epoch it was stopped in: the later record of an epoch or step stands. A torn last line
+    is what a killed run leaves and only logged; damage elsewhere is a problem.
+    """
+    epochs: dict[int, EpochPoint] = {}
+    steps: dict[tuple[int, int], StepPoint] = {}
+    first_time: datetime | None = None
+    damaged: list[int] = []
+    number = 0
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    record = json.loads(line)
+                    if record["kind"] == "epoch":
+                        point = EpochPoint.model_validate(record)
+                        epochs[point.epoch] = point
+                    elif record["kind"] == "step":
+                        step = StepPoint.model_validate(record)
+                        steps[step.epoch, step.step] = step
+                    first_time = first_time or _Stamp.model_validate(record).time
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    damaged.append(number)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        problems.add(path, explain(error))
+    if damaged and damaged[-1] == number:
+        log.warning("%s: line %d is torn and skipped", relative(path, problems.root), damaged.pop())
+    if damaged:
+        problems.add(path, f"{len(damaged)} unreadable lines skipped, the first is line {damaged[0]}")
+    return [epochs[key] for key in sorted(epochs)], [steps[key] for key in sorted(steps)], first_time
+
+
+class _Stamp(BaseModel):
+    time: Time | None = None
+
+
+def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
+    """The composed configuration; None where it is absent or damaged."""
+    try:
+        config = yaml.safe_load(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        problems.add(path, explain(error))
+        return None
+    if not isinstance(config, dict):
+        problems.add(path, "not a mapping of keys to values")
+        return None
+    return _plain(config)
+
+
+def decimate(points: Sequence[StepPoint], limit: int = MAX_STEPS) -> list[StepPoint]:
+    """At most `limit` points that keep the first, the last, and of each bucket the extremes and the first gap."""
+    if len(points) <= limit:
+        return list(points)
+    kept = {0, len(points) - 1}
+    buckets = (limit - len(kept)) // 3
+    for bucket in range(buckets):
+        span = range(bucket * len(points) // buckets, (bucket + 1) * len(points) // buckets)
+        losses = {index: loss for index in span if (loss := points[index].loss) is not None}
+        if losses:
+            kept |= {min(losses, key=losses.__getitem__), max(losses, key=losses.__getitem__)}
+        if len(losses) < len(span):
+            kept.add(next(index for index in span if index not in losses))
+    return [points[index] for index in sorted(kept)]
+
+
+def _best_of(epochs: Sequence[EpochPoint]) -> Best | None:
+    found = [Best(epoch=point.epoch, val_loss=point.val_loss) for point in epochs if point.val_loss is not None]
+    return min(found, key=lambda best: best.val_loss, default=None)
+
+
+def _last_seen(stream: RunStream) -> datetime | None:
+    return stream.finished_at or stream.updated_at
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> float | None:
+    return max(0.0, (end - start).total_seconds()) if start and end else None
+
+
+def _signature(folders: dict[Stream, Path]) -> str:
+    digest = hashlib.sha256()
+    for stream, folder in folders.items():
+        for name in _FILES:
+            path = folder / name
+            if path.is_file():
+                facts = path.stat()
+                digest.update(f"{stream}/{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON can hold it: text keys, and anything without a JSON counterpart (dates, bytes) as text."""
+    if isinstance(value, dict):
+        return {encodable(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, int | float) else encodable(str(value))

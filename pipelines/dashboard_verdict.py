@@ -1,0 +1,139 @@
+"""What the figures amount to: the state of each pipeline stage, and the verdict over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from core.config.schema import Stream
+from pipelines.dashboard_state import (
+    Checklist,
+    NodeState,
+    PipelineNode,
+    QualitySummary,
+    StreamCondition,
+    StreamState,
+    Verdict,
+)
+
+Streams = Mapping[Stream, StreamState]
+
+_TRAINING: dict[StreamCondition, NodeState] = {
+    "running": "running",
+    "completed": "done",
+    "stopped": "attention",
+    "failed": "failed",
+    "unreadable": "attention",
+    "not started": "waiting",
+}
+
+
+def pipeline_nodes(streams: Streams, checklist: Checklist | None) -> list[PipelineNode]:
+    """Every stage in the order of the data; the document that holds them is itself the export."""
+    return [
+        _data_node(streams),
+        _quality_node(streams),
+        _train_node(streams),
+        _score_node(streams),
+        _validate_node(streams, checklist),
+        PipelineNode(id="export", title="Export", state="done", detail="this page's data"),
+    ]
+
+
+def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
+    """The most urgent state decides, and every stage in it is named.
+
+    A dropped file is the quality check at work: it is named, but does not by itself spoil the verdict.
+    """
+    stages = [node for node in nodes if node.id != "export"]
+    states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
+    if states == {"waiting"}:
+        return Verdict(state="waiting", title="Nothing has run yet", detail="make validate starts the first run")
+    titles: dict[NodeState, str] = {"failed": "Not ready", "running": "Training", "attention": "Needs attention"}
+    for state, title in titles.items():
+        if state in states:
+            return Verdict(state=state, title=title, detail=_details(stages, state))
+    if "waiting" in states:
+        return Verdict(state="attention", title="Not finished", detail=_details(stages, "waiting"))
+    notes = [node.detail for node in stages if node.id == "validate"]
+    notes += [f"Quality: {node.detail}" for node in stages if node.id == "quality" and node.state == "attention"]
+    return Verdict(state="done", title="Ready", detail="; ".join(notes))
+
+
+def _details(nodes: Iterable[PipelineNode], state: NodeState) -> str:
+    return "; ".join(f"{node.title}: {node.detail}" for node in nodes if node.state == state)
+
+
+def _quality(streams: Streams) -> list[QualitySummary]:
+    return [stream.quality for stream in streams.values() if stream.quality]
+
+
+def _data_node(streams: Streams) -> PipelineNode:
+    reports = _quality(streams)
+    if reports:
+        state, detail = "done", f"{_count(sum(report.files for report in reports), 'file')} read"
+    elif any(stream.run_id for stream in streams.values()):
+        state, detail = "done", "read by the last run, not checked"
+    else:
+        state, detail = "waiting", "no file read yet"
+    return PipelineNode(id="data", title="Data", state=state, detail=detail)
+
+
+def _quality_node(streams: Streams) -> PipelineNode:
+    reports = _quality(streams)
+    kept, dropped, warned = (sum(getattr(r, name) for r in reports) for name in ("kept", "dropped", "warned"))
+    state: NodeState = "done"
+    if not reports:
+        return PipelineNode(id="quality", title="Quality", state="waiting", detail="no file checked yet")
+    if any(report.kept == 0 for report in reports):
+        state = "failed"
+    elif dropped:
+        state = "attention"
+    counts = {"kept": kept, "dropped": dropped, "with warnings": warned}
+    detail = ", ".join(f"{number} {word}" for word, number in counts.items() if number or word == "kept")
+    return PipelineNode(id="quality", title="Quality", state=state, detail=detail)
+
+
+def _train_node(streams: Streams) -> PipelineNode:
+    states = {_TRAINING[stream.state] for stream in streams.values()}
+    order: tuple[NodeState, ...] = ("running", "failed", "attention")
+    state = next((state for state in order if state in states), None)
+    if state is None:
+        state = "attention" if states == {"done", "waiting"} else next(iter(states))
+    conditions = ", ".join(f"{stream.title} {stream.state}" for stream in streams.values())
+    detail = "nothing trained yet" if state == "waiting" else conditions
+    return PipelineNode(id="train", title="Train", state=state, detail=detail)
+
+
+def _score_node(streams: Streams) -> PipelineNode:
+    scored = {name: stream for name, stream in streams.items() if stream.scores}
+    stale = [s.title for s in scored.values() if s.checkpoint and s.checkpoint.run_id != s.scores.run_id]
+    if not scored:
+        state, detail = "waiting", "nothing scored yet"
+    elif stale:
+        state, detail = "attention", f"{' and '.join(stale)} scored with an older model"
+    elif len(scored) < len(streams):
+        state, detail = "attention", f"only {' and '.join(s.title for s in scored.values())} scored"
+    else:
+        state, detail = "done", _count(sum(s.scores.events for s in scored.values()), "event")
+    return PipelineNode(id="score", title="Score", state=state, detail=detail)
+
+
+def _validate_node(streams: Streams, checklist: Checklist | None) -> PipelineNode:
+    if checklist is None:
+        return PipelineNode(id="validate", title="Validate", state="waiting", detail="not validated yet")
+    total = _count(len(checklist.items), "check")
+    failed = sum(item.status == "FAIL" for item in checklist.items)
+    skipped = sum(item.status == "SKIP" for item in checklist.items)
+    ended = max((s.finished_at for s in streams.values() if s.finished_at), default=None)
+    skips = f", {skipped} skipped" if skipped else ""
+    if not checklist.passed:
+        state, detail = "failed", f"{failed} of {total} failed{skips}"
+    elif ended and checklist.generated_at and checklist.generated_at < ended:
+        state, detail = "attention", "a run ended after the last validation"
+    else:
+        state, detail = "done", f"{len(checklist.items) - skipped} of {total} passed{skips}"
+    return PipelineNode(id="validate", title="Validate", state=state, detail=detail)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

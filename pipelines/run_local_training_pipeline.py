@@ -1,0 +1,166 @@
+"""The main job, end to end: quality check, both notebooks, scores, checklist, dashboard.
+
+    python -m pipelines.run_local_training_pipeline
+
+Each step persists what it made, and the dashboard is exported whatever happens, so that a failure is seen there too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import papermill
+
+from core import checkpoint
+from core.cli import add_root_argument, root_of, run_command
+from core.config.compose import LoadedConfig, load_config
+from core.config.schema import Stream
+from core.data.dataset import check_quality
+from core.errors import EXIT_OK, EXIT_OUTPUT, LandfallError
+from core.workspace import new_run_id, relative
+from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+from pipelines.validate_training_outputs import (
+    REPORT,
+    ValidationReport,
+    add_stream_config_arguments,
+    as_text,
+    validate,
+)
+from pipelines.checks.base import Context
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """The configuration file of each stream, and overrides that both take."""
+
+    config_files: Mapping[Stream, str]
+    overrides: Sequence[str] = ()
+
+
+def run_pipeline(root: Path, options: PipelineOptions, *, run_id: str | None = None) -> ValidationReport:
+    """Runs every step under one run id. Raises what a step raises, after exporting the dashboard."""
+    run_id = run_id or new_run_id()
+    configs = {s: load_config(file, options.overrides, root=root) for s, file in options.config_files.items()}
+    try:
+        with _step("1/5 data quality"):
+            for loaded in configs.values():
+                _tell_quality(loaded, root, run_id)
+        for stream, file in options.config_files.items():
+            with _step(f"2/5 notebook local_{stream}_ssl"):
+                execute_notebook(root, stream, config=file, overrides=options.overrides, run_id=run_id)
+        for stream, loaded in configs.items():
+            with _step(f"3/5 scores of {stream}"):
+                _score_unless_current(loaded, root)
+        with _step("4/5 validation checklist"):
+            report = validate(Context(root, configs))
+    finally:
+        with _step("5/5 dashboard"):
+            export_state(root, run_id=run_id)
+    return report
+
+
+def execute_notebook(root: Path, stream: Stream, *, config: str, overrides: Sequence[str], run_id: str) -> Path:
+    """Runs a local notebook by papermill; the executed copy is written after each cell, so a failure leaves evidence.
+
+    Raises LandfallError naming the cell and the error the notebook stopped with.
+    """
+    notebook = root / "notebooks" / f"local_{stream}_ssl.ipynb"
+    executed = root / "artifacts/notebooks" / run_id / notebook.name
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    parameters = {"config": config, "overrides": [*overrides, "logging.progress=lines"], "run_id": run_id}
+    try:
+        papermill.execute_notebook(
+            notebook, executed, parameters, kernel_name="python3", cwd=notebook.parent, log_output=True,
+            progress_bar=sys.stderr.isatty(),
+        )  # fmt: skip
+    except papermill.PapermillExecutionError as error:
+        raise LandfallError(
+            f"{notebook.name}, cell {error.cell_index}: {error.ename}: {error.evalue}",
+            hint=f"the executed copy is {relative(executed, root)}",
+        ) from error
+    return executed
+
+
+def _tell_quality(loaded: LoadedConfig, root: Path, run_id: str) -> None:
+    reports = check_quality(loaded.config, root=root, run_id=run_id)
+    dropped = [report.file_id for report in reports if report.decision == "drop"]
+    warned = sum(bool(report.warnings) for report in reports)
+    log.info(
+        "%s: %d files, %d with warnings, %d dropped%s; reports in %s",
+        loaded.config.stream, len(reports), warned, len(dropped),
+        f" ({', '.join(dropped)})" if dropped else "", loaded.config.dqvl.report_dir,
+    )  # fmt: skip
+
+
+def _score_unless_current(loaded: LoadedConfig, root: Path) -> None:
+    """The notebook scores too; what it wrote for the current checkpoint is not computed again."""
+    from inference.run_scoring_example import read_summary, score_stream
+
+    config = loaded.config
+    current = checkpoint.describe(root / config.logging.checkpoint_path)["sha256"]
+    summary = read_summary(config, root=root)
+    if summary is not None and summary["checkpoint_sha256"] == current:
+        log.info("%s: scored by the notebook with this checkpoint", config.stream)
+        return
+    score_stream(loaded, root=root)
+
+
+class _step:
+    """Names a step in the log and times it."""
+
+    def __init__(self, title: str):
+        self.title = title
+
+    def __enter__(self) -> None:
+        self.started = time.monotonic()
+        log.info("── %s", self.title)
+
+    def __exit__(self, *failure: object) -> None:
+        log.info("   %s %s in %.0f s", self.title, "failed" if failure[0] else "done", time.monotonic() - self.started)
+
+
+def summary_text(root: Path, report: ValidationReport, configs: Mapping[Stream, str]) -> str:
+    """What a person reads at the end: the checklist, and where to look."""
+    where = [
+        ("checkpoints", "checkpoints/"),
+        ("loss curves", "artifacts/loss/"),
+        ("scores, events, timelines", "artifacts/scores/"),
+        ("quality reports", "artifacts/dqvl/"),
+        ("executed notebooks", "artifacts/notebooks/"),
+        ("checklist", REPORT),
+        ("dashboard", f"{DEFAULT_OUT} — `make dashboard` opens it"),
+    ]
+    lines = ["", as_text(report), "", "Where to look"]
+    lines += [f"  {title:<26} {place}" for title, place in where]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="pipeline", description="Trains, scores, validates and exports both streams.")
+    add_stream_config_arguments(parser)
+    add_root_argument(parser)
+    parser.add_argument("--run-id", help="name of the run (default: a new one)")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for both streams, such as trainer=quick")
+
+    def command(arguments: argparse.Namespace) -> int:
+        root = root_of(arguments)
+        files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
+        started = time.monotonic()
+        report = run_pipeline(root, PipelineOptions(files, arguments.overrides), run_id=arguments.run_id)
+        sys.stdout.write(summary_text(root, report, files) + "\n")
+        log.info("%s in %.0f s", "all is well" if report.passed else "something failed", time.monotonic() - started)
+        return EXIT_OK if report.passed else EXIT_OUTPUT
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The validation checklist: `python -m pipelines.validate_training_outputs` proves that a run's outputs are whole.
+
+V-01 environment, V-02 static quality, V-03 runtime. Exit code 0 where nothing fails, 4 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.cli import add_root_argument, root_of, run_command
+from core.config.compose import load_config, local_config_file
+from core.config.schema import STREAMS
+from core.errors import EXIT_OK, EXIT_OUTPUT
+from core.progress import Progress
+from core.workspace import utc_now, write_json
+from pipelines.checks import environment, runtime, static
+from pipelines.checks.base import GROUP_TITLES, Context, Item
+
+log = logging.getLogger(__name__)
+
+REPORT = "artifacts/validation_report.json"
+_MARKS = {"PASS": "✓", "FAIL": "✗", "SKIP": "–"}
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """The checklist of one moment."""
+
+    generated_at: str
+    items: tuple[Item, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(item.status != "FAIL" for item in self.items)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "generated_at": self.generated_at,
+            "passed": self.passed,
+            "items": [item.to_json() for item in self.items],
+        }
+
+
+def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
+    """Runs every check and writes the report to `artifacts/validation_report.json`."""
+    checks = [*environment.CHECKS, *static.CHECKS, *runtime.CHECKS]
+    checks = [check for check in checks if not (skip_smoke and check.is_smoke)]
+    items: list[Item] = []
+    with Progress(len(checks), "validating", unit="checks") as progress:
+        for check in checks:
+            items += check.items(context)
+            progress.advance(note=check.title)
+    report = ValidationReport(utc_now(), tuple(items))
+    write_json(context.root / REPORT, report.to_json())
+    return report
+
+
+def as_text(report: ValidationReport) -> str:
+    """The checklist as a person reads it."""
+    lines = []
+    for group, title in GROUP_TITLES.items():
+        lines.append(f"{group} {title}")
+        for item in report.items:
+            if item.group == group:
+                lines.append(f"  {_MARKS[item.status]} {item.status}  {item.title}: {item.detail}")
+                lines += [f"          → {item.hint}"] if item.hint and item.status != "PASS" else []
+    counts = {status: sum(item.status == status for item in report.items) for status in _MARKS}
+    lines.append(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
+    return "\n".join(lines)
+
+
+def build_context(root: Path, patch_config: str, swin_config: str) -> Context:
+    files = dict(zip(STREAMS, (patch_config, swin_config), strict=True))
+    return Context(root, {stream: load_config(file, root=root) for stream, file in files.items()})
+
+
+def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
+    for option, stream in (("--patch-config", "patchtst"), ("--swin-config", "swinmae")):
+        parser.add_argument(option, default=local_config_file(stream), metavar="FILE")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="validate", description="Checks that the outputs of a run are whole.")
+    add_stream_config_arguments(parser)
+    add_root_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of text")
+    parser.add_argument("--skip-smoke", action="store_true", help="leave out the checks that score")
+
+    def command(arguments: argparse.Namespace) -> int:
+        context = build_context(root_of(arguments), arguments.patch_config, arguments.swin_config)
+        report = validate(context, skip_smoke=arguments.skip_smoke)
+        sys.stdout.write((json.dumps(report.to_json(), indent=2) if arguments.json else as_text(report)) + "\n")
+        return EXIT_OK if report.passed else EXIT_OUTPUT
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

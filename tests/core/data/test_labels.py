@@ -1,0 +1,159 @@
+"""Labels stay on their rows, whatever form the file has and whatever cleaning did to the recording."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.schema import Data
+from core.data.labels import label_file, labels_of
+from core.data.quality import cleaned
+from core.data.readers import read_recordings
+from core.data.recording import NOT_A_TIME
+from core.errors import DataError
+from tests.support import SHARED_DATA, needs_shared_data
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """Ten rows a second apart, out of order, one stamp repeated, one unreadable."""
+    second = ["00", "02", "01", "03", "03", "bad", "06", "07", "08", "09"]
+    rows = "".join(f"2024-01-01 00:00:{text},{number}\n" for number, text in enumerate(second))
+    (tmp_path / "run.csv").write_text(f"timestamp,a\n{rows}")
+    return read_recordings(tmp_path / "run.csv", root=tmp_path, stream="patchtst", settings=Data())[0]
+
+
+def label(recording, text, name="run.labels.csv"):
+    path = recording.path.with_name(name)
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return recording
+
+
+def test_no_label_file(recording):
+    assert labels_of(recording) is None
+    assert labels_of(dataclasses.replace(recording, healthy=True)).tolist() == [0] * 10
+    assert labels_of(dataclasses.replace(recording, healthy=False)).tolist() == [1] * 10
+
+
+@pytest.mark.parametrize(
+    ("sensor", "labels"),
+    [
+        ("valve1_0.csv.gz", "valve1_0.labels.csv.gz"),
+        ("machine-1-6.test.parquet", "machine-1-6.test.labels.csv.gz"),
+        ("a.npy", "a.labels.csv"),
+    ],
+)
+def test_label_file_names(tmp_path, sensor, labels):
+    assert label_file(tmp_path / sensor) is None
+    (tmp_path / labels).write_bytes(b"")
+    assert label_file(tmp_path / sensor) == tmp_path / labels
+
+
+def test_rows_by_time_stamp_on_raw_and_cleaned(recording):
+    # In order of time, unlike the recording; stamp :03 is labelled twice.
+    stamps = ["00", "01", "02", "03", "03", "04", "06", "07", "08", "09"]
+    text = "".join(f"2024-01-01 00:00:{stamp},{int(stamp in ('02', '07'))}\n" for stamp in stamps)
+    label(recording, f"timestamp,anomaly\n{text}", "run.labels.csv.gz")
+    assert labels_of(recording).tolist() == [0, 1, 0, 0, 0, 0, 0, 1, 0, 0]
+    assert labels_of(recording).dtype == np.int8
+    mended = cleaned(recording)
+    assert labels_of(mended).tolist() == [0, 0, 1, 0, 0, 1, 0, 0]
+    assert len(mended) == 8
+
+
+def test_rows_of_the_same_stamps_stay_row_by_row(recording):
+    text = recording.path.read_text().replace(",a\n", ",anomaly\n", 1)
+    lines = text.splitlines()
+    label(recording, "\n".join([lines[0], *(line.rsplit(",", 1)[0] + f",{n % 2}" for n, line in enumerate(lines[1:]))]))
+    assert labels_of(recording).tolist() == [0, 1] * 5
+
+
+def test_rows_without_time_need_equal_length(recording):
+    label(recording, "anomaly\n" + "1\n" * 10)
+    assert labels_of(recording).tolist() == [1] * 10
+    with pytest.raises(DataError, match="10 labels for 8 rows"):
+        labels_of(cleaned(recording))
+
+
+def test_a_row_without_a_label_is_named(recording):
+    label(recording, "timestamp,anomaly\n2024-01-01 00:00:00,1\n")
+    with pytest.raises(DataError, match=r"8 of 10 rows .* first row 2"):
+        labels_of(recording)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "start,end,fault\n2024-01-01 00:00:02,2024-01-01 00:00:03,spike\n2024-01-01 00:00:08,,drift\n",
+        "start,end\n2,3\n8,\n",
+        "Start;End\n1704067202;1704067203\n1704067208;\n",
+    ],
+)
+def test_intervals(recording, text):
+    label(recording, text)
+    assert labels_of(recording).tolist() == [0, 1, 0, 1, 1, 0, 0, 0, 1, 1]
+    assert labels_of(cleaned(recording)).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+
+
+def test_overlapping_intervals_and_none(recording):
+    label(recording, "start,end\n1,3\n2,7\n")
+    assert labels_of(cleaned(recording)).tolist() == [0, 1, 1, 1, 1, 1, 0, 0]
+    label(recording, "start,end,fault\n")
+    assert labels_of(recording).tolist() == [0] * 10
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "words"),
+    [
+        ("start,end\n1,2\n5,3\n", 3, "no interval"),
+        ("start,end\n,3\n", 2, "no interval"),
+        ("timestamp,anomaly\n2024-01-01,2\n", 2, "neither 0 nor 1"),
+        ("when,what\n1,2\n", None, "its columns are when, what"),
+    ],
+)
+def test_label_files_that_say_nothing(recording, text, row, words):
+    label(recording, text)
+    with pytest.raises(DataError, match=words) as caught:
+        labels_of(recording)
+    assert caught.value.row == row
+
+
+def test_intervals_in_seconds_of_an_array_and_not_in_stamps(tmp_path):
+    np.save(tmp_path / "v.npy", np.zeros(1000, dtype=np.float32))
+    (recording,) = read_recordings(
+        tmp_path / "v.npy", root=tmp_path, stream="swinmae", settings=Data(sampling_rate_hz=100)
+    )
+    label(recording, "start,end,fault\n2.5,10,ball\n", "v.labels.csv")
+    assert labels_of(recording).sum() == 750
+    label(recording, "start,end\n2024-01-01,2024-01-02\n", "v.labels.csv")
+    with pytest.raises(DataError, match="has none"):
+        labels_of(recording)
+
+
+def test_a_set_of_records_has_no_label_file(tmp_path):
+    np.savez(tmp_path / "s.npz", x=np.zeros((2, 10, 3), dtype=np.float32))
+    recording = read_recordings(tmp_path / "s.npz", root=tmp_path, stream="swinmae", settings=Data(sampling_rate_hz=1))[
+        0
+    ]
+    label(recording, "start,end\n1,2\n", "s.labels.csv")
+    with pytest.raises(DataError, match="set of records"):
+        labels_of(recording)
+
+
+@needs_shared_data
+def test_real_labels_fit_their_recordings():
+    shares = {}
+    for name in ("fdc/skab/valve1_0.csv.gz", "fdc/smd/machine-1-6.test.parquet", "fdc/asd/omi-1.test.parquet"):
+        path = SHARED_DATA / name
+        (recording,) = read_recordings(path, root=SHARED_DATA, stream="patchtst", settings=Data())
+        label_t = labels_of(recording)
+        published = pd.read_csv(label_file(path))["anomaly"].to_numpy()
+        np.testing.assert_array_equal(label_t, published)
+        assert labels_of(cleaned(recording)).sum() <= label_t.sum()
+        assert (recording.time_ns != NOT_A_TIME).all()
+        shares[name] = label_t.mean()
+    assert all(0 < share < 0.5 for share in shares.values()), shares

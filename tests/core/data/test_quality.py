@@ -1,0 +1,275 @@
+"""Every rule fires on its defect and stays silent without it; cleaning and cutting keep rows where they belong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.config.schema import Data, HardLimits, Quality, WarnLimits
+from core.data.quality import RULES, assess, cleaned, segments, write_report
+from core.data.readers import expand, read_recordings
+from core.data.recording import NOT_A_TIME, Recording
+from tests.support import SHARED_DATA, needs_shared_data
+
+_S = 1_000_000_000
+LIMITS = Quality(report_dir="artifacts/dqvl/fdc")
+
+
+def recording(values_tc=None, *, time_ns=None, rows=2000, rate=1.0, source="timestamp", file_id="data/f.csv"):
+    """White noise of three channels, one row a second, unless told otherwise."""
+    if values_tc is None:
+        values_tc = np.random.default_rng(0).standard_normal((rows, 3))
+    values_tc = np.asarray(values_tc, dtype=np.float32)
+    if time_ns is None:
+        time_ns = np.arange(len(values_tc)) * int(_S / rate)
+    channels = tuple("abcdefgh"[: values_tc.shape[1]])
+    return Recording(file_id, Path(file_id), values_tc, np.asarray(time_ns, dtype=np.int64), channels, rate, source)
+
+
+def judge(found, *, stream="patchtst", limits=LIMITS, **kwargs):
+    return assess(found, limits, stream=stream, gap_factor=10.0, **kwargs)
+
+
+def fired(report):
+    return {finding["rule"] for finding in (*report.hard_fails, *report.warnings)}
+
+
+def changed(change, rows=2000):
+    """A recording whose values (T, C) and times were changed in place."""
+    found = recording(rows=rows)
+    values_tc, time_ns = found.values_tc.copy(), found.time_ns.copy()
+    change(values_tc, time_ns)
+    return dataclasses.replace(found, values_tc=values_tc, time_ns=time_ns)
+
+
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+def test_sound_data_fires_no_rule(stream):
+    report = judge(recording(), stream=stream, run_id="r1")
+    assert fired(report) == set()
+    assert (report.decision, report.run_id, report.schema_version) == ("keep", "r1", 1)
+
+
+# --------------------------------------------------------------------------------------------------------- single rules
+def lose_times(values_tc, time_ns):
+    time_ns[10:60] = NOT_A_TIME
+
+
+def shuffle_times(values_tc, time_ns):
+    time_ns[:] = np.random.default_rng(1).permutation(time_ns)
+
+
+def repeat_times(values_tc, time_ns):
+    time_ns[1000:] = time_ns[999]
+
+
+def lose_values(values_tc, time_ns):
+    values_tc[:, :2] = np.nan
+
+
+def freeze_all(values_tc, time_ns):
+    values_tc[:] = 5.0
+
+
+def leave_gap(values_tc, time_ns):
+    time_ns[1000:] += 500 * _S
+
+
+def lose_some(values_tc, time_ns):
+    values_tc[::10, 1] = np.nan
+
+
+def stick(values_tc, time_ns):
+    values_tc[400:1600, 1] = 0.5
+
+
+def jump(values_tc, time_ns):
+    values_tc[700, 1] += 40
+
+
+def clip(values_tc, time_ns):
+    np.clip(values_tc[:, 1], -1, 1, out=values_tc[:, 1])
+
+
+DEFECTS = {
+    "invalid_timestamps": (lose_times, "hard", None),
+    "non_monotonic": (shuffle_times, "hard", None),
+    "duplicates": (repeat_times, "hard", None),
+    "missing": (lose_values, "hard", None),
+    "constant_channels": (freeze_all, "hard", None),
+    "gaps": (leave_gap, "warn", None),
+    "missing_channel": (lose_some, "warn", "b"),
+    "stuck": (stick, "warn", "b"),
+    "jumps": (jump, "warn", "b"),
+    "clipping": (clip, "warn", "b"),
+}
+
+
+@pytest.mark.parametrize("rule", DEFECTS)
+def test_rule_fires_on_its_defect(rule):
+    change, severity, channel = DEFECTS[rule]
+    report = judge(changed(change))
+    findings = report.hard_fails if severity == "hard" else report.warnings
+    (finding,) = [found for found in findings if found["rule"] == rule and found["channel"] in (channel, None)]
+    assert finding.keys() == {"rule", "value", "limit", "channel", "message"}
+    assert finding["value"] > finding["limit"]
+    assert finding["channel"] == channel
+    assert report.decision == ("drop" if severity == "hard" else "keep")
+
+
+def test_every_rule_is_tested():
+    vibration = {"sampling_rate", "rms_low", "rms_high", "flat"}
+    assert {rule.id for rule in RULES} == DEFECTS.keys() | vibration
+    assert {rule.id for rule in RULES if rule.streams == ("swinmae",)} == vibration
+
+
+def test_vibration_rules():
+    flat = recording(np.repeat(np.random.default_rng(0).standard_normal((500, 3)), 4, axis=0), source="sampling_rate")
+    assert fired(judge(flat, stream="swinmae")) == {"flat"}
+    assert fired(judge(flat, stream="patchtst")) == set()
+
+    limits = LIMITS.model_copy(update={"hard": HardLimits(rms_min=0.5, rms_max=2.0)})
+    values_tc = np.random.default_rng(0).standard_normal((2000, 3)) * [0.1, 1.0, 10.0] + 100
+    report = judge(recording(values_tc), stream="swinmae", limits=limits)
+    assert [(fail["rule"], fail["channel"]) for fail in report.hard_fails] == [("rms_low", "a"), ("rms_high", "c")]
+    assert report.metrics["channels"]["b"]["rms"] == pytest.approx(1.0, rel=0.1)
+    assert fired(judge(recording(values_tc), stream="patchtst", limits=limits)) == set()
+
+
+def test_sampling_rate_is_held_against_the_time_stamps():
+    found = recording(rate=1000.0)
+    assert fired(judge(found, stream="swinmae", declared_rate_hz=1040.0)) == set()
+    report = judge(found, stream="swinmae", declared_rate_hz=2000.0)
+    assert [fail["rule"] for fail in report.hard_fails] == ["sampling_rate"]
+    assert report.metrics["sampling_rate_mismatch"] == pytest.approx(0.5)
+    assert fired(judge(dataclasses.replace(found, sampling_rate_hz=2000.0), stream="swinmae")) == {"sampling_rate"}
+    assert (
+        fired(judge(dataclasses.replace(found, time_source="sampling_rate"), stream="swinmae", declared_rate_hz=9.0))
+        == set()
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ jumps, clipping
+def test_one_jump_of_a_channel_that_holds_still_fires():
+    values_tc = np.full((1000, 1), 20.0)
+    values_tc[500] = 21
+    assert "jumps" in fired(judge(recording(values_tc)))
+
+
+def test_habitual_switching_is_no_jump_but_an_outlier_of_it_is():
+    values_tc = np.tile(np.repeat([0.0, 1.0], 40), 50)[:, None]
+    assert "jumps" not in fired(judge(recording(values_tc)))
+    values_tc[2000] = 50
+    assert "jumps" in fired(judge(recording(values_tc)))
+
+
+def test_many_jumps_do_not_raise_the_bar():
+    """Against the data's own 99.9th percentile, twenty jumps in 2,000 rows would hide themselves."""
+    values_tc = np.random.default_rng(0).standard_normal((2000, 1))
+    values_tc[50::100] += 30
+    assert "jumps" in fired(judge(recording(values_tc)))
+
+
+def test_a_level_that_changes_over_a_gap_is_no_jump():
+    found = changed(leave_gap)
+    found.values_tc[1000:] += 60
+    assert fired(judge(found)) == {"gaps"}
+
+
+def test_discrete_channels_are_not_clipped():
+    values_tc = np.random.default_rng(0).integers(0, 4, (2000, 1))
+    assert judge(recording(values_tc)).metrics["channels"]["a"]["clipping_ratio"] is None
+
+
+def test_values_are_judged_in_order_of_time():
+    ramp_tc = np.linspace(0, 100, 2000)[:, None] + 0.01 * np.random.default_rng(0).standard_normal((2000, 1))
+    order = np.r_[1000:2000, 0:1000]
+    found = recording(ramp_tc[order], time_ns=order * _S)
+    assert fired(judge(found)) == set()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_hardly_any_rows(rows):
+    report = judge(recording(np.ones((rows, 2))))
+    json.loads(report.to_json())
+    assert report.decision == ("drop" if rows != 1 else "keep")
+
+
+def test_all_missing_channel_is_missing_and_nothing_else():
+    found = changed(lambda values_tc, time_ns: values_tc[:, 1].fill(np.nan))
+    assert fired(judge(found)) == {"missing_channel"}
+
+
+def test_limits_come_from_the_configuration():
+    found = changed(leave_gap)
+    assert fired(judge(found, limits=LIMITS.model_copy(update={"warn": WarnLimits(gap_count=1)}))) == set()
+
+
+# -------------------------------------------------------------------------------------------------------------- reports
+def test_reports_of_equal_names_stay_apart_and_hold_strict_json(tmp_path):
+    ids = ["data/a/run 1.csv", "data/b/run 1.csv", "data/a/run_1.csv", "set.npz#0", "set.npz#1", "../../etc/passwd"]
+    paths = {write_report(judge(recording(file_id=file_id)), tmp_path / "dqvl") for file_id in ids}
+    assert len(paths) == len(ids)
+    assert {path.parent for path in paths} == {tmp_path / "dqvl"}
+    written = json.loads(write_report(judge(changed(jump)), tmp_path).read_text())
+    assert written["warnings"][0]["rule"] == "jumps"
+    assert written["metrics"]["channels"]["b"]["largest_jump_sigma"] > 12
+
+
+# ------------------------------------------------------------------------------------------------- cleaned and segments
+def test_cleaned_returns_the_same_object_where_nothing_is_to_be_done():
+    found = recording()
+    assert cleaned(found) is found
+
+
+def test_cleaned_sorts_drops_and_keeps_the_first():
+    found = recording(np.arange(6)[:, None], time_ns=[3 * _S, NOT_A_TIME, 1 * _S, 3 * _S, 2 * _S, 1 * _S])
+    mended = cleaned(found)
+    assert mended.time_ns.tolist() == [1 * _S, 2 * _S, 3 * _S]
+    assert mended.values_tc[:, 0].tolist() == [2, 4, 0]
+    assert mended.notes == (
+        "1 rows without a time stamp dropped",
+        "rows sorted by time",
+        "2 rows with a repeated time stamp dropped",
+    )
+    assert len(found) == 6
+    assert cleaned(mended) is mended
+    assert len(cleaned(recording(np.zeros((3, 1)), time_ns=[NOT_A_TIME] * 3))) == 0
+
+
+def test_segments_are_free_of_gaps():
+    found = changed(leave_gap)
+    assert segments(found, 10.0).tolist() == [[0, 1000], [1000, 2000]]
+    assert segments(found, 1000.0).tolist() == [[0, 2000]]
+    assert segments(recording(), 10.0).tolist() == [[0, 2000]]
+    assert segments(recording(np.ones((0, 1))), 10.0).shape == (0, 2)
+    assert segments(recording(np.ones((1, 1))), 10.0).tolist() == [[0, 1]]
+
+
+def test_a_large_recording_is_judged_in_seconds():
+    values_tc = np.random.default_rng(0).standard_normal((200_000, 40), dtype=np.float32)
+    found = dataclasses.replace(recording(values_tc[:, :1]), values_tc=values_tc, channels=tuple(map(str, range(40))))
+    began = time.perf_counter()
+    judge(found)
+    assert time.perf_counter() - began < 5
+
+
+@needs_shared_data
+def test_real_data_is_kept_and_clipped_axes_are_told():
+    def reports(pattern, stream):
+        for path in expand([pattern], SHARED_DATA):
+            found = read_recordings(path, root=SHARED_DATA, stream=stream, settings=Data())[0]
+            yield path.stem, judge(found, stream=stream)
+
+    assert {report.decision for _, report in reports("fdc/skab/*.csv.gz", "patchtst")} == {"keep"}
+    assert {report.decision for _, report in reports("vibration/cwru/*.npy", "swinmae")} == {"keep"}
+    clipped = {
+        stem
+        for stem, report in reports("vibration/motor_pump_3axis/F0[0-3]*.npy", "swinmae")
+        if "clipping" in fired(report)
+    }
+    assert len(clipped) == 37

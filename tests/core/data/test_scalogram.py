@@ -1,0 +1,172 @@
+"""The Morlet transform against PyWavelets, and what an image promises."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from core.config.schema import Scalogram as ScalogramSettings
+from core.data.scalogram import AMPLITUDE_FLOOR, Scalogram, filter_banks
+from core.errors import ConfigError, DataError
+
+RATE = 1000.0
+NUM_SAMPLES = 1024
+
+
+def build(**changes) -> Scalogram:
+    return Scalogram(ScalogramSettings(**{"frequencies": 24, "frequency_min_hz": 20.0, "image_size": 32, **changes}))
+
+
+def noise(batch=2, axes=3, num_samples=NUM_SAMPLES, seed=0):
+    return torch.randn(batch, num_samples, axes, generator=torch.Generator().manual_seed(seed))
+
+
+def sine(frequency_hz, amplitude=1.0, num_samples=NUM_SAMPLES):
+    time = torch.arange(num_samples, dtype=torch.float64) / RATE
+    return (amplitude * torch.sin(2 * torch.pi * frequency_hz * time)).float()
+
+
+def many_sines(rate, num_samples):
+    rng = np.random.default_rng(0)
+    time = np.arange(num_samples) / rate
+    return sum(rng.normal() * np.sin(2 * np.pi * (hz * time + rng.uniform())) for hz in np.geomspace(30, 440, 40))
+
+
+@pytest.mark.parametrize("num_samples", [1024, 1000])
+@pytest.mark.parametrize("omega0", [6.0, 12.0])
+def test_same_as_pywavelets_away_from_the_edges(num_samples, omega0):
+    """PyWavelets averages its wavelet over each sample, which damps and delays; less so on a finer signal."""
+    pywt = pytest.importorskip("pywt")
+    finer = 64
+    transform = build(frequency_min_hz=40.0, omega0=omega0)
+    signal = torch.from_numpy(many_sines(RATE, num_samples)).float()
+    ours = transform.amplitudes(signal[None, None], RATE, num_samples // 2)[0, 0].numpy()
+
+    centre = omega0 / (2 * np.pi)
+    scales = centre * finer * RATE / transform.frequencies_hz(RATE).numpy()
+    fine_signal = many_sines(finer * RATE, finer * num_samples)
+    theirs, _ = pywt.cwt(fine_signal, scales, f"cmor2.0-{centre:.12f}", method="fft", precision=16)
+    theirs = 2 / np.sqrt(scales)[:, None] * np.abs(theirs)[:, :: 2 * finer]
+    # Six standard deviations of the longest wavelet in from either edge.
+    edge = math.ceil(6 * omega0 / (2 * np.pi * 40.0) * RATE / 2)
+    assert np.abs(ours - theirs)[:, edge:-edge].max() < 2e-3 * theirs.max()
+
+
+@pytest.mark.parametrize("row", [3, 12, 20])
+def test_a_sine_peaks_in_its_row_with_its_amplitude(row):
+    transform = build()
+    frequency = transform.frequencies_hz(RATE)[row].item()
+    amplitudes = transform.amplitudes(sine(frequency, 2.5)[None, None], RATE, NUM_SAMPLES // 2)[0, 0]
+    middle = amplitudes[:, 128:-128]
+    assert (middle.argmax(0) == row).all()
+    torch.testing.assert_close(middle[row], torch.full_like(middle[row], 2.5), rtol=5e-3, atol=0)
+
+    image = transform(sine(frequency, 2.5)[None, :, None], RATE)[0, 0]
+    pixel = math.log10(1 + 2.5 / AMPLITUDE_FLOOR)
+    column = F.interpolate(image[None, None], (24, 32), mode="bilinear")[0, 0, :, 16]
+    assert column.argmax() == row
+    assert image[:, 16].max() == pytest.approx(pixel, abs=0.05)
+
+
+def test_the_transform_is_linear_and_blind_to_an_offset():
+    transform, x = build(), noise().transpose(1, 2)
+    once = transform.amplitudes(x, RATE, 32)
+    torch.testing.assert_close(transform.amplitudes(3 * x + 50, RATE, 32), 3 * once, rtol=1e-3, atol=1e-4)
+    one, other = sine(60.0)[None, None], sine(240.0)[None, None]
+    both = transform.amplitudes(one + other, RATE, 32)
+    assert (both <= transform.amplitudes(one, RATE, 32) + transform.amplitudes(other, RATE, 32) + 1e-4).all()
+
+
+@pytest.mark.parametrize("num_samples", [4096, 4095, 1999])
+def test_low_octaves_may_be_sampled_sparsely(num_samples):
+    """Few columns let low frequencies use short transforms; the columns stay what they are at the full rate."""
+    x = noise(2, 1, num_samples).transpose(1, 2)
+    transform = build(frequency_min_hz=5.0)
+    banks = filter_banks(transform.settings, num_samples, 32, RATE, torch.device("cpu"))
+    assert len(banks) >= 3
+    assert sum(len(bank) for bank in banks) == 24
+    sparse = transform.amplitudes(x, RATE, 32)
+    dense = F.adaptive_avg_pool1d(transform.amplitudes(x, RATE, num_samples // 2)[:, 0], 32)
+    error = (sparse[:, 0] - dense).abs()
+    assert error.max() < 0.03 * dense.max()
+    assert error.mean() < 0.02 * dense.mean()
+
+
+def test_a_batch_is_its_windows():
+    transform, x = build(), noise(5)
+    images = transform(x, RATE)
+    assert images.shape == (5, 3, 32, 32)
+    assert images.dtype == torch.float32
+    for i in range(5):
+        torch.testing.assert_close(transform(x[i : i + 1], RATE)[0], images[i], rtol=0, atol=1e-5)
+
+
+def test_silence_is_zero_and_everything_is_finite():
+    transform = build()
+    assert (transform(torch.zeros(1, NUM_SAMPLES, 3), RATE) == 0).all()
+    assert transform(torch.full((1, NUM_SAMPLES, 3), 9.81), RATE).abs().max() < 1e-3
+    loud = transform(1e6 * noise(), RATE)
+    assert loud.isfinite().all()
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_lacking_axes_are_missing_planes(axes):
+    transform, x = build(), noise(2, 3)
+    image = transform(x[..., :axes], RATE)
+    torch.testing.assert_close(image[:, :axes], transform(x, RATE)[:, :axes])
+    assert image[:, axes:].isnan().all()
+
+
+def test_missing_samples_mark_their_columns():
+    transform, x = build(), noise(2, 1)
+    x[0, 320:480] = torch.nan  # columns 10 to 14
+    x[1, 5] = torch.nan
+    image = transform(x, RATE)[:, 0]
+    missing = image[0].isnan().all(0)
+    assert missing.nonzero().flatten().tolist() == [10, 11, 12, 13, 14]
+    assert image[0, :, ~missing].isfinite().all()
+    assert image[1].isfinite().all()
+
+
+def test_a_missing_axis_is_a_missing_plane():
+    x = noise(2, 3)
+    x[1, :, 2] = torch.nan
+    image = build()(x, RATE)
+    assert image[1, 2].isnan().all()
+    assert image[0].isfinite().all()
+    assert image[1, :2].isfinite().all()
+
+
+@pytest.mark.parametrize("frequencies", [32, 24, 100])
+def test_rows_become_the_image_height(frequencies):
+    image = build(frequencies=frequencies)(noise(1), RATE)
+    assert image.shape == (1, 3, 32, 32)
+    assert image.isfinite().all()
+
+
+def test_a_click_stays_visible_in_its_column():
+    x = torch.zeros(1, NUM_SAMPLES, 1)
+    x[0, 500] = 20.0
+    highest_row = build()(x, RATE)[0, 0, -1]
+    assert highest_row.argmax() == 500 // 32
+    assert highest_row.max() > 2.0
+
+
+def test_half_precision_does_not_enter_the_transform():
+    transform, x = build(), noise()
+    expected = transform(x, RATE)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(transform(x, RATE), expected)
+
+
+def test_what_cannot_work_is_refused():
+    with pytest.raises(DataError, match="4 vibration axes"):
+        build()(noise(axes=4), RATE)
+    with pytest.raises(DataError, match="cannot fill"):
+        build()(noise(num_samples=63), RATE)
+    with pytest.raises(ConfigError, match="half the sampling rate"):
+        build(frequency_max_hz=501.0)(noise(), RATE)
+    with pytest.raises(ConfigError, match="frequency_min_hz"):
+        build(frequency_min_hz=450.0)(noise(), RATE)

@@ -1,0 +1,171 @@
+"""The synthetic plant: the same bytes for a seed, faults where the labels say, and only there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.schema import Data, Quality
+from core.data import synthetic_chamber, synthetic_rig
+from core.data.labels import label_file, labels_of
+from core.data.quality import assess, cleaned, segments
+from core.data.readers import expand, read_recordings
+from core.data.synthetic import MANIFEST, make_sample_data
+from core.errors import DataError
+from tests.support import REPO_ROOT
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory):
+    root = tmp_path_factory.mktemp("plant")
+    return root, make_sample_data(root)
+
+
+def recordings(root, pattern, stream):
+    return [
+        recording
+        for path in expand([pattern], root)
+        for recording in read_recordings(path, root=root, stream=stream, settings=Data())
+    ]
+
+
+def test_size_and_manifest(plant):
+    root, manifest = plant
+    assert json.loads((root / MANIFEST).read_text())["files"] == manifest["files"]
+    assert manifest["seed"] == 7
+    assert sum(entry["bytes"] for entry in manifest["files"]) < 20e6
+    on_disk = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    assert on_disk == {entry["path"] for entry in manifest["files"]} | {MANIFEST.as_posix()}
+
+
+def test_whole_data_is_kept_and_torn_data_made_anew(plant, tmp_path):
+    first = make_sample_data(tmp_path, seed=7)
+    assert first["files"] == plant[1]["files"]
+    assert make_sample_data(tmp_path, seed=7)["kept"]
+    torn = tmp_path / "data/fdc/train_1.csv"
+    torn.write_text("torn")
+    again = make_sample_data(tmp_path, seed=7)
+    assert not again["kept"]
+    assert torn.stat().st_size > 1e6
+    other = make_sample_data(tmp_path, seed=8)
+    assert all(
+        a["sha256"] != b["sha256"]
+        for a, b in zip(first["files"], other["files"], strict=True)
+        if a["path"].endswith("npy")
+    )
+
+
+def test_files_of_the_user_are_not_overwritten(tmp_path):
+    mine = tmp_path / "data/fdc/train_1.csv"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("timestamp,a\n")
+    with pytest.raises(DataError, match="no sample data"):
+        make_sample_data(tmp_path)
+    assert mine.read_text() == "timestamp,a\n"
+    assert not (tmp_path / MANIFEST).exists()
+    make_sample_data(tmp_path, force=True)
+    assert mine.stat().st_size > 1e6
+
+
+def test_chamber_files_are_read_and_sound(plant):
+    root, _ = plant
+    train, test = recordings(root, "data/fdc/train_*", "patchtst"), recordings(root, "data/fdc/test_*", "patchtst")
+    assert (len(train), len(test)) == (4, 3)
+    assert len({recording.channels for recording in (*train, *test)}) == 1
+    assert len(train[0].channels) >= 24
+    for recording in (*train, *test):
+        report = assess(recording, Quality(report_dir="x"), stream="patchtst", gap_factor=10.0)
+        assert report.decision == "keep"
+        assert recording.sampling_rate_hz == 1.0
+        assert 0 < report.metrics["missing_ratio"] < 0.02
+    assert any(len(segments(cleaned(recording), 10.0)) > 1 for recording in train)
+    assert all(labels_of(recording) is None for recording in train)
+    assert all(0.05 < labels_of(recording).mean() < 0.3 for recording in test)
+
+
+def test_chamber_faults_are_of_every_kind_and_hide_from_a_range_check(plant):
+    root, _ = plant
+    train_tc = np.concatenate([recording.values_tc for recording in recordings(root, "data/fdc/train_*", "patchtst")])
+    low_c, high_c = np.nanmin(train_tc, axis=0), np.nanmax(train_tc, axis=0)
+    kinds = set()
+    for recording in recordings(root, "data/fdc/test_*", "patchtst"):
+        fault_t = pd.read_csv(label_file(recording.path), keep_default_na=False)["fault"].to_numpy()
+        outside_t = ((recording.values_tc < low_c) | (recording.values_tc > high_c)).any(axis=1)
+        for kind in set(fault_t) - {""}:
+            kinds.add(kind)
+            assert outside_t[fault_t == kind].mean() < 0.3, kind
+    assert kinds == synthetic_chamber.FAULTS.keys()
+
+
+def test_a_fault_leaves_the_rest_of_the_recording_alone():
+    fault = synthetic_chamber.Fault("oscillation", 1000, 1200, 3.0)
+    healthy = synthetic_chamber.simulate(np.random.default_rng(1), 2000, age=0.2)
+    faulty = synthetic_chamber.simulate(np.random.default_rng(1), 2000, age=0.2, faults=(fault,))
+    changed_t = np.any([healthy[name] != faulty[name] for name in healthy], axis=0)
+    assert changed_t.any()
+    assert set(np.flatnonzero(changed_t)) <= set(range(1000, 1200))
+
+
+def test_rig_files_are_read_and_sound(plant):
+    root, _ = plant
+    train, test = recordings(root, "data/vib/train_*", "swinmae"), recordings(root, "data/vib/test_*", "swinmae")
+    assert (len(train), len(test)) == (7, 10)
+    for recording in (*train, *test):
+        report = assess(recording, Quality(report_dir="x"), stream="swinmae", gap_factor=10.0)
+        assert report.decision == "keep"
+        assert recording.channels == ("x", "y", "z")
+        assert recording.sampling_rate_hz == 6400
+        assert recording.healthy is None
+        assert "label" not in json.loads(recording.path.with_suffix(".json").read_text())
+    shares = {recording.path.stem: labels_of(recording).mean() for recording in test}
+    assert shares["test_healthy_1"] == 0
+    assert shares["test_outer_race"] == 1
+    assert shares["test_outer_race_onset"] == pytest.approx(0.5, abs=0.001)
+    (stamped,) = [recording for recording in train if recording.time_source == "timestamp"]
+    assert stamped.path.name == "train_7.csv"
+
+
+def test_bearing_frequencies_of_a_6205():
+    """Published orders of the 6205-2RS JEM SKF drive-end bearing (Case Western Reserve University)."""
+    bearing = synthetic_rig.BEARING
+    orders = (bearing.bpfo, bearing.bpfi, 2 * bearing.bsf, bearing.ftf)
+    assert orders == pytest.approx((3.5848, 5.4152, 4.7135, 0.39828), rel=2e-3)
+
+
+@pytest.mark.parametrize(("fault", "order"), [("outer_race", "bpfo"), ("inner_race", "bpfi")])
+def test_the_envelope_shows_the_defect_frequency(fault, order):
+    run = synthetic_rig.Run(8.0, 1800, 0.5, fault, 1.0)
+    x_t = synthetic_rig.simulate(np.random.default_rng(0), run)[:, 0]
+    spectrum = np.fft.fft(x_t)
+    hertz = np.fft.fftfreq(len(x_t), 1 / synthetic_rig.SAMPLING_RATE_HZ)
+    envelope = np.abs(np.fft.ifft(np.where((hertz > 1700) & (hertz < 2600), 2 * spectrum, 0)))
+    lines = np.abs(np.fft.rfft(envelope - envelope.mean()))
+    at = np.fft.rfftfreq(len(x_t), 1 / synthetic_rig.SAMPLING_RATE_HZ)
+    expected = getattr(synthetic_rig.BEARING, order) * 30
+    band = (at > 60) & (at < 250)
+    assert at[band][lines[band].argmax()] == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("fault", synthetic_rig.FAULTS)
+def test_an_onset_leaves_the_time_before_it_alone(fault):
+    def simulate(size):
+        return synthetic_rig.simulate(np.random.default_rng(3), synthetic_rig.Run(2.0, 1790, 0.5, fault, size, 1.0))
+
+    # The sensor's own noise is drawn after the fault, so equal draws cancel.
+    difference = np.abs(simulate(1.0) - simulate(0.0)).max(axis=1)
+    onset = synthetic_rig.SAMPLING_RATE_HZ
+    assert difference[:onset].max() == 0
+    assert difference[onset + onset // 2 :].max() > 0.01
+
+
+def test_command_line_writes_json_to_stdout(tmp_path):
+    command = [sys.executable, "-m", "core.data.synthetic", "--root", str(tmp_path), "--seed", "3"]
+    done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["seed"] == 3
+    assert "wrote" in done.stderr
+    assert json.loads(subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True).stdout)["kept"]

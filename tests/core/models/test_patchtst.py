@@ -1,0 +1,219 @@
+"""PatchTST against the transformers implementation, and the properties scoring relies on."""
+
+import pytest
+import torch
+
+from core.config.schema import PatchTSTModel
+from core.errors import ConfigError
+from core.models import patchtst
+from core.models.masking import random_mask
+from core.models.patchtst import PatchTST
+
+BATCH, WINDOW, CHANNELS, PATCH = 3, 48, 2, 8
+NUM_PATCHES = WINDOW // PATCH
+
+
+def settings(**changes) -> PatchTSTModel:
+    small = {"patch_length": PATCH, "patch_stride": PATCH, "d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 24}
+    return PatchTSTModel(**{**small, **changes})
+
+
+def build(seed=0, **changes) -> PatchTST:
+    torch.manual_seed(seed)
+    return PatchTST(settings(**changes), num_channels=CHANNELS, window=WINDOW)
+
+
+def windows(batch=BATCH, seed=1, window=WINDOW, channels=CHANNELS):
+    return torch.randn(batch, window, channels, generator=torch.Generator().manual_seed(seed))
+
+
+def a_mask(batch=BATCH, seed=2):
+    generator = torch.Generator().manual_seed(seed)
+    return random_mask((batch, CHANNELS), NUM_PATCHES, 0.4, generator=generator)
+
+
+# -------------------------------------------------------------------------------------------- against transformers
+def reference(model: PatchTST):
+    """transformers' model of the same settings, holding the same weights."""
+    from transformers import PatchTSTConfig, PatchTSTForPretraining
+
+    s = model.settings
+    config = PatchTSTConfig(
+        num_input_channels=model.num_channels, context_length=model.window, patch_length=s.patch_length,
+        patch_stride=s.patch_stride, num_hidden_layers=s.num_layers, d_model=s.d_model, ffn_dim=s.d_ff,
+        num_attention_heads=s.num_heads, norm_type=f"{s.norm}norm", pre_norm=s.pre_norm,
+        positional_encoding_type="random", scaling="std" if s.instance_norm else None, random_mask_ratio=s.mask_ratio,
+    )  # fmt: skip
+    config.minimum_scale = patchtst.INSTANCE_VARIANCE_FLOOR
+    other = PatchTSTForPretraining(config)
+    weights = renamed(dict(model.named_parameters()), model)
+    assert weights.keys() == dict(other.named_parameters()).keys()
+    other.load_state_dict(weights, strict=False)  # all but the BatchNorm statistics, which start alike
+    return other
+
+
+def renamed(ours: dict[str, torch.Tensor], model: PatchTST) -> dict[str, torch.Tensor]:
+    """Our parameters (or their gradients) under transformers' names."""
+    theirs = {"model.encoder.positional_encoder.position_enc": ours["position_nd"]}
+    inner = "batchnorm." if model.settings.norm == "batch" else ""
+    for kind in ("weight", "bias"):
+        theirs[f"model.encoder.embedder.input_embedding.{kind}"] = ours[f"embed.{kind}"]
+        theirs[f"head.linear.{kind}"] = ours[f"head.{kind}"]
+        for i in range(len(model.layers)):
+            to, source = f"model.encoder.layers.{i}", f"layers.{i}"
+            for name, part in zip("qkv", ours[f"{source}.attention.qkv.{kind}"].chunk(3), strict=True):
+                theirs[f"{to}.self_attn.{name}_proj.{kind}"] = part
+            theirs[f"{to}.self_attn.out_proj.{kind}"] = ours[f"{source}.attention.out.{kind}"]
+            theirs[f"{to}.norm_sublayer1.{inner}{kind}"] = ours[f"{source}.norm_attention.{kind}"]
+            theirs[f"{to}.norm_sublayer3.{inner}{kind}"] = ours[f"{source}.norm_feed_forward.{kind}"]
+            for index in (0, 3):
+                theirs[f"{to}.ff.{index}.{kind}"] = ours[f"{source}.feed_forward.{index}.{kind}"]
+    return theirs
+
+
+def force_mask(monkeypatch, mask_bcn):
+    from transformers.models.patchtst import modeling_patchtst
+
+    def masking(inputs, **_):
+        return inputs.masked_fill(mask_bcn[..., None], 0), mask_bcn
+
+    monkeypatch.setattr(modeling_patchtst, "random_masking", masking)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("instance_norm", [False, True])
+@pytest.mark.parametrize("training", [True, False])
+def test_same_as_transformers(monkeypatch, norm, pre_norm, instance_norm, training):
+    ours = build(norm=norm, pre_norm=pre_norm, instance_norm=instance_norm).train(training)
+    theirs = reference(ours).train(training)
+    x, mask = windows(), a_mask()
+    force_mask(monkeypatch, mask)
+
+    out = ours(x, mask_bcn=mask)
+    # Our instance statistics leave hidden patches out: for transformers, that is a window not observed there.
+    seen = ~ours.unpatchify(mask[..., None].expand(-1, -1, -1, PATCH))
+    expected = theirs(past_values=x, past_observed_mask=seen.float())
+    _, loc, scale = theirs.model.scaler(x, seen.float())
+    torch.testing.assert_close(out.loss, expected.loss, atol=1e-5, rtol=0)
+    expected_btc = ours.unpatchify(expected.prediction_output) * scale + loc
+    torch.testing.assert_close(out.reconstruction, expected_btc, atol=1e-5, rtol=0)
+
+    out.loss.backward()
+    expected.loss.backward()
+    gradients = renamed({name: p.grad for name, p in ours.named_parameters()}, ours)
+    for name, parameter in theirs.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------- properties
+def test_mask_hides_equally_many_patches_per_channel():
+    out = build()(windows(), generator=torch.Generator().manual_seed(0))
+    assert out.mask.shape == (BATCH, CHANNELS, NUM_PATCHES)
+    assert (out.mask.sum(-1) == 3).all()
+    assert out.reconstruction.shape == (BATCH, WINDOW, CHANNELS)
+    assert out.loss.dtype == out.reconstruction.dtype == torch.float32
+
+
+@pytest.mark.parametrize("instance_norm", [False, True])
+def test_a_hidden_patch_cannot_leak_into_any_prediction(instance_norm):
+    model, x, mask = build(instance_norm=instance_norm).eval(), windows(), a_mask()
+    hidden = model.unpatchify(mask[..., None].expand(-1, -1, -1, PATCH))
+    torch.testing.assert_close(
+        model(x, mask_bcn=mask).reconstruction, model(x + 7 * hidden, mask_bcn=mask).reconstruction, atol=0, rtol=0
+    )
+
+
+def test_loss_ignores_visible_and_missing_values():
+    model, x, mask = build().eval(), windows(), a_mask()
+    x[0, 3:12, 0] = torch.nan
+    x[1] = torch.nan
+    out = model(x, mask_bcn=mask)
+    chosen = model.unpatchify(mask[..., None].expand(-1, -1, -1, PATCH)) & ~x.isnan()
+    torch.testing.assert_close(out.loss, (out.reconstruction - x)[chosen].square().mean())
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("instance_norm", [False, True])
+@pytest.mark.parametrize("missing", ["patch", "channel", "all"])
+def test_missing_values_never_make_nan(norm, instance_norm, missing):
+    model, x = build(norm=norm, instance_norm=instance_norm), windows()
+    x[{"patch": (0, slice(8, 16), 0), "channel": (slice(None), slice(None), 1), "all": ()}[missing]] = torch.nan
+    out = model(x, mask_bcn=a_mask())
+    out.loss.backward()
+    assert out.loss.isfinite()
+    assert out.reconstruction.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+    _, error = model.inpaint(x)
+    assert torch.equal(error.isnan(), x.isnan())
+
+
+def test_a_missing_value_counts_as_zero_in_the_input():
+    model, x, mask = build().eval(), windows(), torch.zeros(BATCH, CHANNELS, NUM_PATCHES, dtype=torch.bool)
+    mask[..., 2] = True
+    with_gap, with_zero = x.clone(), x.clone()
+    with_gap[:, 3:6], with_zero[:, 3:6] = torch.nan, 0.0
+    assert torch.equal(model(with_gap, mask_bcn=mask).reconstruction, model(with_zero, mask_bcn=mask).reconstruction)
+
+
+@pytest.mark.parametrize("instance_norm", [False, True])
+def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm):
+    model, x = build(dropout=0.3, instance_norm=instance_norm), windows(6)
+    model(x)  # moves the BatchNorm statistics away from their start
+    model.layers[0].eval()
+    first, second = model.inpaint(x), model.inpaint(x)
+    assert model.training
+    assert not model.layers[0].training
+    assert torch.equal(first[1], second[1])
+    torch.testing.assert_close(model.inpaint(x.flip(0))[1].flip(0), first[1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.inpaint(x[2:3])[1], first[1][2:3], atol=1e-5, rtol=1e-5)
+
+
+def test_inpaint_predicts_each_patch_while_it_is_hidden():
+    model, x = build().eval(), windows(1)
+    reconstruction, error = model.inpaint(x)
+    torch.testing.assert_close(error, (reconstruction - x).square())
+    for n in range(NUM_PATCHES):
+        changed = x.clone()
+        changed[:, n * PATCH : (n + 1) * PATCH] += 5.0
+        again, _ = model.inpaint(changed)
+        same = torch.isclose(again, reconstruction, atol=1e-6).view(NUM_PATCHES, PATCH, CHANNELS).all(dim=(1, 2))
+        assert same[n]
+        assert not same.all()  # other patches do look at it
+
+
+def test_learns_sinusoids():
+    torch.manual_seed(0)
+    model = PatchTST(settings(d_model=32, d_ff=64), num_channels=2, window=64)
+    phase = torch.rand(32, 1, 2) * 6.28
+    x = torch.sin(torch.arange(64.0)[None, :, None] * torch.tensor([0.3, 0.5]) + phase)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    generator = torch.Generator().manual_seed(0)
+    losses = []
+    for _ in range(120):
+        optimizer.zero_grad()
+        loss = model(x, generator=generator).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
+    assert model.inpaint(x)[1].mean() < 0.1
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_bfloat16_autocast(norm):
+    model, x, mask = build(norm=norm), windows(), a_mask()
+    expected = model(x, mask_bcn=mask).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(x, mask_bcn=mask)
+        out.loss.backward()
+    assert out.loss.dtype == out.reconstruction.dtype == torch.float32
+    torch.testing.assert_close(out.loss, expected, atol=0.05, rtol=0.05)
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    with pytest.raises(ConfigError) as caught:
+        PatchTST(settings(patch_stride=4), num_channels=1, window=50)
+    assert [fault.key for fault in caught.value.faults] == ["model.patch_stride", "data.window"]
+    with pytest.raises(ValueError, match="expected"):
+        build()(windows(window=40))

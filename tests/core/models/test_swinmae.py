@@ -1,0 +1,273 @@
+"""Swin-MAE: its encoder against the transformers implementation, and the properties scoring relies on."""
+
+import pytest
+import torch
+
+from core.config.schema import SwinMAEModel
+from core.errors import ConfigError
+from core.models.factory import count_parameters
+from core.models.swinmae import PRESETS, SwinMAE, patch_statistics
+
+IMAGE = 32
+TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
+
+
+def build(seed=0, image_size=IMAGE, **changes) -> SwinMAE:
+    torch.manual_seed(seed)
+    return SwinMAE(SwinMAEModel(**{**TINY, **changes}), image_size=image_size)
+
+
+def images(batch=3, seed=1, image_size=IMAGE):
+    return torch.randn(batch, 3, image_size, image_size, generator=torch.Generator().manual_seed(seed))
+
+
+def a_mask(model, batch=3):
+    return model(images(batch, image_size=model.image_size), generator=torch.Generator().manual_seed(5)).mask
+
+
+def hidden_pixels(model, mask):
+    patches = model.hidden_patches(mask)
+    size = model.settings.patch_size
+    return patches.repeat_interleave(size, 1).repeat_interleave(size, 2)[:, None].expand(-1, 3, -1, -1)
+
+
+# -------------------------------------------------------------------------------------------- against transformers
+def reference(model: SwinMAE):
+    """transformers' encoder of the same settings, holding the same weights."""
+    from transformers import SwinConfig, SwinModel
+    from transformers.models.swin.modeling_swin import SwinRelativePositionBias
+
+    s = model.settings
+    config = SwinConfig(
+        image_size=model.image_size, patch_size=s.patch_size, num_channels=3, embed_dim=s.embed_dim,
+        depths=list(s.depths), num_heads=list(s.num_heads), window_size=s.window_size, mlp_ratio=s.mlp_ratio,
+        drop_path_rate=0.0,
+    )  # fmt: skip
+    other = SwinModel(config, add_pooling_layer=False, use_mask_token=True)
+    for level, stage in enumerate(other.encoder.layers):
+        map_size = model.image_size // s.patch_size >> level
+        for block in stage.blocks:
+            if map_size < s.window_size:  # transformers shrinks the window of such a map, but not its bias table
+                bias = SwinRelativePositionBias(s.num_heads[level], (map_size, map_size))
+                block.attention.relative_position_bias = bias
+    weights = renamed(dict(model.named_parameters()), model)
+    assert weights.keys() == {name for name, _ in other.named_parameters() if not name.startswith("layernorm.")}
+    other.load_state_dict(weights, strict=False)  # all but the final norm, which ours leaves to its decoder
+    return other
+
+
+def renamed(ours: dict[str, torch.Tensor], model: SwinMAE) -> dict[str, torch.Tensor]:
+    """Our encoder's parameters (or their gradients) under transformers' names."""
+    theirs = {"embeddings.mask_token": ours["mask_token"][None, None]}
+    for kind in ("weight", "bias"):
+        theirs[f"embeddings.patch_embeddings.projection.{kind}"] = ours[f"embed.{kind}"]
+        theirs[f"embeddings.norm.{kind}"] = ours[f"norm_embed.{kind}"]
+    position = 0
+    for level, depth in enumerate(model.settings.depths):
+        for block in range(depth):
+            to = f"encoder.layers.{level}.blocks.{block}"
+            theirs.update(renamed_block(ours, f"encoder.{position + block}", to))
+        position += depth
+        if level + 1 < len(model.settings.depths):
+            to = f"encoder.layers.{level}.downsample"
+            theirs[f"{to}.reduction.weight"] = ours[f"encoder.{position}.reduce.weight"]
+            for kind in ("weight", "bias"):
+                theirs[f"{to}.norm.{kind}"] = ours[f"encoder.{position}.norm.{kind}"]
+            position += 1
+    return theirs
+
+
+def renamed_block(ours, source, to) -> dict[str, torch.Tensor]:
+    table = f"{to}.attention.relative_position_bias.relative_position_bias_table"
+    theirs = {table: ours[f"{source}.attention.relative_bias"]}
+    for kind in ("weight", "bias"):
+        for name, part in zip("qkv", ours[f"{source}.attention.qkv.{kind}"].chunk(3), strict=True):
+            theirs[f"{to}.attention.{name}_proj.{kind}"] = part
+        theirs[f"{to}.attention.o_proj.{kind}"] = ours[f"{source}.attention.out.{kind}"]
+        theirs[f"{to}.layernorm_before.{kind}"] = ours[f"{source}.norm_attention.{kind}"]
+        theirs[f"{to}.layernorm_after.{kind}"] = ours[f"{source}.norm_feed_forward.{kind}"]
+        theirs[f"{to}.mlp.fc1.{kind}"] = ours[f"{source}.feed_forward.0.{kind}"]
+        theirs[f"{to}.mlp.fc2.{kind}"] = ours[f"{source}.feed_forward.3.{kind}"]
+    return theirs
+
+
+CASES = {
+    "shifted windows in two stages, whole map in the third": {},
+    "last map smaller than the window": {"window_size": 8},
+    "odd window, deeper stages": {"image_size": 40, "window_size": 5, "mask_unit": 5, "depths": (3, 4, 1)},
+    "one stage": {"depths": (4,), "num_heads": (2,), "decoder_depths": ()},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_encoder_same_as_transformers(case, masked):
+    ours = build(**CASES[case])
+    torch.nn.init.normal_(ours.mask_token)
+    theirs = reference(ours)
+    theirs.layernorm.weight.data.normal_()
+    x = images(image_size=ours.image_size)
+    mask = a_mask(ours) if masked else None
+
+    latent = theirs.layernorm(ours.encode(x, mask)).flatten(1, 2)
+    positions = ours.hidden_patches(mask).flatten(1) if masked else None
+    expected = theirs(x, bool_masked_pos=positions).last_hidden_state
+    torch.testing.assert_close(latent, expected, atol=1e-5, rtol=0)
+
+    (latent**3).mean().backward()
+    theirs.layernorm.zero_grad()
+    (expected**3).mean().backward()
+    gradients = renamed(
+        {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in ours.named_parameters()}, ours
+    )
+    for name, parameter in theirs.named_parameters():
+        if not name.startswith("layernorm.") and parameter.grad is not None:
+            torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-5, rtol=1e-3)
+
+
+# ------------------------------------------------------------------------------------------------------- properties
+def test_mask_hides_equally_many_whole_units():
+    model = build()
+    out = model(images(), generator=torch.Generator().manual_seed(0))
+    assert out.mask.shape == (3, 16)
+    assert (out.mask.sum(-1) == 12).all()
+    assert out.reconstruction.shape == (3, 3, IMAGE, IMAGE)
+    units = model.hidden_patches(out.mask).view(3, 4, 4, 4, 4).float().mean((2, 4))
+    assert torch.equal(units.flatten(1), out.mask.float())
+
+
+def test_patchify_round_trip():
+    model, x = build(), images()
+    patches = model.patchify(x)
+    assert torch.equal(model.unpatchify(patches), x)
+    assert torch.equal(patches[0, 1, 2], x[0, :, 2:4, 4:6].permute(1, 2, 0).flatten())
+
+
+@pytest.mark.parametrize("norm_target", [False, True])
+def test_loss_ignores_visible_and_missing_pixels(norm_target):
+    model, x = build(norm_target=norm_target).eval(), images()
+    x[0, 1:] = torch.nan
+    x[1, :, 5:9, 7:12] = torch.nan
+    mask = a_mask(model)
+    out = model(x, mask_bn=mask)
+    chosen = hidden_pixels(model, mask) & ~x.isnan()
+    error = (out.reconstruction - x).square()
+    if norm_target:
+        target, observed = model.patchify(x.nan_to_num()), model.patchify(~x.isnan())
+        _, scale = patch_statistics(target, observed)
+        error = error / model.unpatchify(scale.expand_as(target)).square()
+    torch.testing.assert_close(out.loss, error[chosen].mean(), rtol=1e-4, atol=0)
+
+
+def test_patch_statistics_are_those_of_the_observed_values():
+    values = torch.randn(2, 1, 1, 12)
+    observed = torch.ones(2, 1, 1, 12, dtype=torch.bool)
+    observed[1, ..., 5:] = False
+    mean, scale = patch_statistics(values * observed, observed)
+    for b, count in ((0, 12), (1, 5)):
+        seen = values[b, 0, 0, :count]
+        torch.testing.assert_close(mean[b, 0, 0, 0], seen.mean())
+        torch.testing.assert_close(scale[b, 0, 0, 0], seen.std(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm_target", [False, True])
+@pytest.mark.parametrize("missing", ["planes", "block", "all"])
+def test_missing_pixels_never_make_nan(norm_target, missing):
+    model, x = build(norm_target=norm_target), images()
+    x[{"planes": (slice(None), slice(1, 3)), "block": (0, 0, slice(0, 9)), "all": ()}[missing]] = torch.nan
+    out = model(x, generator=torch.Generator().manual_seed(0))
+    out.loss.backward()
+    assert out.loss.isfinite()
+    assert out.reconstruction.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+    assert torch.equal(model.inpaint(x)[1].isnan(), x.isnan())
+
+
+def test_inpaint_is_deterministic_and_independent_of_the_batch():
+    model, x = build(dropout=0.3, drop_path=0.5), images(5)
+    first, second = model.inpaint(x), model.inpaint(x)
+    assert model.training
+    assert torch.equal(first[1], second[1])
+    torch.testing.assert_close(model.inpaint(x.flip(0))[1].flip(0), first[1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.inpaint(x[2:3])[1], first[1][2:3], atol=1e-5, rtol=1e-5)
+
+
+def test_inpaint_predicts_each_unit_while_it_is_hidden():
+    model, x = build().eval(), images(1)
+    reconstruction, error = model.inpaint(x)
+    torch.testing.assert_close(error, (reconstruction - x).square())
+    for n in range(model.num_units):
+        row, column = 8 * (n // 4), 8 * (n % 4)
+        changed = x.clone()
+        changed[..., row : row + 8, column : column + 8] += 5.0
+        again, _ = model.inpaint(changed)
+        same = torch.isclose(again, reconstruction, atol=1e-6)
+        assert same[..., row : row + 8, column : column + 8].all()
+        assert not same.all()  # other units do look at it
+
+
+def test_drop_path_drops_whole_samples_and_keeps_the_mean():
+    from core.models.swinmae import DropPath
+
+    torch.manual_seed(0)
+    z = torch.ones(2000, 2, 2, 1)
+    dropped = DropPath(0.25)(z).flatten(1)
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    assert (dropped == dropped[:, :1]).all()
+    torch.testing.assert_close(dropped.mean(), torch.tensor(1.0), atol=0.05, rtol=0)
+    assert torch.equal(DropPath(0.25).eval()(z), z)
+
+
+def test_learns_stripes():
+    torch.manual_seed(0)
+    model = build(image_size=16, mask_unit=2, depths=(2, 2), num_heads=(1, 2), decoder_depths=(2,))
+    phase = torch.rand(8, 1, 1, 1) * 6.28
+    x = torch.sin(torch.arange(16.0)[:, None] * 0.6 + torch.arange(16.0) * 0.3 + phase).expand(-1, 3, -1, -1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    generator = torch.Generator().manual_seed(0)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = model(x, generator=generator).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-5:]) < 0.25 * sum(losses[:5])
+
+
+def test_bfloat16_autocast():
+    model, x = build(), images()
+    mask = a_mask(model)
+    expected = model(x, mask_bn=mask).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(x, mask_bn=mask)
+        out.loss.backward()
+    assert out.loss.dtype == out.reconstruction.dtype == torch.float32
+    torch.testing.assert_close(out.loss, expected, atol=0.05, rtol=0.05)
+
+
+def test_presets():
+    assert PRESETS["tiny"].model == SwinMAEModel()
+    sizes = {
+        name: count_parameters(SwinMAE(preset.model, image_size=preset.image_size)) for name, preset in PRESETS.items()
+    }
+    assert sizes["tiny"] < 2e6 < sizes["small"] < 1e7 < sizes["base"] < 3e7
+
+
+@pytest.mark.parametrize(
+    "image_size, changes, key",
+    [
+        (30, {}, "scalogram.image_size"),
+        (8, {}, "model.mask_unit"),
+        (32, {"window_size": 7}, "model.window_size"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(image_size, changes, key):
+    with pytest.raises(ConfigError) as caught:
+        build(image_size=image_size, **changes)
+    assert key in [fault.key for fault in caught.value.faults]
+
+
+def test_another_image_size_is_refused():
+    with pytest.raises(ValueError, match="expected"):
+        build()(images(image_size=16))

@@ -1,0 +1,250 @@
+"""Builds a workspace as runs leave it behind: the inputs of the dashboard export, small but realistic."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import struct
+import zlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+FIRST, SECOND = "20261120-061500-a1b2", "20261121-083000-1f3a"
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\"> CUDA out of memory"
+START = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
+
+
+def iso(time: datetime) -> str:
+    return time.isoformat()
+
+
+def write(path: Path, value: Any) -> Path:
+    """Writes text as it is, anything else as JSON (NaN included, as Python's encoder writes it)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+def epoch_lines(start: datetime, epochs: int, scale: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "epoch",
+            "time": iso(start + timedelta(seconds=61 * epoch)),
+            "epoch": epoch,
+            "train_loss": scale * (0.09 + math.exp(-epoch / 3)),
+            # Turns up at the end, so that the best epoch is not the last.
+            "val_loss": scale * (0.11 + math.exp(-epoch / 3) + 0.0012 * max(0, epoch - 7) ** 2),
+            "lr": 1e-3 * (1 - epoch / (epochs + 1)),
+            "seconds": 60.5,
+            "windows_per_second": 812.5,
+        }
+        for epoch in range(1, epochs + 1)
+    ]
+
+
+def step_lines(start: datetime, epochs: int, per_epoch: int, scale: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "step",
+            "time": iso(start + timedelta(seconds=61 * step / per_epoch)),
+            "epoch": 1 + (step - 1) // per_epoch,
+            "step": step,
+            "loss": scale * (0.09 + math.exp(-step / per_epoch / 3)) * (1 + 0.12 * math.sin(step * 1.7)),
+            "lr": 1e-3,
+            "grad_norm": 0.8,
+        }
+        for step in range(1, epochs * per_epoch + 1, 5)
+    ]
+
+
+def write_run(
+    root: Path,
+    stream: str,
+    run_id: str,
+    *,
+    start: datetime = START,
+    state: str = "completed",
+    reason: str | None = None,
+    done: int = 12,
+    epochs: int = 12,
+    scale: float = 1.0,
+    pid: int = 4_000_000,
+    **changes: Any,
+) -> Path:
+    """One stream's run folder; `changes` override fields of the status."""
+    folder = root / "runs" / f"{stream}_ssl" / run_id
+    per_epoch = 50
+    lines = [*step_lines(start, done, per_epoch, scale), *epoch_lines(start, done, scale)]
+    write(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda x: x["time"])))
+    losses = {line["val_loss"]: line["epoch"] for line in lines if line["kind"] == "epoch"}
+    end = iso(start + timedelta(seconds=61 * done + 9))
+    status = {
+        "schema_version": 1,
+        "run_id": run_id,
+        "stream": stream,
+        "state": state,
+        "reason": reason,
+        "started_at": iso(start),
+        "updated_at": end,
+        "finished_at": None if state == "running" else end,
+        "epoch": done,
+        "epochs": epochs,
+        "step": done * per_epoch,
+        "steps": epochs * per_epoch,
+        "best": {"epoch": losses[min(losses)], "val_loss": min(losses)} if losses else None,
+        "checkpoint": f"checkpoints/{stream}_ssl.pt",
+        "pid": pid,
+    }
+    write(folder / "status.json", status | changes)
+    write(
+        folder / "environment.json",
+        {
+            "python": "3.11.9",
+            "platform": "Linux-6.8 x86_64",
+            "torch": "2.9.0",
+            "cuda": "12.8",
+            "device": {
+                "kind": "cuda",
+                "name": "NVIDIA RTX 4000 Ada",
+                "precision": "bf16-mixed",
+                "threads": 16,
+                "device_reason": "first CUDA device that passed a matrix product",
+                "precision_reason": "bf16 is native",
+                "memory_gib": 20,
+            },
+            "git": {"commit": "4f2c9d1e77aa0b3c5d6e", "dirty": True},
+            "packages": {"torch": "2.9.0", "numpy": "2.1.3", "pandas": "2.2.3"},
+        },
+    )
+    config = (
+        f"stream: {stream}\nseed: 42\ntraining:\n  epochs: {epochs}\n  learning_rate: 0.001\ndata:\n  channels: []\n"
+    )
+    write(folder / "config.yaml", config)
+    return folder
+
+
+def tear_last_line(folder: Path) -> None:
+    """What a killed process leaves: the last line of the metrics stops in the middle."""
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+        metrics.write('{"kind":"step","time":"2026-11-20T06:2')
+
+
+def finding(rule: str, value: float, limit: float, message: str, channel: str | None = None) -> dict[str, Any]:
+    return {"rule": rule, "value": value, "limit": limit, "channel": channel, "message": message}
+
+
+def write_quality(root: Path, folder: str, kept: int, *, dropped: bool = False, warned: bool = False) -> None:
+    def report(file_id: str, decision: str, hard: list[Any], warnings: list[Any]) -> None:
+        facts = {"file_id": file_id, "decision": decision, "hard_fails": hard, "warnings": warnings, "metrics": {}}
+        name = file_id.replace("/", "__")
+        write(root / "artifacts/dqvl" / folder / f"{name}.json", {"schema_version": 1, "run_id": SECOND, **facts})
+
+    for number in range(kept):
+        report(f"lot_{number:02}.parquet", "keep", [], [])
+    if dropped:
+        message = "62 % of the values are missing, at most 50 % may be"
+        report("lot_broken.csv", "drop", [finding("missing_ratio", 0.62, 0.5, message)], [])
+    if warned:
+        message = "the pressure stands still for 71 % of the file"
+        report("lot_stuck.csv", "keep", [], [finding("stuck_ratio", 0.71, 0.5, message, "chamber_pressure")])
+
+
+def write_scores(root: Path, stream: str, run_id: str, *, labels: bool) -> None:
+    detection = {
+        "auroc": 0.9412,
+        "average_precision": 0.6834,
+        "f1": 0.6603,
+        "precision": 0.7021,
+        "recall": 0.6231,
+        "false_alarm_rate": 0.0132,
+        "prevalence": 0.0471,
+    }
+    threshold = {"value": 0.83172, "method": "quantile", "false_alarm_rate": 0.01, "calibration_scores": 2140}
+    summary = {
+        "schema_version": 1,
+        "stream": stream,
+        "run_id": run_id,
+        "scored_at": iso(START + timedelta(minutes=20)),
+        "scores": 5120,
+        "recordings": 14,
+        "alarms": 93,
+        "events": 7,
+        "threshold": threshold,
+        "detection": detection if labels else None,
+        "timeline": {"png": f"artifacts/scores/{stream}_timeline.png"},
+    }
+    write(root / f"artifacts/scores/{stream}_summary.json", summary)
+    (root / f"artifacts/scores/{stream}_timeline.png").write_bytes(timeline_png())
+
+
+def timeline_png(width: int = 640, height: int = 160) -> bytes:
+    """A small score curve with a threshold line, drawn without a library."""
+
+    def pixel(x: int, y: int) -> bytes:
+        level = height - 30 - 12 * math.sin(x / 9) ** 2 - (90 if 300 < x < 330 else 0)
+        return b"\x1f\x66\x80" if abs(y - level) < 1.5 else b"\xb0\x50\x1c" if y == 70 else b"\xff\xff\xff"
+
+    rows = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(width)) for y in range(height))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def checklist_items(*, failing: bool) -> list[dict[str, Any]]:
+    rows = [
+        ("V-01.checkpoint.patchtst", "V-01", "PatchTST checkpoint loads", "PASS", "3.4 MB, sha256 matches"),
+        ("V-01.checkpoint.swinmae", "V-01", "Swin-MAE checkpoint loads", "PASS", "11.2 MB, sha256 matches"),
+        ("V-01.paths", "V-01", "No local asset names an absolute path", "PASS", "214 files read"),
+        ("V-02.scores.patchtst", "V-02", "Scoring twice gives equal scores", "PASS", "5,120 scores, largest gap 0"),
+        ("V-02.cuda", "V-02", "GPU and CPU agree", "SKIP", "no second device on this machine"),
+        ("V-03.loss.patchtst", "V-03", "PatchTST loss falls", "PASS", "0.807 to 0.108 in 12 epochs"),
+    ]
+    items = [dict(zip(("id", "group", "title", "status", "detail"), row, strict=True), hint=None) for row in rows]
+    last = {"id": "V-03.loss.swinmae", "group": "V-03", "title": "Swin-MAE loss falls", "hint": None}
+    if failing:
+        hint = "train again with training.learning_rate=0.0003"
+        return [*items, last | {"status": "FAIL", "detail": "the run ended in epoch 5 of 12", "hint": hint}]
+    return [*items, last | {"status": "PASS", "detail": "0.403 to 0.051 in 12 epochs"}]
+
+
+def write_checklist(root: Path, *, failing: bool) -> None:
+    report = {"schema_version": 1, "generated_at": iso(START + timedelta(minutes=40)), "passed": not failing}
+    write(root / "artifacts/validation_report.json", report | {"items": checklist_items(failing=failing)})
+
+
+def write_checkpoint(root: Path, stream: str, run_id: str) -> None:
+    sidecar = {"run_id": run_id, "sha256": "9f" * 32, "config": {}, "metrics": {}, "hardware": {}}
+    write(root / f"checkpoints/{stream}_ssl.json", sidecar)
+    (root / f"checkpoints/{stream}_ssl.pt").write_bytes(b"weights")
+
+
+def build_workspace(root: Path) -> Path:
+    """Two runs of both streams: the first was killed in PatchTST, the second failed in Swin-MAE; one check fails."""
+    earlier = START - timedelta(days=1, hours=2, minutes=15)
+    killed = write_run(root, "patchtst", FIRST, start=earlier, state="running", done=4, scale=1.3)
+    tear_last_line(killed)
+    write_run(root, "swinmae", FIRST, start=earlier, scale=0.6)
+    write_run(root, "patchtst", SECOND)
+    write_run(
+        root, "swinmae", SECOND, start=START + timedelta(minutes=13), state="failed", reason=SCRIPT, done=5, scale=0.5
+    )
+    for stream, run_id in (("patchtst", SECOND), ("swinmae", FIRST)):
+        write_checkpoint(root, stream, run_id)
+        write_scores(root, stream, run_id, labels=stream == "patchtst")
+    write_quality(root, "fdc", 12, dropped=True, warned=True)
+    write_quality(root, "vib", 6)
+    write_checklist(root, failing=True)
+    return root
+
+
+def install_page(root: Path) -> Path:
+    """Copies the page into the workspace, without data or chart library of the repository."""
+    page = root / "training_dashboard"
+    shutil.copytree(REPOSITORY / "training_dashboard", page, ignore=shutil.ignore_patterns("data", "vendor"))
+    return page

@@ -1,0 +1,403 @@
+"""The dashboard page in a real browser: what a person sees of an exported workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipelines.export_training_dashboard_state import export_state
+from pipelines.serve_dashboard import make_server
+from tests.dashboard.builders import FIRST, REPOSITORY, SCRIPT, SECOND, build_workspace, install_page, write
+
+pytestmark = pytest.mark.browser
+
+FLAGS = ("--disable-gpu", "--disable-background-networking", "--disable-sync", "--disable-component-update")
+
+
+def find_chromium() -> str | None:
+    """The browser to test with: $CHROMIUM, else the first of the usual names on the path."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium found: install one or name it in $CHROMIUM")
+    # Chromium refuses its sandbox to root, which is who runs tests in a container.
+    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=executable, args=[*FLAGS, *sandbox])
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def serving(page: Path):
+    with make_server(page, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server.url
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The address of the exported workspace."""
+    root = build_workspace(tmp_path_factory.mktemp("workspace"))
+    page = install_page(root)
+    export_state(root)
+    with serving(page) as url:
+        yield url
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """The page folder of a workspace that has exported nothing, and its address."""
+    page = install_page(tmp_path)
+    with serving(page) as url:
+        yield page, url
+
+
+@contextmanager
+def visiting(browser):
+    """A function that opens an address and returns the page once drawn; it closes what it opened.
+
+    `page.complaints` collects errors and requests to other machines.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", timezone_id="UTC")
+
+    def open_page(url, *, charts=True):
+        page = context.new_page()
+        page.complaints = []
+        page.on("console", lambda line: line.type in {"error", "warning"} and page.complaints.append(line.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("request", lambda request: is_local(request.url) or page.complaints.append(request.url))
+        page.goto(url)
+        page.wait_for_selector("#views[aria-busy=false]")
+        if charts:
+            wait_for_charts(page)
+        return page
+
+    yield open_page
+    context.close()
+
+
+@pytest.fixture
+def visit(browser):
+    with visiting(browser) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def opened(browser, site):
+    """The exported workspace, opened once for all tests that only look."""
+    with visiting(browser) as open_page:
+        yield open_page(site)
+
+
+def is_local(url):
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:http://127.0.0.1:"))
+
+
+def wait_for_charts(page):
+    page.wait_for_selector(".chart[aria-busy]", state="detached")
+
+
+def card(page, stream):
+    return page.locator(f"#streams [data-stream={stream}]")
+
+
+def curves(page, stream):
+    """Name → number of points of the curves as drawn."""
+    chart = page.locator(f"#loss [data-stream={stream}] .chart")
+    return chart.evaluate("chart => Object.fromEntries(chart.data.map(trace => [trace.name, trace.x.length]))")
+
+
+def run_order(page):
+    return page.locator("#runs tbody tr").evaluate_all("rows => rows.map(row => row.dataset.run)")
+
+
+# ------------------------------------------------------------------------------------------------------------- contents
+def test_the_page_is_quiet_and_stays_on_this_machine(site, visit):
+    page = visit(site)
+    page.locator("#streams img").first.scroll_into_view_if_needed()
+    page.get_by_text("logarithmic").click()
+    page.locator("#runs tbody tr").last.click()
+    wait_for_charts(page)
+    assert page.complaints == []
+
+
+def test_the_masthead_gives_the_verdict_and_the_time_of_export(opened):
+    assert opened.locator("h1").inner_text() == "Not ready"
+    assert "1 of 7 checks failed" in opened.locator("#verdict").inner_text()
+    assert opened.locator(".stamp").inner_text().startswith("Exported ")
+    assert opened.title() == "Not ready · Landfall training dashboard"
+
+
+def test_the_pipeline_shows_six_stages_with_words(opened):
+    stages = opened.locator("#pipeline li")
+    texts = [text.split("\n") for text in stages.all_inner_texts()]
+    assert [text[0] for text in texts] == ["Data", "Quality", "Train", "Score", "Validate", "Export"]
+    assert [next(filter(None, text[1:])) for text in texts] == ["Done", "Attention", "Failed", "Done", "Failed", "Done"]
+
+
+def test_the_card_of_a_stream_gives_its_figures_hardware_and_data_quality(opened):
+    text = card(opened, "patchtst").inner_text()
+    for expected in (
+        "Completed",
+        "Epoch 12 of 12",
+        "0.1548 in epoch 11",
+        "NVIDIA RTX 4000 Ada · bf16-mixed",
+        "first CUDA device that passed a matrix product; bf16 is native",
+        "0.941",
+        "chance 0.047",
+        "0.8317",
+        "quantile, from 2,140 normal scores, 1 % false alarms intended",
+        "13 of 14 files kept, 1 dropped, 1 with warnings",
+        "62 % of the values are missing, at most 50 % may be",
+    ):
+        assert expected in text
+
+
+def test_the_picture_of_the_scores_is_shown_and_described(opened):
+    picture = card(opened, "patchtst").locator("img")
+    picture.scroll_into_view_if_needed()
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 640
+    assert "7 events found" in picture.get_attribute("alt")
+
+
+def test_text_from_files_is_shown_as_text(opened):
+    assert SCRIPT in card(opened, "swinmae").inner_text()
+    assert opened.locator("#views script, #views img[src=x]").count() == 0
+    assert "owned" not in opened.title()
+
+
+def test_the_checklist_is_grouped_with_words_and_the_way_out(opened):
+    assert opened.locator("#checklist caption b").all_inner_texts() == [
+        "V-01 Environment",
+        "V-02 Static quality",
+        "V-03 Runtime",
+    ]
+    assert opened.locator("#checklist caption").nth(2).inner_text() == "V-03 Runtime 1 passed, 1 failed"
+    failed = opened.locator("#checklist tr[data-status=FAIL]")
+    assert failed.count() == 1
+    text = failed.inner_text()
+    assert "FAIL" in text
+    assert "the run ended in epoch 5 of 12" in text
+    assert "training.learning_rate=0.0003" in text
+
+
+# ------------------------------------------------------------------------------------------------------ runs and curves
+def test_the_curves_hold_every_epoch_and_mark_the_best(opened):
+    expected = {"each step": 120, "training": 12, "validation": 12, "best: epoch 11": 1}
+    assert curves(opened, "patchtst") == expected
+    assert curves(opened, "swinmae") == {"each step": 50, "training": 5, "validation": 5, "best: epoch 5": 1}
+    drawn = opened.locator("#loss [data-stream=patchtst] .scatterlayer path.point")
+    assert drawn.count() == 12 + 12 + 1
+    assert "best validation loss 0.1548 in epoch 11" in opened.locator("#loss [role=img]").first.get_attribute(
+        "aria-label"
+    )
+
+
+def test_the_axis_turns_logarithmic(site, visit):
+    page = visit(site)
+    axis = "document.querySelector('.chart').layout.yaxis.type"
+    assert page.evaluate(axis) == "linear"
+    page.get_by_label("logarithmic").focus()
+    page.keyboard.press("Space")
+    wait_for_charts(page)
+    assert page.evaluate(axis) == "log"
+
+
+def test_runs_are_newest_first_and_sort_by_any_column(site, visit):
+    page = visit(site, charts=False)
+    assert run_order(page) == [SECOND, FIRST]
+    head = page.locator("#runs th[data-column=best-swinmae]")
+    head.get_by_role("button").click()
+    assert run_order(page) == [FIRST, SECOND]
+    assert head.get_attribute("aria-sort") == "ascending"
+    head.get_by_role("button").press("Enter")
+    assert run_order(page) == [SECOND, FIRST]
+    assert "Stopped (no longer running)" in page.locator(f"#runs tr[data-run='{FIRST}']").inner_text()
+
+
+def test_a_click_selects_a_run_and_makes_it_the_address(site, visit):
+    page = visit(site)
+    page.locator(f"#runs tr[data-run='{FIRST}']").click()
+    shown = page.locator("#loss [data-stream=swinmae] .badge")
+    shown.filter(has_text="Completed").wait_for()
+    wait_for_charts(page)
+    assert page.url.endswith(f"#run={FIRST}")
+    assert curves(page, "patchtst")["training"] == 4
+    assert page.locator("#runs tr[aria-current=true]").get_attribute("data-run") == FIRST
+    assert page.locator("#run-choice").input_value() == FIRST
+    assert FIRST in page.locator("#run-details").inner_text()
+    page.go_back()
+    shown.filter(has_text="Failed").wait_for()
+
+
+def test_an_address_opens_its_run(site, visit):
+    page = visit(f"{site}#run={FIRST}")
+    assert curves(page, "swinmae")["training"] == 12
+    details = page.locator("#run-details article").first
+    details.get_by_text("Configuration").click()
+    assert "training:\n  epochs: 12" in details.inner_text()
+    assert "4f2c9d1e77aa, with local changes" in details.inner_text()
+
+
+def test_an_address_of_an_unknown_run_says_so_and_shows_the_newest(site, visit):
+    page = visit(f"{site}#run=20991231-000000-0000")
+    note = page.locator("#loss [role=status]")
+    assert "There is no run 20991231-000000-0000" in note.inner_text()
+    for hash, shown in (("%3Cscript%3E", "<script>"), ("%", "%"), ("../../dashboard-state", "../../dashboard-state")):
+        page.evaluate("hash => { location.hash = hash; }", f"#run={hash}")
+        note.filter(has_text=f"There is no run {shown} in").wait_for()
+    wait_for_charts(page)
+    assert curves(page, "patchtst")["training"] == 12
+    assert page.complaints == []
+
+
+# ------------------------------------------------------------------------------------------------------ reading it well
+CONTRAST = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const paint = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => rgb.map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const poor = [];
+  for (const node of document.querySelectorAll('body *:not(svg *)')) {
+    const hasText = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!hasText || node.closest('.chart') || !node.checkVisibility()) continue;
+    const under = [];
+    for (let up = node; up; up = up.parentElement) under.unshift(getComputedStyle(up).backgroundColor);
+    const [a, b] = [light(paint(under)), light(paint([...under, getComputedStyle(node).color]))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push(`${ratio.toFixed(2)} ${node.tagName}.${node.className} ${node.textContent}`);
+  }
+  return poor;
+}"""
+
+
+def test_all_text_has_enough_contrast_in_both_schemes(site, visit):
+    page = visit(site)
+    page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert page.evaluate(CONTRAST) == []
+    page.emulate_media(color_scheme="dark")
+    wait_for_charts(page)
+    page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_nothing_is_wider_than_the_window(site, visit):
+    page = visit(site)
+    for width in (1280, 768, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        # Charts follow the window with a delay.
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_every_control_has_a_name_and_no_id_is_used_twice(opened):
+    ids = opened.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+    assert len(ids) == len(set(ids))
+    unnamed = opened.evaluate(
+        "[...document.querySelectorAll('button, a, select, input')].filter((node) =>"
+        " !node.textContent.trim() && !node.labels?.length && !node.querySelector('img[alt]')).length"
+    )
+    assert unnamed == 0
+
+
+# ------------------------------------------------------------------------------------------ without data, with bad data
+def test_without_an_export_the_page_says_how_to_make_one(bare, visit):
+    text = visit(bare[1], charts=False).locator("main").inner_text()
+    assert "Nothing has been exported yet" in text
+    assert "make validate" in text
+
+
+def test_an_export_of_an_empty_workspace_is_a_whole_page(bare, visit):
+    page_folder, url = bare
+    export_state(page_folder.parent)
+    page = visit(url, charts=False)
+    assert page.locator("h1").inner_text() == "Nothing has run yet"
+    assert page.locator("#streams").get_by_text("Not started").count() == 2
+    assert "This stream has not been trained yet." in page.locator("#loss").inner_text()
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        ('{"schema_version": 2}', "has schema version 2; this page reads 1"),
+        ("{}", "has schema version none"),
+        ("null", "has schema version none"),
+        ('{"schema_version": 1, "stre', "is not valid JSON"),
+    ],
+)
+def test_a_state_the_page_cannot_read_is_explained(bare, visit, content, expected):
+    page_folder, url = bare
+    write(page_folder / "data/dashboard-state.json", content)
+    page = visit(url, charts=False)
+    text = page.get_by_role("alert").inner_text()
+    assert expected in text
+    assert "make validate" in text
+    assert page.complaints == []
+
+
+def test_a_damaged_record_or_index_costs_only_what_it_holds(bare, visit):
+    page_folder, url = bare
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    write(page_folder / f"data/runs/{SECOND}.json", "{")
+    page = visit(url, charts=False)
+    assert "is not valid JSON" in page.locator("#loss").inner_text()
+    assert card(page, "patchtst").get_by_text("Epoch 12 of 12").count() == 1
+    write(page_folder / "data/runs/index.json", "{")
+    page.reload()
+    page.wait_for_selector("#problems")
+    assert "runs/index.json is not valid JSON" in page.locator("#problems").inner_text()
+
+
+def test_a_newer_writer_may_add_fields_and_states(bare, visit):
+    page_folder, url = bare
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    file = page_folder / "data/dashboard-state.json"
+    state = json.loads(file.read_text("utf-8")) | {"weather": {"sky": "clear"}}
+    state["pipeline"][0]["state"] = "paused"
+    write(file, state)
+    page = visit(url)
+    assert "paused" in page.locator("#pipeline").inner_text()
+    assert page.complaints == []
+
+
+def test_without_the_chart_library_the_figures_are_still_there(bare, visit):
+    page_folder, url = bare
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    shutil.rmtree(page_folder / "vendor")
+    page = visit(url, charts=False)
+    page.get_by_text("The chart library is missing").first.wait_for()
+    page.get_by_text("Figures per epoch").first.click()
+    assert page.locator("#loss tr.best").first.inner_text().split("\t")[0] == "11"
+
+
+def test_a_page_that_is_not_served_says_how_to_serve_it(browser):
+    page = browser.new_page()
+    page.goto((REPOSITORY / "training_dashboard" / "index.html").as_uri())
+    assert "make dashboard" in page.locator("main").inner_text()
+    page.close()

@@ -1,0 +1,77 @@
+"""The published documents: schemas match the models, and the models keep what JSON and the page can hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+
+import jsonschema
+import pytest
+from pydantic import ValidationError
+
+from pipelines import dashboard_state
+from pipelines.dashboard_state import SCHEMAS, EpochPoint, RunsIndex, RunStream, main, schema_text, write_schemas
+from tests.dashboard.builders import REPOSITORY
+
+PUBLISHED = REPOSITORY / "training_dashboard" / "schema"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_committed_schema_is_the_one_of_the_model(name):
+    committed = (PUBLISHED / name).read_text(encoding="utf-8")
+    assert committed == schema_text(SCHEMAS[name]), "run python -m pipelines.dashboard_state --write-schemas"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_published_schema_is_valid_pins_the_version_and_allows_new_fields(name):
+    schema = json.loads((PUBLISHED / name).read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["schema_version"]["const"] == 1
+    assert "schema_version" in schema["required"]
+    assert '"additionalProperties": false' not in json.dumps(schema)
+
+
+def test_no_folder_holds_a_schema_without_a_model():
+    assert {path.name for path in PUBLISHED.iterdir()} == set(SCHEMAS)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_values_json_cannot_hold_become_null(value):
+    point = EpochPoint(epoch=1, train_loss=value)
+    run = RunStream(state="failed", config={"training": {"clip": [value]}})
+    assert point.train_loss is None
+    assert json.loads(run.model_dump_json(), parse_constant=pytest.fail)["config"] == {"training": {"clip": [None]}}
+
+
+@pytest.mark.parametrize("text", ["2026-11-21T08:30:00", "2026-11-21T08:30:00Z", "2026-11-21T17:30:00+09:00"])
+def test_times_are_utc_whatever_zone_they_came_in(text):
+    point = EpochPoint.model_validate({"epoch": 1, "time": text})
+    assert point.time == datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
+    assert '"2026-11-21T08:30:00Z"' in point.model_dump_json()
+
+
+def test_an_unknown_field_is_ignored_and_another_version_is_refused():
+    assert RunsIndex.model_validate({"schema_version": 1, "runs": [], "colour": "blue"}).runs == []
+    with pytest.raises(ValidationError, match="schema_version"):
+        RunsIndex.model_validate({"schema_version": 2, "runs": []})
+
+
+def test_every_field_says_what_it_is():
+    documents = [model for model in vars(dashboard_state).values() if isinstance(model, type)]
+    documents = [model for model in documents if issubclass(model, dashboard_state.Document)]
+    silent = [
+        f"{model.__name__}.{name}"
+        for model in documents
+        for name, field in model.model_fields.items()
+        if not field.description and name != "schema_version"
+    ]
+    assert silent == []
+
+
+def test_the_command_writes_the_schemas_and_names_them(tmp_path, capsys):
+    assert main(["--write-schemas", "--repo-root", str(tmp_path)]) == 0
+    written = json.loads(capsys.readouterr().out)["written"]
+    assert [(tmp_path / name).name for name in written] == list(SCHEMAS)
+    assert all((tmp_path / name).is_file() for name in written)
+    assert write_schemas(tmp_path / "again")

@@ -1,0 +1,388 @@
+"""The dashboard export: what it says about real run folders, and that damaged ones never stop it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import jsonschema
+import pytest
+
+from core.workspace import write_json
+from pipelines.dashboard_inputs import Problems
+from pipelines.dashboard_runs import decimate, read_metrics
+from pipelines.dashboard_state import RunRecord, StepPoint
+from pipelines.export_training_dashboard_state import copy_chart_library, export_state, main
+from tests.dashboard import builders
+from tests.dashboard.builders import FIRST, REPOSITORY, SECOND, build_workspace, write, write_run
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A workspace with a chart library in place, so that the four megabytes are copied only where that is tested."""
+    copied = REPOSITORY / "training_dashboard" / "vendor"
+    if copied.is_dir():
+        shutil.copytree(copied, tmp_path / "training_dashboard" / "vendor")
+    return tmp_path
+
+
+@pytest.fixture
+def workspace(root):
+    return build_workspace(root)
+
+
+def load(root, name):
+    def refuse(constant):
+        raise AssertionError(f"{name} holds {constant}")
+
+    return json.loads((root / "training_dashboard" / "data" / name).read_text("utf-8"), parse_constant=refuse)
+
+
+def validate(document, schema):
+    published = REPOSITORY / "training_dashboard" / "schema" / schema
+    validator = jsonschema.Draft202012Validator(json.loads(published.read_text("utf-8")))
+    validator.validate(document)
+
+
+# ------------------------------------------------------------------------------------------------------------ the whole
+def test_an_empty_workspace_is_not_started(root):
+    state = export_state(root)
+    assert {stream.state for stream in state.streams.values()} == {"not started"}
+    assert state.verdict.state == "waiting"
+    assert state.problems == []
+    validate(load(root, "dashboard-state.json"), "dashboard-state.schema.json")
+    assert load(root, "runs/index.json") == {"schema_version": 1, "runs": []}
+
+
+def test_all_documents_match_their_published_schemas(workspace):
+    export_state(workspace)
+    validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
+    validate(load(workspace, "runs/index.json"), "runs-index.schema.json")
+    for run_id in (FIRST, SECOND):
+        validate(load(workspace, f"runs/{run_id}.json"), "run.schema.json")
+
+
+def test_the_state_says_what_the_folders_say(workspace):
+    state = export_state(workspace)
+    patchtst, swinmae = state.streams["patchtst"], state.streams["swinmae"]
+    assert (patchtst.state, patchtst.run_id, patchtst.progress) == ("completed", SECOND, 1.0)
+    assert patchtst.best.epoch == 11
+    assert patchtst.duration_seconds == 12 * 61 + 9
+    assert patchtst.device.reason.startswith("first CUDA device")
+    assert patchtst.scores.detection.auroc == 0.9412
+    assert patchtst.scores.threshold.calibration_scores == 2140
+    assert (swinmae.state, swinmae.reason) == ("failed", builders.SCRIPT)
+    assert swinmae.progress == pytest.approx(5 / 12)
+    assert swinmae.scores.detection is None
+    assert swinmae.checkpoint.run_id == FIRST
+    assert state.problems == []
+
+
+def test_stages_and_verdict_name_what_is_wrong(workspace):
+    state = export_state(workspace)
+    stages = {node.id: node for node in state.pipeline}
+    assert list(stages) == ["data", "quality", "train", "score", "validate", "export"]
+    states = [node.state for node in state.pipeline]
+    assert states == ["done", "attention", "failed", "done", "failed", "done"]
+    assert stages["validate"].detail == "1 of 7 checks failed, 1 skipped"
+    assert (state.verdict.state, state.verdict.title) == ("failed", "Not ready")
+    assert "Swin-MAE failed" in state.verdict.detail
+
+
+def complete(root):
+    for stream in ("patchtst", "swinmae"):
+        write_run(root, stream, SECOND)
+        builders.write_checkpoint(root, stream, SECOND)
+        builders.write_scores(root, stream, SECOND, labels=False)
+    builders.write_quality(root, "fdc", 3)
+    builders.write_quality(root, "vib", 3)
+    builders.write_checklist(root, failing=False)
+
+
+def test_a_workspace_where_all_went_well_is_ready(root):
+    complete(root)
+    verdict = export_state(root).verdict
+    assert (verdict.state, verdict.title, verdict.detail) == ("done", "Ready", "6 of 7 checks passed, 1 skipped")
+
+
+def test_a_dropped_file_is_named_and_does_not_spoil_the_verdict(root):
+    complete(root)
+    builders.write_quality(root, "fdc", 3, dropped=True)
+    verdict = export_state(root).verdict
+    assert verdict.state == "done"
+    assert "Quality: 6 kept, 1 dropped" in verdict.detail
+
+
+def test_a_run_after_the_last_validation_and_scores_of_an_older_model_need_attention(root):
+    complete(root)
+    write_run(root, "patchtst", "20261121-200000-ffff", start=builders.START + timedelta(hours=12))
+    builders.write_checkpoint(root, "patchtst", "20261121-200000-ffff")
+    state = export_state(root)
+    assert state.verdict.state == "attention"
+    assert "a run ended after the last validation" in state.verdict.detail
+    assert "PatchTST-SSL scored with an older model" in state.verdict.detail
+
+
+def test_quality_counts_files_and_puts_the_gravest_first(workspace):
+    quality = export_state(workspace).streams["patchtst"].quality
+    assert (quality.files, quality.kept, quality.dropped, quality.warned) == (14, 13, 1, 1)
+    assert [(message.severity, message.file_id) for message in quality.worst] == [
+        ("drop", "lot_broken.csv"),
+        ("warn", "lot_stuck.csv"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ run state
+@pytest.mark.parametrize(
+    "pid, age, expected",
+    [
+        (4_000_000, timedelta(minutes=3), "stopped"),
+        (4_000_000, timedelta(minutes=1), "running"),
+        (os.getpid(), timedelta(minutes=3), "running"),
+    ],
+)
+def test_a_run_is_running_while_its_process_lives_or_it_was_heard_of(root, pid, age, expected):
+    updated = (datetime.now(UTC) - age).isoformat()
+    write_run(root, "patchtst", SECOND, state="running", done=4, pid=pid, updated_at=updated)
+    stream = export_state(root).streams["patchtst"]
+    assert stream.state == expected
+    assert stream.reason == ("no longer running" if expected == "stopped" else None)
+
+
+def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root):
+    folder = write_run(root, "patchtst", SECOND, state="running", done=4, pid=os.getpid())
+    assert export_state(root).streams["patchtst"].state == "running"
+    status = json.loads((folder / "status.json").read_text())
+    stamp = (folder / "status.json").stat()
+    write(folder / "status.json", json.dumps(status).replace(str(os.getpid()), "9" * len(str(os.getpid()))))
+    os.utime(folder / "status.json", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert export_state(root).streams["patchtst"].state == "stopped"
+
+
+def test_a_torn_last_line_is_skipped_with_a_warning_and_is_no_problem(workspace, caplog):
+    with caplog.at_level(logging.WARNING):
+        state = export_state(workspace)
+    assert "is torn and skipped" in caplog.text
+    assert state.problems == []
+    assert len(load(workspace, f"runs/{FIRST}.json")["streams"]["patchtst"]["history"]) == 4
+
+
+def test_a_run_merges_both_streams_under_one_id(workspace):
+    export_state(workspace)
+    record = RunRecord.model_validate(load(workspace, f"runs/{SECOND}.json"))
+    assert record.state == "failed"
+    assert {name: len(stream.history) for name, stream in record.streams.items()} == {"patchtst": 12, "swinmae": 5}
+    assert record.streams["patchtst"].config["training"]["epochs"] == 12
+    assert record.duration_seconds == (timedelta(minutes=13, seconds=5 * 61 + 9)).total_seconds()
+
+
+def test_nan_losses_become_null(root):
+    folder = write_run(root, "patchtst", SECOND, state="failed", done=1)
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write(json.dumps({"kind": "epoch", "epoch": 2, "train_loss": float("nan"), "val_loss": None}) + "\n")
+    export_state(root)
+    last = load(root, f"runs/{SECOND}.json")["streams"]["patchtst"]["history"][-1]
+    assert (last["epoch"], last["train_loss"], last["val_loss"]) == (2, None, None)
+
+
+@pytest.mark.parametrize("loss", [None, float("nan")])
+def test_a_run_that_never_had_a_finite_validation_loss_has_no_best(root, loss):
+    write_run(root, "patchtst", SECOND, state="failed", done=0, best={"epoch": 1, "val_loss": loss})
+    stream = export_state(root).streams["patchtst"]
+    assert (stream.state, stream.best) == ("failed", None)
+
+
+def test_a_resumed_run_keeps_the_later_record_of_an_epoch(tmp_path):
+    lines = [{"kind": "epoch", "epoch": epoch, "train_loss": loss} for epoch, loss in ((1, 3.0), (2, 2.0), (2, 1.5))]
+    path = write(tmp_path / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    epochs, steps, first_time = read_metrics(path, Problems(tmp_path))
+    assert [(point.epoch, point.train_loss) for point in epochs] == [(1, 3.0), (2, 1.5)]
+    assert (steps, first_time) == ([], None)
+
+
+def test_thinning_keeps_ends_extremes_and_gaps():
+    points = [StepPoint(epoch=1, step=step, loss=1.0 + (step % 7) / 10) for step in range(50_000)]
+    points[31_111].loss, points[40_404].loss, points[12_345].loss = 99.0, 0.001, None
+    thin = decimate(points)
+    assert len(thin) <= 2000
+    assert {0, 12_345, 31_111, 40_404, 49_999} <= {point.step for point in thin}
+    assert [point.step for point in thin] == sorted(point.step for point in thin)
+    assert decimate(points[:2000]) == points[:2000]
+
+
+# -------------------------------------------------------------------------------------------------------------- history
+def test_an_unchanged_record_is_not_rewritten_and_a_changed_one_is(workspace):
+    export_state(workspace)
+    files = [workspace / f"training_dashboard/data/runs/{run}.json" for run in (FIRST, SECOND)]
+    before = [path.stat().st_ino for path in files]
+    write_run(workspace, "swinmae", SECOND, start=builders.START + timedelta(minutes=13), scale=0.5)
+    export_state(workspace)
+    after = [path.stat().st_ino for path in files]
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    assert load(workspace, f"runs/{SECOND}.json")["state"] == "completed"
+
+
+def test_a_record_outlives_its_run_folder(workspace):
+    export_state(workspace)
+    for stream in ("patchtst", "swinmae"):
+        shutil.rmtree(workspace / "runs" / f"{stream}_ssl" / FIRST)
+    state = export_state(workspace)
+    runs = load(workspace, "runs/index.json")["runs"]
+    assert [(run["run_id"], run["folder_present"]) for run in runs] == [(SECOND, True), (FIRST, False)]
+    assert state.runs.total == 2
+
+
+def test_without_history_only_the_state_is_written(workspace):
+    state = export_state(workspace, persist_run_history=False)
+    assert state.runs.total == 2
+    assert not state.runs.exported
+    assert not (workspace / "training_dashboard/data/runs").exists()
+
+
+def test_a_run_can_be_asked_for_and_an_unknown_one_is_a_problem(workspace):
+    asked = export_state(workspace, run_id=FIRST)
+    assert (asked.streams["patchtst"].run_id, asked.streams["patchtst"].state) == (FIRST, "stopped")
+    unknown = export_state(workspace, run_id="20991231-000000-0000")
+    assert unknown.streams["patchtst"].run_id == SECOND
+    assert "20991231-000000-0000" in unknown.problems[0].message
+
+
+# --------------------------------------------------------------------------------------------------------------- damage
+DAMAGE = {
+    "runs/patchtst_ssl/{run}/status.json": "status",
+    "runs/patchtst_ssl/{run}/metrics.jsonl": "metrics",
+    "runs/patchtst_ssl/{run}/config.yaml": "config",
+    "runs/patchtst_ssl/{run}/environment.json": "environment",
+    "checkpoints/patchtst_ssl.json": "sidecar",
+    "artifacts/dqvl/fdc/lot_00.parquet.json": "quality",
+    "artifacts/scores/patchtst_summary.json": "scores",
+    "artifacts/scores/patchtst_timeline.png": "picture",
+    "artifacts/validation_report.json": "checklist",
+}
+CONTENTS = {
+    "empty": b"",
+    "torn": b'{"schema_version": 1, "sta',
+    "binary": b"\xff\xfe\x00\x80 \x00",
+    "list": b"[1, 2]",
+    "deep": b"[" * 100_000,
+    "types": b'{"state": 3, "file_id": [], "items": "x", "run_id": {}, "scores": "y", "python": []}',
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_no_damaged_input_stops_the_export(workspace, content):
+    for path in DAMAGE:
+        (workspace / path.format(run=SECOND)).write_bytes(CONTENTS[content])
+    state = export_state(workspace)
+    validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
+    assert len(state.problems) >= 6
+    assert state.streams["patchtst"].state == "unreadable"
+    assert state.streams["swinmae"].state == "failed"
+
+
+@pytest.mark.parametrize("path", DAMAGE, ids=DAMAGE.values())
+def test_an_input_that_is_a_folder_is_a_problem_that_names_it(workspace, path):
+    target = workspace / path.format(run=SECOND)
+    target.unlink()
+    target.mkdir()
+    assert path.format(run=SECOND) in {problem.path for problem in export_state(workspace).problems}
+
+
+def test_a_missing_status_is_unreadable_with_what_the_metrics_tell(workspace):
+    (workspace / f"runs/patchtst_ssl/{SECOND}/status.json").unlink()
+    stream = export_state(workspace).streams["patchtst"]
+    assert (stream.state, stream.reason, stream.epoch) == ("unreadable", "status.json is missing", 12)
+    assert stream.best.epoch == 11
+    assert stream.run_id == SECOND
+
+
+def test_damage_inside_the_metrics_is_counted_and_shown_again_from_the_record(workspace):
+    metrics = workspace / f"runs/patchtst_ssl/{SECOND}/metrics.jsonl"
+    metrics.write_bytes(b'{"kind": "ep\n[]\n' + metrics.read_bytes())
+    expected = "2 unreadable lines skipped, the first is line 1"
+    assert [problem.message for problem in export_state(workspace).problems] == [expected]
+    assert [problem.message for problem in export_state(workspace).problems] == [expected]
+
+
+def test_odd_yaml_values_are_written_as_text(workspace):
+    write(workspace / f"runs/patchtst_ssl/{SECOND}/config.yaml", "when: 2026-11-21\n1: .inf\nraw: !!binary aGk=\n")
+    export_state(workspace)
+    config = load(workspace, f"runs/{SECOND}.json")["streams"]["patchtst"]["config"]
+    assert config == {"when": "2026-11-21", "1": None, "raw": "b'hi'"}
+
+
+def test_half_a_surrogate_pair_is_written_as_a_question_mark(workspace):
+    half = "\\ud800"
+    folder = workspace / f"runs/patchtst_ssl/{SECOND}"
+    write(folder / "status.json", f'{{"state": "failed", "reason": "{half}"}}')
+    write(folder / "environment.json", f'{{"python": "{half}", "packages": {{"{half}": "{half}"}}}}')
+    write(folder / "config.yaml", f'"{half}": "{half}"')
+    write(workspace / "artifacts/dqvl/fdc/half.json", f'{{"file_id": "{half}", "decision": "keep"}}')
+    write(workspace / "checkpoints/patchtst_ssl.json", f'{{"run_id": "{half}"}}')
+    os.mkdir(os.fsencode(workspace / "runs/patchtst_ssl") + b"/\xff")  # noqa: PTH102
+    state = export_state(workspace)
+    assert (state.streams["patchtst"].reason, state.streams["patchtst"].checkpoint.run_id) == ("?", "?")
+    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/?"]
+
+
+def test_a_folder_that_is_no_run_id_is_left_out(workspace):
+    write_run(workspace, "patchtst", "index")
+    state = export_state(workspace)
+    assert state.streams["patchtst"].run_id == SECOND
+    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/index"]
+
+
+# ---------------------------------------------------------------------------------------------------- files and command
+def test_pictures_are_copied_beside_the_state(workspace):
+    state = export_state(workspace)
+    name = state.streams["patchtst"].scores.timeline
+    copied = workspace / "training_dashboard/data" / name
+    assert copied.read_bytes() == (workspace / "artifacts/scores/patchtst_timeline.png").read_bytes()
+
+
+def test_the_chart_library_is_copied_once_per_version(tmp_path):
+    library, stamp = (tmp_path / "training_dashboard/vendor" / name for name in ("plotly.min.js", "plotly.version"))
+    problems = Problems(tmp_path)
+    copy_chart_library(tmp_path, problems)
+    first = library.stat().st_ino
+    assert b"plotly.js v" in library.read_bytes()[:300]
+    copy_chart_library(tmp_path, problems)
+    assert library.stat().st_ino == first
+    stamp.write_text("0.1")
+    copy_chart_library(tmp_path, problems)
+    assert library.stat().st_ino != first
+    assert problems.found == []
+
+
+def test_the_command_prints_one_line_of_json(workspace, capsys):
+    out = workspace / "elsewhere" / "state.json"
+    assert main(["--repo-root", str(workspace), "--out", str(out), "--persist-run-history"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == {
+        "written": "elsewhere/state.json",
+        "verdict": "failed",
+        "streams": {"patchtst": "completed", "swinmae": "failed"},
+        "runs": 2,
+        "problems": 0,
+    }
+    assert {path.name for path in out.parent.iterdir()} >= {"state.json", "runs", "patchtst_timeline.png"}
+
+
+def test_nothing_of_the_export_loads_torch():
+    code = "import sys; import pipelines.export_training_dashboard_state, pipelines.serve_dashboard; "
+    code += "sys.exit(bool({'torch', 'plotly', 'pandas', 'matplotlib'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_a_record_of_another_version_is_read_anew(workspace):
+    export_state(workspace)
+    record = workspace / f"training_dashboard/data/runs/{SECOND}.json"
+    write_json(record, {"schema_version": 0})
+    export_state(workspace)
+    assert load(workspace, f"runs/{SECOND}.json")["schema_version"] == 1

@@ -1,0 +1,14 @@
+"""What tests of several folders share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPO_ROOT = Path(__file__).resolve().parents[1]
+SHARED_DATA = REPO_ROOT.parent / "shared" / "data"
+
+needs_shared_data = pytest.mark.skipif(
+    not SHARED_DATA.is_dir(), reason=f"shared data pack absent: no folder {SHARED_DATA.name} beside the repository"
+)

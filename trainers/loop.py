@@ -1,0 +1,295 @@
+"""The one training loop: both streams, every device."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from core import checkpoint
+from core.config.compose import flatten
+from core.config.schema import AnyConfig, Training
+from core.data.inputs import Inputs
+from core.devices.manager import DevicePlan
+from core.errors import CheckpointError, LandfallError, StoppedError
+from core.progress import Progress
+from core.reproducibility import generator
+from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, plot_loss, write_loss_csv
+from trainers.schedule import learning_rate
+from trainers.signals import StopRequest
+
+log = logging.getLogger(__name__)
+
+# Configuration that may differ between a checkpoint and the run that resumes it without changing what is learned.
+_FREE_TO_CHANGE = ("logging.", "device.", "dqvl.", "scoring.", "training.resume", "data.score_stride")
+
+# Step, learning rate, and loss and gradient norm still on the device.
+PendingStep = tuple[int, float, torch.Tensor, torch.Tensor]
+
+
+@dataclass
+class Position:
+    """Where a run is: whole epochs done, optimizer steps done in the current one, and what they gave."""
+
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+    history: list[EpochRecord] = field(default_factory=list)
+
+    @property
+    def best(self) -> EpochRecord | None:
+        return min(self.history, key=lambda record: record.val_loss, default=None)
+
+    def epochs_without_improvement(self, min_delta: float) -> int:
+        """Epochs since the validation loss last fell by more than `min_delta` below the best before it."""
+        reference, since = math.inf, 0
+        for record in self.history:
+            improved = record.val_loss < reference - min_delta
+            reference, since = (record.val_loss, 0) if improved else (reference, since + 1)
+        return since
+
+
+class Trainer:
+    """Fits a masked-reconstruction model.
+
+    model: `model(x, generator=g)` gives an output with the scalar `loss` over the hidden patches.
+    bundle: what scoring needs beside the weights (configuration, scaler, channels, …); saved in every checkpoint.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train: Inputs,
+        validation: Inputs,
+        *,
+        config: AnyConfig,
+        plan: DevicePlan,
+        root: Path,
+        bundle: Mapping[str, Any],
+    ):
+        self.model = model.to(plan.device)
+        self.train, self.validation = train, validation
+        self.config, self.plan, self.root, self.bundle = config, plan, root, bundle
+        self.best_path = root / config.logging.checkpoint_path
+        self.last_path = checkpoint.last_path(self.best_path)
+        self.optimizer = build_optimizer(model, config.training, fused=plan.kind in ("cpu", "cuda"))
+        self.loss_scaler = torch.amp.GradScaler(plan.kind, enabled=plan.needs_loss_scaling)
+        self.position = Position()
+
+        settings = config.training
+        self.windows_per_epoch = min(settings.windows_per_epoch or len(train), len(train))
+        self.windows_per_step = settings.batch_size * settings.accumulate
+        self.steps_per_epoch = math.ceil(self.windows_per_epoch / self.windows_per_step)
+        self.total_steps = self.steps_per_epoch * settings.epochs
+        self.warmup_steps = round(settings.warmup_ratio * self.total_steps)
+
+    # ------------------------------------------------------------------------------------------------------- training
+    def fit(self, run: RunLog, stop: StopRequest) -> Position:
+        """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
+        epochs_left = self.config.training.epochs - self.position.epoch
+        remaining = self.windows_per_epoch * epochs_left - self.position.step * self.windows_per_step
+        with Progress(remaining, self.config.stream, unit="windows", mode=self.config.logging.progress) as progress:
+            while not self._is_finished():
+                self._finish_epoch(self._run_epoch(run, stop, progress), run)
+        return self.position
+
+    def _is_finished(self) -> bool:
+        """After the last epoch, or at the end of early stopping's patience."""
+        early = self.config.training.early_stopping
+        if early.patience and self.position.epochs_without_improvement(early.min_delta) >= early.patience:
+            log.info("early stopping: no improvement for %d epochs", early.patience)
+            return True
+        return self.position.epoch >= self.config.training.epochs
+
+    def _run_epoch(self, run: RunLog, stop: StopRequest, progress: Progress) -> EpochRecord:
+        epoch, started = self.position.epoch, time.perf_counter() - self.position.seconds
+        steps = self._epoch_order(epoch).split(self.windows_per_step)
+        loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device)
+        pending: list[PendingStep] = []
+        self.model.train()
+        for step in range(self.position.step, len(steps)):
+            if stop.reason:
+                if pending:
+                    self._log_steps(run, epoch, pending)
+                self._stop(stop, loss_sum, time.perf_counter() - started)
+            rate, loss, norm = self._optimize(steps[step], epoch, step)
+            loss_sum += loss * len(steps[step])
+            pending.append((epoch * self.steps_per_epoch + step + 1, rate, loss, norm))
+            if len(pending) == self.config.logging.every_steps or step + 1 == len(steps):
+                last_loss = self._log_steps(run, epoch, pending)
+                pending.clear()
+                note = f"epoch {epoch + 1}/{self.config.training.epochs} loss {last_loss:.4f}"
+            progress.advance(len(steps[step]), note if not pending else "")
+            self.position.step = step + 1
+        train_seconds = time.perf_counter() - started
+        val_loss = self.validation_loss()
+        return EpochRecord(
+            epoch=epoch + 1,
+            train_loss=loss_sum.item() / self.windows_per_epoch,
+            val_loss=val_loss,
+            lr=rate,
+            seconds=round(time.perf_counter() - started, 3),
+            windows_per_second=round(self.windows_per_epoch / train_seconds, 2),
+        )
+
+    def _optimize(self, index_b: torch.Tensor, epoch: int, step: int) -> tuple[float, torch.Tensor, torch.Tensor]:
+        """One optimizer step over the windows; gives learning rate, mean loss and gradient norm, the last two on the
+        device, so that no step waits for the host."""
+        settings = self.config.training
+        rate = learning_rate(
+            epoch * self.steps_per_epoch + step,
+            total_steps=self.total_steps,
+            warmup_steps=self.warmup_steps,
+            peak=settings.learning_rate,
+            final=settings.min_learning_rate,
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        masks = generator(self.config.seed, "masks", epoch, step, device=self.plan.device)
+        loss_sum = torch.zeros((), device=self.plan.device)
+        for micro_b in index_b.split(settings.batch_size):
+            with self.plan.autocast():
+                loss = self.model(self.train.batch(micro_b), generator=masks).loss * (len(micro_b) / len(index_b))
+            self.loss_scaler.scale(loss).backward()
+            loss_sum += loss.detach()
+        self.loss_scaler.unscale_(self.optimizer)
+        limit = settings.gradient_clip or math.inf
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        self.loss_scaler.step(self.optimizer)
+        self.loss_scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return rate, loss_sum, norm
+
+    @torch.no_grad()
+    def validation_loss(self) -> float:
+        """Mean loss over the validation windows, each with the same mask at every call."""
+        self.model.eval()
+        size = self.config.training.batch_size
+        loss_sum = torch.zeros((), device=self.plan.device)
+        for number, x in enumerate(self.validation.batches(size)):
+            masks = generator(self.config.seed, "validation masks", number, device=self.plan.device)
+            with self.plan.autocast():
+                loss_sum += self.model(x, generator=masks).loss * len(x)
+        return loss_sum.item() / len(self.validation)
+
+    def _epoch_order(self, epoch: int) -> torch.Tensor:
+        """Window indices of an epoch: each at most once, a pure function of seed and epoch."""
+        order = torch.randperm(len(self.train), generator=generator(self.config.seed, "order", epoch))
+        return order[: self.windows_per_epoch]
+
+    def _log_steps(self, run: RunLog, epoch: int, pending: list[PendingStep]) -> float:
+        """Writes the pending step records with one transfer from the device; gives the last loss."""
+        figures = torch.stack([torch.stack([loss, norm]) for _, _, loss, norm in pending]).tolist()
+        rows = [(step, loss, rate, norm) for (step, rate, _, _), (loss, norm) in zip(pending, figures, strict=True)]
+        run.steps(epoch + 1, rows)
+        return rows[-1][1]
+
+    def _finish_epoch(self, record: EpochRecord, run: RunLog) -> None:
+        if not (math.isfinite(record.train_loss) and math.isfinite(record.val_loss)):
+            raise LandfallError(
+                f"the loss became {record.train_loss} (validation {record.val_loss}) in epoch {record.epoch}",
+                hint="lower training.learning_rate, or set device.amp=false",
+            )
+        previous = self.position.best
+        history = [*self.position.history, record]
+        self.position = Position(epoch=record.epoch, history=history)
+        if previous is None or record.val_loss < previous.val_loss:
+            self._save(self.best_path, {})
+        write_loss_csv(loss_csv_path(self.root, self.config), history)
+        plot_loss(loss_png_path(self.root, self.config), history, title=f"{self.config.stream}, run {run.run_id}")
+        run.epoch(record, best=self.position.best)
+        self._save(self.last_path, self._training_state())  # last: a run killed before it does the whole epoch again
+        log.info(
+            "epoch %d/%d: train %.5f, validation %.5f, %.1f windows/s",
+            record.epoch, self.config.training.epochs, record.train_loss, record.val_loss, record.windows_per_second,
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------- saving and resuming
+    def _stop(self, stop: StopRequest, loss_sum: torch.Tensor, seconds: float) -> None:
+        self.position.loss_sum, self.position.seconds = loss_sum.item(), seconds
+        self._save(self.last_path, self._training_state())
+        raise StoppedError(stop.reason or "", self.last_path, interrupted=stop.interrupted)
+
+    def _save(self, path: Path, extra: Mapping[str, Any]) -> None:
+        best = self.position.best
+        facts = {
+            "stream": self.config.stream,
+            "run_id": self.bundle["run_id"],
+            "epoch": self.position.epoch,
+            "val_loss": self.position.history[-1].val_loss if self.position.history else None,
+        }
+        state = {"model": self.model.state_dict(), **self.bundle, **facts, **extra}
+        metrics = {"best_epoch": best.epoch, "best_val_loss": best.val_loss} if best else {}
+        description = {
+            **facts,
+            "metrics": metrics,
+            "config": self.bundle["config"],
+            "hardware": self.plan.to_json(),
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+        }
+        checkpoint.save(path, state, description=description)
+
+    def _training_state(self) -> dict[str, Any]:
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "loss_scaler": self.loss_scaler.state_dict(),
+            "position": asdict(self.position),
+            "windows": self._num_windows(),
+            "torch_rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state_all() if self.plan.kind == "cuda" else [],
+        }
+
+    def _num_windows(self) -> list[int]:
+        return [len(self.train), len(self.validation)]
+
+    def resume(self, path: Path) -> None:
+        """Goes on from a checkpoint. Raises CheckpointError where it is torn, or its configuration or data differ."""
+        state = checkpoint.load(path)
+        if "optimizer" not in state:
+            hint = f"resume from {self.last_path.name}"
+            raise CheckpointError(path, "holds a model but no training state", hint=hint)
+        differing = _differences(state["config"], self.bundle["config"])
+        if differing:
+            raise CheckpointError(
+                path,
+                f"was trained with another configuration: {'; '.join(differing)}",
+                hint="go back to that configuration, or start anew with --resume never",
+            )
+        if state["windows"] != self._num_windows():
+            raise CheckpointError(
+                path,
+                f"its data gave {state['windows']} windows (training, validation), now gives {self._num_windows()}",
+                hint="bring its data back, or start anew with --resume never",
+            )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.loss_scaler.load_state_dict(state["loss_scaler"])
+        torch.set_rng_state(state["torch_rng"])
+        if self.plan.kind == "cuda" and state["cuda_rng"]:
+            torch.cuda.set_rng_state_all(state["cuda_rng"])
+        history = [EpochRecord(**record) for record in state["position"].pop("history")]
+        self.position = Position(**state["position"], history=history)
+
+
+def build_optimizer(model: nn.Module, settings: Training, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW that decays matrices only; biases, norms and other vectors are exempt (MAE, nanoGPT and most since)."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+
+
+def _differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    old, new = dict(flatten(saved)), dict(flatten(current))
+    keys = [key for key in sorted(old | new) if not key.startswith(_FREE_TO_CHANGE)]
+    return [f"{key} was {old.get(key)}, is {new.get(key)}" for key in keys if old.get(key) != new.get(key)]
