@@ -17,7 +17,7 @@ SAMPLE := data/sample-data.json
 .DELETE_ON_ERROR:
 
 .PHONY: help
-help:  ## List the targets
+help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup

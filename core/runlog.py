@@ -38,7 +38,8 @@ class EpochRecord:
 class RunLog:
     """Writes `<log_dir>/<run_id>/`; a context manager, so that a run that dies is recorded as failed with its reason.
 
-    A resumed run goes on in the same folder: `rewind` drops what it will do again and takes up the status.
+    A resumed run goes on in the same folder: `rewind` drops what it will do again and takes up the status. A new run
+    of an old name rewinds to nothing.
     """
 
     def __init__(self, root: Path, config: AnyConfig, run_id: str, *, steps: int):

@@ -163,7 +163,7 @@ def ewma(values_s: np.ndarray, stretch_s: np.ndarray, span: int) -> np.ndarray:
     """Causal exponentially weighted mean, float64 (S,), begun anew at every stretch; the newest weighs 2 / (span + 1).
 
     What is missing (NaN) stays missing and weighs nothing. The geometric sum is doubled, from 2^k to 2^(k+1) terms,
-    until the weight left over is below float32 precision: a few passes over the array, however many stretches there are.
+    until the weight left over is below float32 precision: a few passes over the array for any number of stretches.
     """
     decay, age = 1.0 - 2.0 / (span + 1.0), 1
     observed_s = ~np.isnan(values_s)

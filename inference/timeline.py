@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from core.workspace import atomic_file
 
@@ -20,6 +21,9 @@ _SCORE, _THRESHOLD, _EVENT, _LABEL = "#4477aa", "#222222", "#ee6677", "#aa3377"
 # Up to this many recordings get a panel each, with their own time; more lie end to end in rows.
 _MAX_PANELS = 6
 _MAX_ROWS, _RECORDINGS_PER_ROW = 5, 8
+_MAX_NAMES = 10
+# Letters of recording names that fit side by side over a row.
+_NAME_LETTERS = 250
 # Points drawn across a panel: more are thinned to the smallest and largest of each bin, so that no peak is lost.
 _MAX_POINTS = 3_000
 # Narrowest stretch drawn, as a share of the panel: a single alarm among a million scores must be seen.
@@ -32,7 +36,10 @@ _FOOT, _STRIP = 0.10, 0.05
 
 @dataclass(frozen=True)
 class _Panel:
-    """One line of the picture. x_s: float (S,), ascending, in days for time stamps; table: the lines of the scores."""
+    """One row of the picture: a recording, or with an empty title several.
+
+    x_s: float (S,), ascending; days since 1970 where `has_dates`. table: the lines of the scores.
+    """
 
     title: str
     x_s: np.ndarray
@@ -50,6 +57,7 @@ def plot_timeline(path: Path, scores: pd.DataFrame, events: pd.DataFrame, *, thr
     panels = [_own_time(table) for table in recordings] if len(recordings) <= _MAX_PANELS else _end_to_end(recordings)
     limits = _limits(scores["score"].to_numpy(), threshold)
     figure = Figure(figsize=(14, 1.2 + (3.2 if len(panels) == 1 else 1.9 * len(panels))), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.15)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     all_axes = figure.subplots(len(panels), squeeze=False)[:, 0]
     for axes, panel in zip(all_axes, panels, strict=True):
@@ -79,8 +87,8 @@ def _end_to_end(recordings: Sequence[pd.DataFrame]) -> list[_Panel]:
         table = pd.concat([recordings[index] for index in np.flatnonzero(row_r == row)])
         first = int(ends_r[row_r < row].max(initial=0))
         panels.append(_Panel("", first + np.arange(len(table), dtype=np.float64), table, ""))
-    last = panels[-1]
-    return [*panels[:-1], _Panel(last.title, last.x_s, last.table, "number of the score, recordings end to end")]
+    panels[-1] = replace(panels[-1], x_label="number of the score, recordings end to end")
+    return panels
 
 
 def _limits(score_s: np.ndarray, threshold: float) -> tuple[float, float]:
@@ -88,7 +96,7 @@ def _limits(score_s: np.ndarray, threshold: float) -> tuple[float, float]:
     positive_s = score_s[score_s > 0]
     low = float(np.quantile(positive_s, 0.0005)) if len(positive_s) else threshold / 10
     high = 1.5 * max(float(positive_s.max(initial=0)), threshold)
-    low = min(low, high / 10)
+    low = min(low, high / 4)
     return low / (high / low) ** (_FOOT / (1 - _FOOT)), high
 
 
@@ -100,16 +108,20 @@ def _draw(axes: Axes, panel: _Panel, events: pd.DataFrame, threshold: float, lim
     axes.set(xlim=span, ylim=limits, yscale="log", xlabel=panel.x_label)
     if panel.title:
         axes.set_title(panel.title, loc="left", fontsize=9, pad=3)
+    else:
+        _name_recordings(axes, panel)
 
     line_x, line_y = _line(x_s, score_s, panel.table["recording"].cat.codes.to_numpy())
     axes.plot(line_x, line_y, color=_SCORE, linewidth=0.8, marker="." if len(x_s) <= 200 else "", markersize=4)
     axes.axhline(threshold, color=_THRESHOLD, linewidth=1, linestyle="--")
-    _shade(axes, x_s, _event_runs(panel.table, events), (0.0, 1.0), color=_EVENT, alpha=0.3)
-    _shade(
-        axes, x_s, _runs(panel.table["label"].eq(1).fillna(False).to_numpy(dtype=bool)), (0.01, _STRIP), color=_LABEL
-    )
-    _separate(axes, panel)
+    edges_s2 = np.stack([x_s - margin, x_s + margin], axis=1)
+    anomalous_s = panel.table["label"].eq(1).fillna(False).to_numpy(dtype=bool)
+    _shade(axes, edges_s2, _event_runs(panel.table, events), (0.0, 1.0), color=_EVENT, alpha=0.3)
+    _shade(axes, edges_s2, _runs(anomalous_s), (0.01, _STRIP), color=_LABEL)
 
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if limits[1] < 200 * limits[0] else (1,)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="y", alpha=0.25)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
@@ -164,35 +176,38 @@ def _event_runs(table: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
 
 
 def _shade(
-    axes: Axes, x_s: np.ndarray, runs_k2: np.ndarray, height: tuple[float, float], *, color: str, alpha: float = 1.0
+    axes: Axes,
+    edges_s2: np.ndarray,
+    runs_k2: np.ndarray,
+    height: tuple[float, float],
+    *,
+    color: str,
+    alpha: float = 1.0,
 ) -> None:
-    """Fills stretches between two shares of the panel's height, each wide enough to be seen."""
+    """Fills runs of scores between two shares of the panel's height, each wide enough to be seen.
+
+    edges_s2: (S, 2) left and right of each score. runs_k2: first and last score of each run.
+    """
     left, right = axes.get_xlim()
-    least = _MIN_WIDTH * (right - left)
-    start_k, stop_k = x_s[runs_k2[:, 0]], x_s[runs_k2[:, 1]]
-    width_k = np.maximum(stop_k - start_k, least)
-    centre_k = (start_k + stop_k) / 2
-    bars = list(zip(centre_k - width_k / 2, width_k, strict=True))
+    start_k, stop_k = edges_s2[runs_k2[:, 0], 0], edges_s2[runs_k2[:, 1], 1]
+    width_k = np.maximum(stop_k - start_k, _MIN_WIDTH * (right - left))
+    bars = list(zip((start_k + stop_k - width_k) / 2, width_k, strict=True))
     bottom, top = height
-    axes.broken_barh(
-        bars, (bottom, top - bottom), transform=axes.get_xaxis_transform(), color=color, alpha=alpha, linewidth=0
-    )
+    transform = axes.get_xaxis_transform()
+    axes.broken_barh(bars, (bottom, top - bottom), transform=transform, color=color, alpha=alpha, linewidth=0)
 
 
-def _separate(axes: Axes, panel: _Panel) -> None:
+def _name_recordings(axes: Axes, panel: _Panel) -> None:
     """Lines between the recordings of a row, and as many of their names as fit."""
-    codes_s = panel.table["recording"].cat.codes.to_numpy()
-    first_r = np.concatenate([[0], np.flatnonzero(np.diff(codes_s)) + 1])
-    if panel.title:
-        return
-    every = -(-len(first_r) // (2 * _RECORDINGS_PER_ROW))
-    length = 120 // min(len(first_r), 2 * _RECORDINGS_PER_ROW)
+    first_r = np.flatnonzero(np.diff(panel.table["recording"].cat.codes.to_numpy(), prepend=-1))
+    every = -(-len(first_r) // _MAX_NAMES)
+    length = _NAME_LETTERS // min(len(first_r), _MAX_NAMES)
     for number, first in enumerate(first_r):
         if number:
             axes.axvline(panel.x_s[first] - 0.5, color="#999999", linewidth=0.6)
         if number % every == 0:
             name = Path(str(panel.table["recording"].iloc[first])).name
-            text = name if len(name) <= length else f"{name[: length - 1]}…"
+            text = name if len(name) <= length else f"…{name[1 - length :]}"  # ends tell recordings apart
             axes.text(panel.x_s[first], 1.01, text, transform=axes.get_xaxis_transform(), fontsize=7, clip_on=False)
 
 

@@ -28,7 +28,7 @@ from core.workspace import relative, write_text
 SCHEMA_VERSION = 1
 
 RunState = Literal["running", "completed", "stopped", "failed", "unreadable"]
-StreamCondition = Literal["running", "completed", "stopped", "failed", "unreadable", "not started"]
+StreamCondition = RunState | Literal["not started"]
 NodeState = Literal["done", "running", "attention", "failed", "waiting"]
 NodeId = Literal["data", "quality", "train", "score", "validate", "export"]
 
@@ -57,6 +57,11 @@ class Document(BaseModel):
     """Part of a published document; unknown fields of a newer writer are ignored."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=(), json_schema_serialization_defaults_required=True)
+
+
+class Problem(Document):
+    path: Text = Field(description="File or folder, relative to the workspace.")
+    message: Text = Field(description="What is wrong with it.")
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
@@ -93,10 +98,9 @@ class DeviceSummary(Document):
     @classmethod
     def _join_reasons(cls, values: Any) -> Any:
         """A device plan gives its reasons one by one, for the device and for the precision."""
-        if not isinstance(values, dict) or values.get("reason"):
-            return values
-        given = [values.get(name) for name in ("device_reason", "precision_reason")]
-        return values | {"reason": "; ".join(text for text in given if isinstance(text, str) and text) or None}
+        given = [values.get(name) for name in ("device_reason", "precision_reason")] if isinstance(values, dict) else []
+        reasons = [text for text in given if isinstance(text, str) and text]
+        return {"reason": "; ".join(reasons)} | values if reasons else values
 
 
 class GitState(Document):
@@ -175,11 +179,6 @@ class RunsIndex(Document):
 
 
 # --------------------------------------------------------------------------------------------------------------- state
-class Problem(Document):
-    path: Text = Field(description="File or folder, relative to the workspace.")
-    message: Text = Field(description="What is wrong with it.")
-
-
 class QualityMessage(Document):
     severity: Literal["drop", "warn"] = Field(description="`drop` cost the file, `warn` did not.")
     file_id: Text = Field(description="The data file.")
@@ -196,7 +195,7 @@ class QualitySummary(Document):
     kept: int = Field(description="Files kept, with or without warnings.")
     dropped: int = Field(description="Files dropped by a hard limit.")
     warned: int = Field(description="Files kept with at least one warning.")
-    worst: list[QualityMessage] = Field(default_factory=list, description="The gravest finding of each kind, worst first.")
+    worst: list[QualityMessage] = Field(default_factory=list, description="Gravest finding of each kind.")
     more: int = Field(0, description="Kinds of findings not listed in `worst`.")
 
 
@@ -311,9 +310,6 @@ class DashboardState(Document):
     problems: list[Problem] = Field(default_factory=list, description="Inputs that could not be read.")
 
 
-RunRecord.model_rebuild()
-
-
 # ------------------------------------------------------------------------------------------------------------- schemas
 SCHEMAS: dict[str, type[Document]] = {
     "dashboard-state.schema.json": DashboardState,
@@ -325,8 +321,7 @@ SCHEMAS: dict[str, type[Document]] = {
 def schema_text(model: type[Document]) -> str:
     """The JSON Schema of what `model` writes, as the published file holds it."""
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    schema = dialect | model.model_json_schema(mode="serialization")
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(dialect | model.model_json_schema(mode="serialization"), indent=2, ensure_ascii=False) + "\n"
 
 
 def write_schemas(folder: Path) -> list[Path]:

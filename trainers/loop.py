@@ -91,6 +91,11 @@ class Trainer:
         self.total_steps = self.steps_per_epoch * settings.epochs
         self.warmup_steps = round(settings.warmup_ratio * self.total_steps)
 
+    @property
+    def steps_done(self) -> int:
+        """Optimizer steps of the whole run."""
+        return self.position.epoch * self.steps_per_epoch + self.position.step
+
     # ------------------------------------------------------------------------------------------------------- training
     def fit(self, run: RunLog, stop: StopRequest) -> Position:
         """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""

@@ -75,16 +75,12 @@ def train(loaded: LoadedConfig, *, root: Path, run_id: str | None = None) -> Tra
     trainer = _build_trainer(config, data, plan=plan, root=root, run_id=run_id)
     if resume_from is not None:
         trainer.resume(resume_from)
+        log.info("resuming %s after %d epochs and %d steps", run_id, trainer.position.epoch, trainer.position.step)
     with RunLog(root, config, run_id, steps=trainer.total_steps) as run, StopRequest() as stop:
         run.write_config(render(loaded))
         run.write_environment(environment_record(root, plan))
         write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
-        if resume_from is not None:
-            run.rewind(
-                step=trainer.position.epoch * trainer.steps_per_epoch + trainer.position.step,
-                epoch=trainer.position.epoch,
-            )
-            log.info("resumed %s at epoch %d, step %d", run_id, trainer.position.epoch, trainer.position.step)
+        run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
         position = trainer.fit(run, stop)
     return TrainingResult(
         run_id=run_id,

@@ -199,11 +199,13 @@ class PatchTSTModel(Section):
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
     pre_norm: bool = Field(False, description="Normalise before each sub-layer instead of after it.")
     instance_norm: bool = Field(
-        False, description="Standardise each window and channel by its own observed values (hides level shifts)."
+        False, description="Standardise each window and channel by its own observed, visible values (hides level shifts)."
     )
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> PatchTSTModel:
+    def _sizes_agree(self) -> PatchTSTModel:
+        if self.patch_stride != self.patch_length:
+            raise ValueError(f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}")
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
         return self
@@ -293,11 +295,11 @@ class PatchTSTConfig(Config):
     model: PatchTSTModel = Field(PatchTSTModel(), description="PatchTST-SSL.")
 
     @model_validator(mode="after")
-    def _window_holds_patches(self) -> PatchTSTConfig:
-        if self.data.window < 2 * self.model.patch_length:
-            raise ValueError(
-                f"data.window = {self.data.window} holds fewer than two patches of {self.model.patch_length}"
-            )
+    def _window_is_whole_patches(self) -> PatchTSTConfig:
+        window, length = self.data.window, self.model.patch_length
+        if window < 2 * length or window % length:
+            fitting = max(window // length, 2) * length
+            raise ValueError(f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be")
         return self
 
 
@@ -307,6 +309,15 @@ class SwinMAEConfig(Config):
     stream: Literal["swinmae"] = Field("swinmae", description="Which model and data this configuration is for.")
     scalogram: Scalogram = Field(Scalogram(), description="Morlet wavelet transform of each window.")
     model: SwinMAEModel = Field(SwinMAEModel(), description="Swin-MAE.")
+
+    @model_validator(mode="after")
+    def _window_fills_image(self) -> SwinMAEConfig:
+        if self.data.window < 2 * self.scalogram.image_size:
+            raise ValueError(
+                f"data.window = {self.data.window} is less than two samples for each of the "
+                f"{self.scalogram.image_size} columns of the image"
+            )
+        return self
 
     @model_validator(mode="after")
     def _image_divides_into_units(self) -> SwinMAEConfig:

@@ -23,7 +23,8 @@ from core.models.masking import MaskedOutput, complementary_masks, evaluating, m
 # Added to the variance of a window under instance normalisation. Inputs come scaled to unit spread over the training
 # data, so a window that moves less than a tenth of that is not blown up to unit variance.
 INSTANCE_VARIANCE_FLOOR = 1e-2
-POSITION_STD = 0.02
+# Spread of the initial positions: about half that of an embedded patch.
+POSITION_STD = 0.5
 
 
 class TokenBatchNorm(nn.BatchNorm1d):
@@ -82,7 +83,9 @@ class PatchTST(nn.Module):
     `window` must divide into whole patches, and patches must not overlap: a left-over stretch would never be scored,
     and an overlap would show a hidden patch to its neighbour. Raises ConfigError otherwise.
 
-    Linear layers keep PyTorch's initial values, as in the paper's code; seed before constructing.
+    Linear layers keep PyTorch's initial values, as in the paper's code; seed before constructing. Positions are learned
+    but start as sines and cosines: from the paper's near-zero start the model spends its first thousand steps finding
+    out which patches are neighbours.
     """
 
     def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
@@ -94,13 +97,12 @@ class PatchTST(nn.Module):
         self.num_patches = window // settings.patch_length
 
         self.embed = nn.Linear(settings.patch_length, settings.d_model)
-        self.position_nd = nn.Parameter(torch.empty(self.num_patches, settings.d_model))
+        self.position_nd = nn.Parameter(sinusoids(self.num_patches, settings.d_model) * POSITION_STD)
         self.dropout = nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.num_layers))
         self.head = nn.Linear(settings.d_model, settings.patch_length)
         passes_qn = complementary_masks(self.num_patches, settings.mask_ratio)
         self.register_buffer("passes_qn", passes_qn, persistent=False)
-        nn.init.trunc_normal_(self.position_nd, std=POSITION_STD)
 
     def forward(
         self, x_btc: Tensor, *, mask_bcn: Tensor | None = None, generator: torch.Generator | None = None
@@ -165,6 +167,14 @@ class PatchTST(nn.Module):
     def unpatchify(self, x_bcnp: Tensor) -> Tensor:
         """Patches (B, C, N, P) to windows (B, T, C)."""
         return x_bcnp.flatten(-2).transpose(1, 2)
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """Sines and cosines of geometrically spaced wavelengths (N, D), centred, unit spread (Vaswani et al., 2017)."""
+    wavelengths_d = 10_000.0 ** (torch.arange(width) // 2 * 2 / width)
+    phase_nd = torch.arange(num_positions).unsqueeze(1) / wavelengths_d
+    waves_nd = torch.where(torch.arange(width) % 2 == 0, phase_nd.sin(), phase_nd.cos())
+    return (waves_nd - waves_nd.mean()) / waves_nd.std()
 
 
 def instance_statistics(x_bcnp: Tensor, seen_bcnp: Tensor) -> tuple[Tensor, Tensor]:

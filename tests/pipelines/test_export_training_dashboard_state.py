@@ -10,7 +10,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
-import jsonschema
 import pytest
 
 from core.workspace import write_json
@@ -20,33 +19,19 @@ from pipelines.dashboard_state import RunRecord, StepPoint
 from pipelines.export_training_dashboard_state import copy_chart_library, export_state, main
 from tests.dashboard import builders
 from tests.dashboard.builders import FIRST, REPOSITORY, SECOND, build_workspace, write, write_run
+from tests.dashboard.documents import load, validate
 
 
 @pytest.fixture
-def root(tmp_path):
-    """A workspace with a chart library in place, so that the four megabytes are copied only where that is tested."""
-    copied = REPOSITORY / "training_dashboard" / "vendor"
-    if copied.is_dir():
-        shutil.copytree(copied, tmp_path / "training_dashboard" / "vendor")
+def root(tmp_path, monkeypatch):
+    """An empty workspace; the four megabytes of the chart library are copied only where that is tested."""
+    monkeypatch.setattr("pipelines.export_training_dashboard_state.copy_chart_library", lambda root, problems: None)
     return tmp_path
 
 
 @pytest.fixture
 def workspace(root):
     return build_workspace(root)
-
-
-def load(root, name):
-    def refuse(constant):
-        raise AssertionError(f"{name} holds {constant}")
-
-    return json.loads((root / "training_dashboard" / "data" / name).read_text("utf-8"), parse_constant=refuse)
-
-
-def validate(document, schema):
-    published = REPOSITORY / "training_dashboard" / "schema" / schema
-    validator = jsonschema.Draft202012Validator(json.loads(published.read_text("utf-8")))
-    validator.validate(document)
 
 
 # ------------------------------------------------------------------------------------------------------------ the whole
@@ -135,6 +120,16 @@ def test_quality_counts_files_and_puts_the_gravest_first(workspace):
         ("drop", "lot_broken.csv"),
         ("warn", "lot_stuck.csv"),
     ]
+
+
+def test_a_finding_that_repeats_in_every_file_is_named_once(root):
+    for number, excess in enumerate((20.0, 90.0, 40.0)):
+        warning = builders.finding("jump", excess, 12.0, f"a step of {excess}", "o2_flow")
+        report = {"file_id": f"lot_{number}.csv", "decision": "keep", "hard_fails": [], "warnings": [warning]}
+        write(root / f"artifacts/dqvl/fdc/{number}.json", report)
+    quality = export_state(root).streams["patchtst"].quality
+    assert [(message.file_id, message.files) for message in quality.worst] == [("lot_1.csv", 3)]
+    assert (quality.warned, quality.more) == (3, 0)
 
 
 # ------------------------------------------------------------------------------------------------------------ run state
@@ -251,91 +246,6 @@ def test_a_run_can_be_asked_for_and_an_unknown_one_is_a_problem(workspace):
     unknown = export_state(workspace, run_id="20991231-000000-0000")
     assert unknown.streams["patchtst"].run_id == SECOND
     assert "20991231-000000-0000" in unknown.problems[0].message
-
-
-# --------------------------------------------------------------------------------------------------------------- damage
-DAMAGE = {
-    "runs/patchtst_ssl/{run}/status.json": "status",
-    "runs/patchtst_ssl/{run}/metrics.jsonl": "metrics",
-    "runs/patchtst_ssl/{run}/config.yaml": "config",
-    "runs/patchtst_ssl/{run}/environment.json": "environment",
-    "checkpoints/patchtst_ssl.json": "sidecar",
-    "artifacts/dqvl/fdc/lot_00.parquet.json": "quality",
-    "artifacts/scores/patchtst_summary.json": "scores",
-    "artifacts/scores/patchtst_timeline.png": "picture",
-    "artifacts/validation_report.json": "checklist",
-}
-CONTENTS = {
-    "empty": b"",
-    "torn": b'{"schema_version": 1, "sta',
-    "binary": b"\xff\xfe\x00\x80 \x00",
-    "list": b"[1, 2]",
-    "deep": b"[" * 100_000,
-    "types": b'{"state": 3, "file_id": [], "items": "x", "run_id": {}, "scores": "y", "python": []}',
-}
-
-
-@pytest.mark.parametrize("content", CONTENTS)
-def test_no_damaged_input_stops_the_export(workspace, content):
-    for path in DAMAGE:
-        (workspace / path.format(run=SECOND)).write_bytes(CONTENTS[content])
-    state = export_state(workspace)
-    validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
-    assert len(state.problems) >= 6
-    assert state.streams["patchtst"].state == "unreadable"
-    assert state.streams["swinmae"].state == "failed"
-
-
-@pytest.mark.parametrize("path", DAMAGE, ids=DAMAGE.values())
-def test_an_input_that_is_a_folder_is_a_problem_that_names_it(workspace, path):
-    target = workspace / path.format(run=SECOND)
-    target.unlink()
-    target.mkdir()
-    assert path.format(run=SECOND) in {problem.path for problem in export_state(workspace).problems}
-
-
-def test_a_missing_status_is_unreadable_with_what_the_metrics_tell(workspace):
-    (workspace / f"runs/patchtst_ssl/{SECOND}/status.json").unlink()
-    stream = export_state(workspace).streams["patchtst"]
-    assert (stream.state, stream.reason, stream.epoch) == ("unreadable", "status.json is missing", 12)
-    assert stream.best.epoch == 11
-    assert stream.run_id == SECOND
-
-
-def test_damage_inside_the_metrics_is_counted_and_shown_again_from_the_record(workspace):
-    metrics = workspace / f"runs/patchtst_ssl/{SECOND}/metrics.jsonl"
-    metrics.write_bytes(b'{"kind": "ep\n[]\n' + metrics.read_bytes())
-    expected = "2 unreadable lines skipped, the first is line 1"
-    assert [problem.message for problem in export_state(workspace).problems] == [expected]
-    assert [problem.message for problem in export_state(workspace).problems] == [expected]
-
-
-def test_odd_yaml_values_are_written_as_text(workspace):
-    write(workspace / f"runs/patchtst_ssl/{SECOND}/config.yaml", "when: 2026-11-21\n1: .inf\nraw: !!binary aGk=\n")
-    export_state(workspace)
-    config = load(workspace, f"runs/{SECOND}.json")["streams"]["patchtst"]["config"]
-    assert config == {"when": "2026-11-21", "1": None, "raw": "b'hi'"}
-
-
-def test_half_a_surrogate_pair_is_written_as_a_question_mark(workspace):
-    half = "\\ud800"
-    folder = workspace / f"runs/patchtst_ssl/{SECOND}"
-    write(folder / "status.json", f'{{"state": "failed", "reason": "{half}"}}')
-    write(folder / "environment.json", f'{{"python": "{half}", "packages": {{"{half}": "{half}"}}}}')
-    write(folder / "config.yaml", f'"{half}": "{half}"')
-    write(workspace / "artifacts/dqvl/fdc/half.json", f'{{"file_id": "{half}", "decision": "keep"}}')
-    write(workspace / "checkpoints/patchtst_ssl.json", f'{{"run_id": "{half}"}}')
-    os.mkdir(os.fsencode(workspace / "runs/patchtst_ssl") + b"/\xff")  # noqa: PTH102
-    state = export_state(workspace)
-    assert (state.streams["patchtst"].reason, state.streams["patchtst"].checkpoint.run_id) == ("?", "?")
-    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/?"]
-
-
-def test_a_folder_that_is_no_run_id_is_left_out(workspace):
-    write_run(workspace, "patchtst", "index")
-    state = export_state(workspace)
-    assert state.streams["patchtst"].run_id == SECOND
-    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/index"]
 
 
 # ---------------------------------------------------------------------------------------------------- files and command

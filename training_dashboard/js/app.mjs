@@ -5,11 +5,13 @@ import { time } from "./format.mjs";
 import { Store } from "./store.mjs";
 import { VIEWS } from "./views/registry.mjs";
 
+/** Kind of load error → what happened, and the way out around the command that leads there. */
 const ADVICE = {
-  empty: ["Nothing has been exported yet", ["Run ", code("make validate"), " in the workspace, then reload this page."]],
-  damaged: ["The exported state is damaged", ["Export it again with ", code("make validate"), ", then reload this page."]],
-  version: ["The exported state is of another version", ["Update the workspace so that page and pipeline are of the same version, and export again with ", code("make validate"), "."]],
-  offline: ["The exported state cannot be fetched", ["Start the server again with ", code("make dashboard"), ", then reload this page."]],
+  empty: ["Nothing has been exported yet", "Run", "make validate", "in the workspace, then reload this page."],
+  damaged: ["The exported state is damaged", "Export it again with", "make validate", "and reload this page."],
+  version: ["The exported state has another version", "Export again with", "make validate", "and reload this page."],
+  offline: ["The exported state cannot be fetched", "Serve it again with", "make dashboard", "and reload this page."],
+  unknown: ["The page could not be drawn", "If reloading does not help, run", "make validate", "and reload this page."],
 };
 
 const main = document.getElementById("views");
@@ -40,10 +42,11 @@ function mount(view, store) {
 }
 
 function showError(error) {
-  const [title, advice] = ADVICE[error.kind] ?? ["The page could not be drawn", ["Reload it; if that does not help, export again with ", code("make validate"), "."]];
+  const [title, before, command, after] = ADVICE[error.kind] ?? ADVICE.unknown;
   replace(main, el("div", { class: "notice", role: "alert" },
     error.kind === "empty" ? badge("not started") : badge("failed"),
-    el("h2", {}, title), el("p", {}, advice), el("p", { class: "quiet" }, error.message)));
+    el("h2", {}, title), el("p", {}, `${before} `, code(command), ` ${after}`),
+    el("p", { class: "quiet" }, error.message)));
 }
 
 try {

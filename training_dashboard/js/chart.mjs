@@ -1,7 +1,7 @@
 /** Loss charts with plotly.js, which the export copies out of the installed Python package. */
 
 const LIBRARY = "vendor/plotly.min.js";
-const MISSING_LIBRARY = "The chart library is missing. Export again with make validate; the figures are in the table below.";
+const MISSING_LIBRARY = "The chart library is missing: export again with make validate. The figures are below.";
 
 let loading = null;
 
@@ -19,8 +19,9 @@ function library() {
 function theme() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(name).trim();
-  return { ink: value("--ink"), muted: value("--muted"), line: value("--line"), surface: value("--surface"),
-    train: value("--train"), validation: value("--validation"), font: getComputedStyle(document.body).fontFamily };
+  const names = ["ink", "muted", "line", "surface", "train", "validation"];
+  const colours = Object.fromEntries(names.map((name) => [name, value(`--${name}`)]));
+  return { ...colours, font: getComputedStyle(document.body).fontFamily };
 }
 
 /** Draws the curves of `run` (a stream of a run record) into `node`; `scale` is `linear` or `log`. */
@@ -44,7 +45,8 @@ function traces(run, colours) {
   if (run.step_history.length > 0 && run.steps > 0 && run.epochs > 0) {
     curves.push({
       name: "each step", mode: "lines", hoverinfo: "skip", opacity: 0.45, line: { color: colours.train, width: 1 },
-      x: run.step_history.map((point) => (point.step * run.epochs) / run.steps), y: run.step_history.map((point) => point.loss),
+      x: run.step_history.map((point) => (point.step * run.epochs) / run.steps),
+      y: run.step_history.map((point) => point.loss),
     });
   }
   if (epochs.length > 0) curves.push(curve("training", "train_loss", colours.train, "solid", "circle"));
@@ -53,22 +55,30 @@ function traces(run, colours) {
   }
   if (run.best) {
     curves.push({
-      name: `best: epoch ${run.best.epoch}`, x: [run.best.epoch], y: [run.best.val_loss], mode: "markers", hoverinfo: "skip",
+      name: `best: epoch ${run.best.epoch}`, x: [run.best.epoch], y: [run.best.val_loss], mode: "markers",
       marker: { symbol: "star", size: 15, color: colours.validation, line: { color: colours.surface, width: 1.5 } },
+      hoverinfo: "skip",
     });
   }
   return curves;
 }
 
 function layout(run, scale, colours) {
-  const axis = { gridcolor: colours.line, linecolor: colours.line, zeroline: false, tickfont: { color: colours.muted }, automargin: true };
+  const axis = {
+    gridcolor: colours.line, linecolor: colours.line, zeroline: false, automargin: true,
+    tickfont: { color: colours.muted },
+  };
   return {
     height: 320, margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "x unified",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: colours.font, size: 13, color: colours.ink },
     hoverlabel: { bgcolor: colours.surface, bordercolor: colours.line, font: { color: colours.ink } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
-    xaxis: { ...axis, title: { text: "epoch", standoff: 8 }, dtick: run.epochs <= 12 ? 1 : undefined, rangemode: "tozero" },
-    yaxis: { ...axis, type: scale, title: { text: "loss", standoff: 8 }, rangemode: scale === "log" ? "normal" : "tozero" },
+    xaxis: {
+      ...axis, title: { text: "epoch", standoff: 8 }, rangemode: "tozero", dtick: run.epochs <= 12 ? 1 : undefined,
+    },
+    yaxis: {
+      ...axis, title: { text: "loss", standoff: 8 }, type: scale, rangemode: scale === "log" ? "normal" : "tozero",
+    },
   };
 }

@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** `el("p", {class: "x", onclick: f}, "text", node, null)`: attributes, `on…` listeners, children; null is left out. */
+/** `el("p", {class: "x", onclick: f}, "text", node, null)`: attributes, listeners, children; null is left out. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -80,7 +80,8 @@ const isBrief = (reason) => Boolean(reason) && reason.length <= 24;
 /** A list of `[term, description]` pairs; pairs without a description are left out. */
 export function facts(pairs, name = "facts") {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return el("dl", { class: name }, shown.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
+  return el("dl", { class: name },
+    shown.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
 }
 
 export const code = (text) => el("code", {}, text);

@@ -13,11 +13,11 @@ export const count = (value) => (isNumber(value) ? whole.format(value) : MISSING
 
 export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
-/** Four significant digits; very small and very large values in powers of ten. */
+/** Four significant digits; very small and very large values as 1.23e-4. */
 export function figure(value) {
   if (!isNumber(value)) return MISSING;
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2).replace("e", " × 10^").replace("+", "");
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
   return String(Number(value.toPrecision(4)));
 }
 

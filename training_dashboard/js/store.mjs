@@ -75,7 +75,8 @@ export class Store extends EventTarget {
   async followHash() {
     const wanted = requestedRun();
     const known = this.index.runs.some((entry) => entry.run_id === wanted);
-    const note = wanted !== null && !known ? `There is no run ${wanted} in the history; the newest runs are shown.` : null;
+    const isLost = wanted !== null && !known;
+    const note = isLost ? `There is no run ${wanted} in the history; the newest runs are shown.` : null;
     const runId = known ? wanted : null;
     this.wanted = runId;
     const streams = {};
@@ -87,7 +88,9 @@ export class Store extends EventTarget {
   }
 
   #shownRuns(runId) {
-    if (runId === null) return Object.entries(this.state.streams ?? {}).map(([name, stream]) => [name, stream.run_id]);
+    if (runId === null) {
+      return Object.entries(this.state.streams ?? {}).map(([name, stream]) => [name, stream.run_id]);
+    }
     const entry = this.index.runs.find((candidate) => candidate.run_id === runId);
     return Object.keys(entry.streams ?? {}).map((name) => [name, runId]);
   }

@@ -22,7 +22,8 @@ const row = (item) => el("tr", { "data-check": item.id, "data-status": item.stat
 
 const group = (name, title, items) => el("table", { class: "checks card" },
   el("caption", {}, el("b", {}, [name, title].filter(Boolean).join(" ")), " ", tally(items)),
-  el("thead", { class: "unseen" }, el("tr", {}, ["Status", "Check", "Found"].map((text) => el("th", { scope: "col" }, text)))),
+  el("thead", { class: "unseen" },
+    el("tr", {}, ["Status", "Check", "Found"].map((text) => el("th", { scope: "col" }, text)))),
   el("tbody", {}, items.map(row)));
 
 export default {
@@ -31,10 +32,13 @@ export default {
   mount(body, { state }) {
     const { checklist } = state;
     if (!checklist) {
-      append(body, [el("p", { class: "quiet" }, "Nothing validated yet: ", code("make validate"), " runs the checks.")]);
+      const advice = ["Nothing validated yet: ", code("make validate"), " runs the checks."];
+      append(body, [el("p", { class: "quiet" }, advice)]);
       return;
     }
-    const summary = `${plural(checklist.items.length, "check")} on ${time(checklist.generated_at)}: ${tally(checklist.items)}.`;
-    append(body, [el("p", { class: "quiet" }, summary), [...grouped(checklist.items)].map(([name, items]) => group(name, checklist.groups?.[name], items))]);
+    const { items, groups, generated_at } = checklist;
+    const summary = `${plural(items.length, "check")} on ${time(generated_at)}: ${tally(items)}.`;
+    const tables = [...grouped(items)].map(([name, members]) => group(name, groups?.[name], members));
+    append(body, [el("p", { class: "quiet" }, summary), tables]);
   },
 };

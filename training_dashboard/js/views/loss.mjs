@@ -16,7 +16,8 @@ function runChoice(store) {
 
 function scaleChoice(onchange) {
   const option = (value, text, checked) => el("label", {},
-    el("input", { type: "radio", name: "scale", value, checked, onchange: () => onchange(value) }), el("span", {}, text));
+    el("input", { type: "radio", name: "scale", value, checked, onchange: () => onchange(value) }),
+    el("span", {}, text));
   return el("fieldset", { class: "control switch" }, el("legend", {}, "Loss axis"),
     option("linear", "linear", true), option("log", "logarithmic", false));
 }
@@ -24,31 +25,43 @@ function scaleChoice(onchange) {
 function describe(title, run) {
   const losses = run.history.map((point) => point.train_loss).filter((value) => value !== null);
   const best = run.best ? `; best validation loss ${figure(run.best.val_loss)} in epoch ${run.best.epoch}` : "";
-  return `Loss of ${title} over ${run.history.length} epochs: training from ${figure(losses[0])} to ${figure(losses.at(-1))}${best}.`;
+  const fall = `training from ${figure(losses[0])} to ${figure(losses.at(-1))}`;
+  return `Loss of ${title} over ${run.history.length} epochs: ${fall}${best}.`;
 }
 
+const EPOCH_COLUMNS = [
+  ["Epoch", (point) => point.epoch],
+  ["Training", (point) => figure(point.train_loss)],
+  ["Validation", (point) => figure(point.val_loss)],
+  ["Learning rate", (point) => figure(point.lr)],
+  ["Time", (point) => duration(point.seconds)],
+  ["Windows/s", (point) => figure(point.windows_per_second)],
+];
+
 function epochTable(run) {
-  const cells = (point) => [point.epoch, figure(point.train_loss), figure(point.val_loss), figure(point.lr), duration(point.seconds), figure(point.windows_per_second)];
+  const row = (point) => el("tr", { class: point.epoch === run.best?.epoch ? "best" : null },
+    EPOCH_COLUMNS.map(([, cell], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, cell(point))));
   return el("details", {}, el("summary", {}, "Figures per epoch"),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Figures per epoch" },
       el("table", { class: "numbers" },
-        el("thead", {}, el("tr", {}, ["Epoch", "Training", "Validation", "Learning rate", "Time", "Windows/s"].map((text) => el("th", { scope: "col" }, text)))),
-        el("tbody", {}, run.history.map((point) => el("tr", { class: point.epoch === run.best?.epoch ? "best" : null },
-          cells(point).map((text, column) => el(column ? "td" : "th", { scope: column ? null : "row" }, text))))))));
+        el("thead", {}, el("tr", {}, EPOCH_COLUMNS.map(([title]) => el("th", { scope: "col" }, title)))),
+        el("tbody", {}, run.history.map(row)))));
 }
 
 function panel(store, name, { runId, run, problem }, scale) {
   const title = store.streamTitle(name);
   const heading = el("header", {}, el("h3", {}, title), run && badge(run.state, run.reason));
-  if (!run) return el("article", { class: "card chart-card", "data-stream": name }, heading, el("p", { class: "quiet" }, problem));
+  const card = { class: "card chart-card", "data-stream": name };
+  if (!run) return el("article", card, heading, el("p", { class: "quiet" }, problem));
   const empty = run.history.length === 0 && run.step_history.length === 0;
-  const chart = el("div", { class: "chart", role: "img", "aria-busy": !empty && "true", "aria-label": describe(title, run) });
+  const chart = el("div", { class: "chart", role: "img", "aria-label": describe(title, run) });
   if (!empty) {
+    chart.setAttribute("aria-busy", "true");
     draw(chart, run, scale)
       .catch((error) => replace(chart, el("p", { class: "quiet" }, error.message)))
       .finally(() => chart.removeAttribute("aria-busy"));
   }
-  return el("article", { class: "card chart-card", "data-stream": name }, heading,
+  return el("article", card, heading,
     el("p", { class: "quiet" }, `Run ${runId}`),
     empty ? el("p", { class: "quiet" }, "No epoch has ended yet, so there is no curve.") : chart,
     run.history.length > 0 && epochTable(run));
@@ -66,8 +79,8 @@ export default {
       note.textContent = store.selection.note ?? "";
       replace(charts, Object.entries(streams).map(([name, shown]) => panel(store, name, shown, scale)));
     };
-    const controls = el("div", { class: "controls" }, runChoice(store), scaleChoice((value) => { scale = value; redraw(); }));
-    append(body, [controls, note, charts]);
+    const rescale = (value) => { scale = value; redraw(); };
+    append(body, [el("div", { class: "controls" }, runChoice(store), scaleChoice(rescale)), note, charts]);
     store.addEventListener("selection", redraw);
     // Chart colours are taken from the style sheet when drawn.
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

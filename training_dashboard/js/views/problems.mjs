@@ -7,8 +7,9 @@ export default {
   title: "Unreadable inputs",
   isShown: ({ state, notes }) => (state.problems ?? []).length + notes.length > 0,
   mount(body, { state, notes }) {
+    const line = (...text) => el("li", {}, badge("warn"), el("span", {}, text));
     append(body, [el("ul", { class: "findings card" },
-      (state.problems ?? []).map((problem) => el("li", {}, badge("warn"), el("span", {}, code(problem.path), ` ${problem.message}`))),
-      notes.map((note) => el("li", {}, badge("warn"), el("span", {}, note))))]);
+      (state.problems ?? []).map((problem) => line(code(problem.path), ` ${problem.message}`)),
+      notes.map((note) => line(note)))]);
   },
 };

@@ -1,7 +1,7 @@
 /** Environment and configuration of the selected run. */
 
 import { append, el, facts, replace } from "../dom.mjs";
-import { duration, hardware, time } from "../format.mjs";
+import { MISSING, duration, hardware, time } from "../format.mjs";
 
 /** A configuration as indented `key: value` lines, close to the YAML it came from. */
 export function outline(value, depth = 0) {
@@ -25,13 +25,18 @@ function details(title, { runId, run }) {
       ["Duration", duration(run.duration_seconds)],
       ["Reason", run.reason],
       ["Hardware", hardware(environment?.device)],
-      ["Software", environment && [`Python ${environment.python ?? "–"}, torch ${environment.torch ?? "–"}, ${environment.cuda ? `CUDA ${environment.cuda}` : "no CUDA"}`]],
+      ["Software", environment && software(environment)],
       ["System", environment?.platform],
       ["Commit", git?.commit && `${git.commit.slice(0, 12)}${git.dirty ? ", with local changes" : ""}`],
     ]),
     !environment && el("p", { class: "quiet" }, "The environment of this run was not recorded."),
-    config ? fold("Configuration", outline(config)) : el("p", { class: "quiet" }, "The configuration of this run was not recorded."),
-    packages.length > 0 && fold(`Packages (${packages.length})`, packages.map(([name, version]) => `${name} ${version ?? ""}`).join("\n")));
+    !config && el("p", { class: "quiet" }, "The configuration of this run was not recorded."),
+    config && fold("Configuration", outline(config)),
+    packages.length > 0 && fold(`Packages (${packages.length})`, packages.map((pair) => pair.join(" ")).join("\n")));
+}
+
+function software({ python, torch, cuda }) {
+  return [`Python ${python ?? MISSING}`, `torch ${torch ?? MISSING}`, cuda ? `CUDA ${cuda}` : "no CUDA"].join(", ");
 }
 
 const fold = (title, text) => el("details", {}, el("summary", {}, title), el("pre", { tabindex: "0" }, text));

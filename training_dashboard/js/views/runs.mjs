@@ -7,22 +7,28 @@ import { duration, figure, time } from "../format.mjs";
 function columns(store) {
   const perStream = Object.keys(store.state.streams ?? {}).map((name) => ({
     id: `best-${name}`, title: `Best loss, ${store.streamTitle(name)}`, numeric: true,
-    key: (run) => run.streams[name]?.best_val_loss ?? null, cell: (run) => figure(run.streams[name]?.best_val_loss),
+    key: (run) => run.streams[name]?.best_val_loss ?? null,
+    cell: (run) => figure(run.streams[name]?.best_val_loss),
   }));
   return [
-    { id: "run", title: "Run", key: (run) => run.run_id, cell: (run) => runLink(store, run) },
+    { id: "run", title: "Run", key: (run) => run.run_id, cell: (run) => runLink(run) },
     { id: "state", title: "State", key: (run) => run.state, cell: (run) => stateCell(run) },
-    { id: "started", title: "Started", key: (run) => run.started_at, cell: (run) => el("span", { class: "unbroken" }, time(run.started_at)), descending: true },
+    {
+      id: "started", title: "Started", descending: true,
+      key: (run) => run.started_at, cell: (run) => unbroken(time(run.started_at)),
+    },
     ...perStream,
-    { id: "duration", title: "Duration", numeric: true, key: (run) => run.duration_seconds, cell: (run) => el("span", { class: "unbroken" }, duration(run.duration_seconds)) },
+    {
+      id: "duration", title: "Duration", numeric: true,
+      key: (run) => run.duration_seconds, cell: (run) => unbroken(duration(run.duration_seconds)),
+    },
     { id: "device", title: "Hardware", key: (run) => run.device, cell: (run) => run.device ?? "–" },
   ];
 }
 
-function runLink(store, run) {
-  const href = `#run=${encodeURIComponent(run.run_id)}`;
-  return el("a", { href }, run.run_id);
-}
+const runLink = (run) => el("a", { href: `#run=${encodeURIComponent(run.run_id)}` }, run.run_id);
+
+const unbroken = (text) => el("span", { class: "unbroken" }, text);
 
 const stateCell = (run) => [
   badge(run.state, run.reason),
@@ -43,7 +49,8 @@ function table(store) {
   const all = columns(store);
   let sorted = { column: all.find((column) => column.id === "started"), direction: -1 };
   const rows = el("tbody");
-  const heads = all.map((column) => el("th", { scope: "col", class: column.numeric ? "numeric" : null, "data-column": column.id },
+  const heads = all.map((column) => el("th",
+    { scope: "col", class: column.numeric && "numeric", "data-column": column.id },
     el("button", { type: "button", onclick: () => sortBy(column) }, column.title)));
 
   function sortBy(column) {
@@ -58,7 +65,8 @@ function table(store) {
       if (active) head.setAttribute("aria-sort", sorted.direction > 0 ? "ascending" : "descending");
       else head.removeAttribute("aria-sort");
     });
-    replace(rows, [...store.index.runs].sort(compare(sorted.column.key, sorted.direction)).map((run) => row(store, all, run)));
+    const runs = [...store.index.runs].sort(compare(sorted.column.key, sorted.direction));
+    replace(rows, runs.map((run) => row(store, all, run)));
     mark();
   }
 
@@ -77,7 +85,8 @@ function row(store, all, run) {
   // The link in the first cell serves the keyboard; the whole row is a larger target for the mouse.
   const onclick = (event) => { if (!event.target.closest("a")) store.select(run.run_id); };
   return el("tr", { "data-run": run.run_id, onclick },
-    all.map((column, position) => el(position ? "td" : "th", { scope: position ? null : "row", class: column.numeric ? "numeric" : null }, column.cell(run))));
+    all.map((column, at) => el(at ? "td" : "th",
+      { scope: at ? null : "row", class: column.numeric && "numeric" }, column.cell(run))));
 }
 
 export default {

@@ -9,18 +9,20 @@ function card([name, stream]) {
       el("div", {}, el("h3", { id: `stream-${name}` }, stream.title), el("p", { class: "quiet" }, stream.subject)),
       badge(stream.state, stream.reason)),
     longReason(stream.reason) && el("p", { class: `reason ${toneOf(stream.state)}` }, stream.reason),
-    stream.run_id ? training(stream) : el("p", { class: "quiet" }, "Train it with ", code(`make train-${name}`), " or run ", code("make validate"), "."),
-    scores(stream, name),
+    stream.run_id ? training(stream) : untrained(name),
+    scores(stream),
     quality(stream.quality));
 }
+
+const untrained = (name) => el("p", { class: "quiet" },
+  "Train it with ", code(`make train-${name}`), " or run ", code("make validate"), ".");
 
 function training(stream) {
   const share = Math.round((stream.progress ?? 0) * 100);
   const { device, best, checkpoint } = stream;
   const foreign = checkpoint?.run_id && checkpoint.run_id !== stream.run_id;
   return [
-    el("div", { class: `meter ${toneOf(stream.state)}`, role: "progressbar", "aria-label": `Training progress of ${stream.title}`,
-      "aria-valuenow": share, "aria-valuemin": 0, "aria-valuemax": 100 }, meterFill(share)),
+    meter(stream, share),
     el("p", { class: "meter-text" },
       el("span", {}, `Epoch ${count(stream.epoch)} of ${count(stream.epochs)}`),
       el("span", {}, `${duration(stream.duration_seconds)} · ${share} %`)),
@@ -36,27 +38,36 @@ function training(stream) {
   ];
 }
 
-function meterFill(share) {
+function meter(stream, share) {
   const fill = el("span");
   fill.style.width = `${share}%`;
-  return fill;
+  const label = `Training progress of ${stream.title}`;
+  const range = { "aria-valuenow": share, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": label };
+  return el("div", { class: `meter ${toneOf(stream.state)}`, role: "progressbar", ...range }, fill);
 }
 
-function scores(stream, name) {
+const UNLABELLED = "No labels, so no detection figures: put a label file beside the data to judge the alarms.";
+
+function scores(stream) {
   const summary = stream.scores;
   if (!summary) return block("Detection", el("p", { class: "quiet" }, "Nothing scored yet."));
   const { threshold, detection } = summary;
   return block("Detection",
-    detection ? figures(detection) : el("p", { class: "quiet" }, "No labels, so no detection figures: put a label file beside the data to judge the alarms."),
+    detection ? figures(detection) : el("p", { class: "quiet" }, UNLABELLED),
     facts([
-      ["Scored", `${plural(summary.scores, "window")} of ${plural(summary.recordings, "recording")}: ${plural(summary.alarms, "alarm")} in ${plural(summary.events, "event")}`],
+      ["Scored", `${plural(summary.scores, "window")} of ${plural(summary.recordings, "recording")}`],
+      ["Found", `${plural(summary.alarms, "alarm")} in ${plural(summary.events, "event")}`],
       ["Threshold", threshold && [figure(threshold.value), el("small", {}, thresholdText(threshold))]],
     ]),
-    summary.timeline && el("figure", {},
-      el("a", { href: `data/${encodeURIComponent(summary.timeline)}` },
-        el("img", { src: `data/${encodeURIComponent(summary.timeline)}?${encodeURIComponent(summary.scored_at ?? "")}`, loading: "lazy",
-          alt: `Anomaly score of ${stream.title} over time with the alarm threshold; ${plural(summary.events, "event")} found.` })),
-      el("figcaption", { class: "quiet" }, `Scores over time, ${time(summary.scored_at)}`)));
+    summary.timeline && timeline(stream.title, summary));
+}
+
+function timeline(title, summary) {
+  const href = `data/${encodeURIComponent(summary.timeline)}`;
+  const alt = `Anomaly score of ${title} over time with the alarm threshold; ${plural(summary.events, "event")} found.`;
+  return el("figure", {},
+    el("a", { href }, el("img", { src: href, loading: "lazy", alt })),
+    el("figcaption", { class: "quiet" }, `Scores over time, ${time(summary.scored_at)}`));
 }
 
 const thresholdText = (threshold) => [
@@ -80,10 +91,11 @@ function figures(detection) {
 
 function quality(summary) {
   if (!summary) return block("Data quality", el("p", { class: "quiet" }, "No file checked yet."));
-  const line = `${summary.kept} of ${plural(summary.files, "file")} kept, ${summary.dropped} dropped, ${summary.warned} with warnings`;
+  const { files, kept, dropped, warned } = summary;
+  const line = `${kept} of ${plural(files, "file")} kept, ${dropped} dropped, ${warned} with warnings`;
   return block("Data quality", el("p", {}, line),
     (summary.worst ?? []).length > 0 && el("ul", { class: "findings" }, summary.worst.map(finding)),
-    summary.more > 0 && el("p", { class: "quiet" }, `and ${plural(summary.more, "further kind")} of finding in the quality reports`));
+    summary.more > 0 && el("p", { class: "quiet" }, `and ${plural(summary.more, "further kind")} of finding`));
 }
 
 function finding(message) {

@@ -1,0 +1,220 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.config.compose import config_from_dict, load_config, local_config_file, render, schema_keys
+from core.config.schema import SCHEMAS, STREAMS, Training
+from core.errors import ConfigError, UsageError
+from tests.support import REPO_ROOT
+
+LOCAL = local_config_file("patchtst")
+MINIMAL = """
+stream: patchtst
+logging: {log_dir: runs/x, checkpoint_path: checkpoints/x.pt}
+dqvl: {report_dir: artifacts/dqvl/x}
+"""
+
+
+def write(workspace: Path, name: str, text: str) -> str:
+    path = workspace / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return name
+
+
+def load(workspace: Path, *overrides: str, file: str = LOCAL, environment: dict[str, str] | None = None):
+    return load_config(file, overrides, root=workspace, environment=environment or {})
+
+
+def faults_of(workspace: Path, *overrides: str, **options) -> dict[str, str]:
+    with pytest.raises(ConfigError) as caught:
+        load(workspace, *overrides, **options)
+    return {fault.key: str(fault) for fault in caught.value.faults}
+
+
+# --------------------------------------------------------------------------------------------------------- precedence
+def test_each_layer_wins_over_the_one_before(workspace):
+    write(workspace, "configs/trainer/seven.yaml", "# @package _global_\ntraining: {epochs: 7}\n")
+    plain = write(workspace, "configs/plain.yaml", MINIMAL)
+    grouped = write(workspace, "configs/grouped.yaml", f"defaults: [trainer: seven, _self_]\n{MINIMAL}")
+    filed = write(workspace, "configs/filed.yaml", f"{(workspace / grouped).read_text()}training: {{epochs: 8}}\n")
+    environment = {"LANDFALL_TRAINING__EPOCHS": "9"}
+
+    def epochs(*overrides: str, **options) -> int:
+        return load(workspace, *overrides, **options).config.training.epochs
+
+    assert epochs(file=plain) == Training().epochs == 10
+    assert epochs(file=grouped) == 7
+    assert epochs(file=filed) == 8
+    assert epochs(file=filed, environment=environment) == 9
+    assert epochs("training.epochs=11", file=filed, environment=environment) == 11
+
+
+def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(workspace):
+    environment = {"LANDFALL_TRAINER": "quick", "LANDFALL_LOCAL__DEVICES": "cpu", "PATH": "/bin"}
+    config = load(workspace, environment=environment).config
+    assert (config.training.epochs, config.device.kind) == (2, "cpu")
+    config = load(workspace, "trainer=default", "local/devices=auto", environment=environment).config
+    assert (config.training.epochs, config.device.kind) == (10, "auto")
+
+
+def test_the_environment_is_read_by_default(workspace, monkeypatch):
+    monkeypatch.setenv("LANDFALL_SEED", "7")
+    assert load_config(LOCAL, root=workspace).config.seed == 7
+
+
+def test_a_mapping_override_leaves_the_other_keys(workspace):
+    loaded = load(workspace, "data.scaling={method: zscore}")
+    assert loaded.config.data.scaling.method == "zscore"
+    assert loaded.config.data.window == 256
+    assert "data.scaling.clip" not in loaded.origins
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+def test_all_faults_come_at_once_each_with_who_set_it(workspace):
+    file = write(workspace, "configs/bad.yaml", f"{MINIMAL}model: {{d_model: 0}}\ntraining: {{epoch: 3}}\n")
+    faults = faults_of(workspace, "seed=-1", file=file, environment={"LANDFALL_TRAINING__BATCH_SIZE": "many"})
+    assert faults.keys() == {"model.d_model", "training.epoch", "seed", "training.batch_size"}
+    assert faults["training.epoch"] == "training.epoch: unknown key; did you mean epochs? (set by configs/bad.yaml)"
+    assert "(set by configs/bad.yaml)" in faults["model.d_model"]
+    assert "(set by command line: seed=-1)" in faults["seed"]
+    assert "(set by environment: training.batch_size=many)" in faults["training.batch_size"]
+
+
+def test_a_key_of_another_section_is_found(workspace):
+    assert "did you mean training.learning_rate?" in faults_of(workspace, "learning_rate=1")["learning_rate"]
+
+
+@pytest.mark.parametrize("key", ["_target_", "model._target_"])
+def test_nothing_is_ever_instantiated(workspace, key):
+    assert "unknown key" in faults_of(workspace, f"{key}=os.system")[key]
+
+
+@pytest.mark.parametrize("stream", ["tides", "[patchtst]"])
+def test_an_unknown_stream_is_one_clear_fault(workspace, stream):
+    assert "one of patchtst, swinmae" in faults_of(workspace, f"stream={stream}")["stream"]
+
+
+def test_a_file_without_a_stream_is_told_what_to_write(workspace):
+    file = write(workspace, "configs/empty.yaml", "")
+    assert faults_of(workspace, file=file)["stream"] == "stream: is missing; one of patchtst, swinmae"
+
+
+@pytest.mark.parametrize(
+    "file, overrides, words",
+    [
+        ("configs/nope.yaml", (), ("configs/nope.yaml does not exist", LOCAL)),
+        (LOCAL, ("trainer=nope",), (LOCAL, "trainer/nope", "default, quick")),
+        (LOCAL, ("training.epochs",), ("'training.epochs'", "key=value")),
+        (LOCAL, ("training.epochs=1,2",), (LOCAL, "training.epochs=1,2")),
+        (LOCAL, ("logging.log_dir='${nothing}'",), (LOCAL, "nothing")),
+    ],
+)
+def test_what_cannot_be_composed_is_a_usage_error(workspace, file, overrides, words):
+    with pytest.raises(UsageError) as caught:
+        load(workspace, *overrides, file=file)
+    assert all(word in str(caught.value) for word in words)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("seed: [1\nstream: patchtst\n", "line 2: expected"),
+        ("seed: 1\nseed: 2\n", "line 2: found duplicate key seed"),
+    ],
+)
+def test_torn_yaml_names_file_and_line(workspace, text, words):
+    file = write(workspace, "configs/torn.yaml", text)
+    with pytest.raises(UsageError, match=f"{file}: {words}"):
+        load(workspace, file=file)
+
+
+def test_another_suffix_is_refused_by_name(workspace):
+    with pytest.raises(UsageError, match=r"site.yml does not end in .yaml"):
+        load(workspace, file=write(workspace, "site.yml", MINIMAL))
+
+
+# ------------------------------------------------------------------------------------------------------------ origins
+def test_every_value_knows_its_origin(workspace):
+    loaded = load(workspace, "training.epochs=3", "local/devices=cpu", environment={"LANDFALL_SEED": "7"})
+    lines = {
+        line.split(":")[0].strip(): line.partition("# ")[2] for line in render(loaded, with_origin=True).splitlines()
+    }
+    assert lines["epochs"] == "command line: training.epochs=3"
+    assert lines["seed"] == "environment: seed=7"
+    assert lines["kind"] == "configs/local/devices/cpu.yaml"
+    assert lines["log_dir"] == LOCAL
+    assert lines["weight_decay"] == "configs/trainer/default.yaml"
+    assert lines["d_model"] == "configs/patchtst_ssl.yaml"
+    assert lines["deterministic"] == "default"
+
+
+@pytest.mark.parametrize("file", ["configs/examples/site.yaml", "plant/site.yaml"])
+@pytest.mark.parametrize("base", ["/patchtst_ssl_local", "patchtst_ssl_local"])
+def test_a_configuration_elsewhere_builds_on_ours(workspace, file, base):
+    body = f"defaults:\n  - {base}\n  - override /trainer: quick\n  - _self_\ndata: {{window: 128}}\n"
+    loaded = load(workspace, "local/devices=cpu", file=write(workspace, file, body))
+    config = loaded.config
+    assert (config.data.window, config.data.stride) == (128, 64)
+    assert (config.training.epochs, config.device.kind) == (2, "cpu")
+    assert loaded.source == loaded.origins["data.window"] == file
+    assert loaded.origins["data.stride"] == "configs/patchtst_ssl.yaml"
+    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml"
+
+
+def test_the_workspace_may_have_any_name(workspace):
+    odd = workspace / "Werk (2), Halle 'Süd' & more"
+    (workspace / "configs").rename(workspace / "kept")
+    odd.mkdir()
+    (workspace / "kept").rename(odd / "configs")
+    loaded = load(odd, "trainer=quick")
+    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml"
+
+
+# ---------------------------------------------------------------------------------------------------------- rendering
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("with_origin", [False, True])
+def test_the_rendered_configuration_reads_back_as_the_same(workspace, stream, with_origin):
+    loaded = load(workspace, "data.exclude=['a: b','#c']", "seed=3", file=local_config_file(stream))
+    text = render(loaded, with_origin=with_origin)
+    assert config_from_dict(yaml.safe_load(text), source="text") == loaded.config
+    assert load(workspace, file=write(workspace, "again.yaml", text)).config == loaded.config
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_dumped_configuration_reads_back_as_the_same(stream):
+    config = load_config(local_config_file(stream), root=REPO_ROOT, environment={}).config
+    assert config_from_dict(config.model_dump(mode="json"), source="checkpoint") == config
+
+
+def test_every_key_of_the_schema_is_rendered(workspace):
+    rendered = yaml.safe_load(render(load(workspace)))
+    for key in schema_keys(SCHEMAS["patchtst"]):
+        value = rendered
+        for name in key.split("."):
+            value = value[name]
+
+
+@pytest.mark.parametrize(
+    "module, words",
+    [
+        ("trainers.train_patchtst_ssl", []),
+        ("trainers.train_swinmae_ssl", []),
+        ("landfall", ["train", "patchtst"]),
+    ],
+)
+def test_print_config_never_imports_torch(module, words):
+    program = f"""
+import sys, {module} as command
+for arguments in (["--print-config"], ["--print-config", "--origin"]):
+    assert command.main({words} + arguments) == 0
+assert "torch" not in sys.modules
+"""
+    result = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("stream: ") == 2
+    assert "# configs/trainer/default.yaml" in result.stdout

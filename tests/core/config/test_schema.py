@@ -1,0 +1,103 @@
+import pytest
+from pydantic import BaseModel
+
+from core.config.compose import config_from_dict
+from core.config.schema import SCHEMAS, STREAMS, Part
+from core.errors import ConfigError
+
+
+def minimal(stream: str = "patchtst", **values) -> dict:
+    return {
+        "stream": stream,
+        "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"},
+        "dqvl": {"report_dir": "artifacts/dqvl/x"},
+        **values,
+    }
+
+
+def fault_of(values: dict) -> str:
+    with pytest.raises(ConfigError) as caught:
+        config_from_dict(values, source="a test")
+    (fault,) = caught.value.faults
+    return str(fault)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_defaults_make_a_valid_configuration(stream):
+    assert config_from_dict(minimal(stream), source="a test").stream == stream
+
+
+def test_required_keys_are_named():
+    with pytest.raises(ConfigError) as caught:
+        config_from_dict({"stream": "patchtst", "logging": {}}, source="a test")
+    required = {"logging.log_dir", "logging.checkpoint_path", "dqvl"}
+    assert {fault.key for fault in caught.value.faults} == required
+    assert all(fault.problem == "is required" for fault in caught.value.faults)
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        (minimal(data={"window": 16}), "data.window = 16 holds fewer than two patches of 16"),
+        (minimal(model={"d_model": 30, "num_heads": 4}), "model: d_model = 30 is not divisible by num_heads = 4"),
+        (minimal("swinmae", model={"num_heads": [3, 6]}), "num_heads has 2 stages, depths has 3"),
+        (minimal("swinmae", model={"decoder_depths": [2]}), "decoder_depths needs 2 stages, has 1"),
+        (minimal("swinmae", model={"num_heads": [5, 6, 12]}), "stage 0 is 48 wide: 5 heads do not divide it"),
+        (minimal("swinmae", scalogram={"image_size": 72}), "image_size = 72 does not divide into mask units of 16"),
+        (
+            minimal("swinmae", scalogram={"image_size": 40}, model={"mask_unit": 1, "depths": [2, 2, 2]}),
+            "image_size = 40 does not divide into patches of the deepest stage of 16",
+        ),
+        (minimal(training={"learning_rate": float("inf")}), "inf: input should be a finite number"),
+        (minimal(model={"patch_size": 4}), "unknown key; did you mean patch_stride"),
+    ],
+)
+def test_keys_that_do_not_fit_together_are_refused(values, words):
+    assert words in fault_of(values)
+
+
+@pytest.mark.parametrize(
+    "part, words",
+    [
+        ({"start": 0.7, "stop": 0.6}, "stop = 0.6 is not after start = 0.7"),
+        ({"start": 9, "stop": 9}, "stop = 9 is not after start = 9"),
+        ({"start": 5.0}, "start = 5.0 is no fraction of 0 to 1; write 5 for a row number"),
+        ({"start": "late"}, "'late' is neither a fraction nor a row number"),
+        ({"stop": float("nan")}, "nan is neither a fraction nor a row number"),
+        ({"start": -1}, "-1: input should be greater than or equal to 0"),
+    ],
+)
+def test_a_stretch_that_cannot_be_is_refused(part, words):
+    fault = fault_of(minimal(data={"parts": {"train": part}}))
+    assert fault.startswith("data.parts.train")
+    assert words in fault
+
+
+def test_bounds_keep_their_unit():
+    assert isinstance(Part(start=0.25, stop=0.5).stop, float)
+    assert isinstance(Part(start=0, stop=500).stop, int)
+    assert isinstance(Part(stop=1).stop, float), "all of the file, not its first row"
+    assert isinstance(Part(by="recording", stop=1).stop, int), "the first recording"
+
+
+def test_precision_may_be_written_as_a_number():
+    assert config_from_dict(minimal(device={"precision": 32}), source="a test").device.precision == "32"
+
+
+def test_values_never_change_after_validation():
+    config = config_from_dict(minimal(), source="a test")
+    with pytest.raises(ValueError, match="frozen"):
+        config.training.epochs = 3
+
+
+def undescribed(schema: type[BaseModel], prefix: str = "") -> list[str]:
+    names = [f"{prefix}{name}" for name, field in schema.model_fields.items() if not field.description]
+    for name, field in schema.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names += undescribed(field.annotation, f"{prefix}{name}.")
+    return names
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_every_key_says_what_it_means(stream):
+    assert undescribed(SCHEMAS[stream]) == []

@@ -1,0 +1,268 @@
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from core.config.compose import config_from_dict
+from core.config.schema import AnyConfig, Scaling
+from core.data.dataset import SCORING_PARTS, TRAINING_PARTS, StreamData, check_quality, load_stream_data
+from core.data.scaling import Scaler
+from core.errors import DataError, QualityError
+
+WINDOW = 20
+# Raw values survive, so that a test recognises every row by its value.
+UNSCALED = {"method": "none", "clip": 1e9}
+SPLIT = {
+    "train": {"files": ["data/*.csv"], "stop": 0.5},
+    "validation": {"files": ["data/*.csv"], "start": 0.5, "stop": 0.7},
+    "calibration": {"files": ["data/*.csv"], "start": 0.7, "stop": 0.85},
+    "test": {"files": ["data/*.csv"], "start": 0.85},
+}
+
+
+def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, **data) -> AnyConfig:
+    values = {
+        "stream": stream,
+        "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
+        "dqvl": {"report_dir": "artifacts/dqvl/x"},
+        "data": {
+            "window": WINDOW,
+            "stride": 3,
+            "score_stride": 3,
+            "guard": 0,
+            "scaling": UNSCALED,
+            **data,
+            "parts": parts,
+        },
+        "model": {"patch_length": 4, "patch_stride": 4} if stream == "patchtst" else {},
+        **({} if stream == "patchtst" else {"scalogram": {"image_size": 16}}),
+    }
+    return config_from_dict(values, source="a test")
+
+
+def write_ramp(
+    root: Path, name: str, rows: int, *, first: int = 0, gap_at: int | None = None, columns=("a", "b")
+) -> None:
+    """Row i holds first + i in column a; one row a second, an hour of silence before `gap_at`."""
+    seconds = np.arange(rows) + (np.arange(rows) >= gap_at) * 3600 if gap_at else np.arange(rows)
+    frame = pd.DataFrame({"timestamp": pd.Timestamp("2026-01-01") + pd.to_timedelta(seconds, unit="s")})
+    for number, column in enumerate(columns):
+        frame[column] = (first + np.arange(rows)) * (-1.0) ** number
+    (root / "data").mkdir(exist_ok=True)
+    frame.to_csv(root / "data" / name, index=False)
+
+
+def rows_of(data: StreamData, part: str) -> np.ndarray:
+    """The value of column a at each row of each window, (W, T)."""
+    windows = data.parts[part]
+    return windows.batch(torch.arange(len(windows)))[:, :, 0].numpy().astype(int)
+
+
+def load(root: Path, config: AnyConfig, parts=TRAINING_PARTS, **options) -> StreamData:
+    return load_stream_data(config, root=root, parts=parts, **options)
+
+
+# ------------------------------------------------------------------------------------------------------------ splitting
+def test_windows_never_cross_a_recording_a_gap_or_a_part(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400, gap_at=90)
+    write_ramp(tmp_path, "two.csv", 300, first=10_000)
+    config = make_config()
+    train = rows_of(load(tmp_path, config), "train")
+    validation = rows_of(load(tmp_path, config), "validation")
+    test = rows_of(load(tmp_path, config, SCORING_PARTS, scaler=load(tmp_path, config).scaler), "test")
+    for windows in (train, validation, test):
+        assert (np.diff(windows, axis=1) == 1).all(), "a window jumps between recordings"
+    assert not ((train < 90).any(axis=1) & ((train >= 90) & (train < 10_000)).any(axis=1)).any(), "across the gap"
+    assert set(train.ravel()) <= {*range(200), *range(10_000, 10_150)}
+    assert set(validation.ravel()) <= {*range(200, 280), *range(10_150, 10_210)}
+    assert set(test.ravel()) == {*range(340, 400), *range(10_255, 10_300)}, "scoring leaves no row out"
+
+
+@pytest.mark.parametrize(
+    "guard, start, first", [(-1, 0.5, 220), (0, 0.5, 200), (7, 0.5, 207), (20, 205, 220), (20, 230, 230)]
+)
+def test_a_guard_keeps_parts_of_one_file_apart(tmp_path, guard, start, first):
+    write_ramp(tmp_path, "one.csv", 400)
+    parts = {
+        **SPLIT,
+        "validation": {"files": ["data/*.csv"], "start": start, "stop": 280 if isinstance(start, int) else 0.7},
+    }
+    data = load(tmp_path, make_config(parts=parts, guard=guard))
+    assert rows_of(data, "train").max() <= 199
+    assert rows_of(data, "validation").min() == first
+
+
+def test_parts_that_share_rows_are_refused(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    parts = {**SPLIT, "validation": {"files": ["data/one.csv"], "start": 0.4, "stop": 0.7}}
+    with pytest.raises(DataError, match="parts train and validation share the rows 160 to 200") as caught:
+        load(tmp_path, make_config(parts=parts))
+    assert caught.value.path == tmp_path / "data" / "one.csv"
+
+
+def test_a_part_that_is_not_loaded_is_held_apart_too(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    parts = {**SPLIT, "test": {"files": ["data/one.csv"], "start": 0.0, "stop": 0.1}}
+    with pytest.raises(DataError, match="parts train and test share the rows 0 to 40"):
+        load(tmp_path, make_config(parts=parts))
+
+
+def test_parts_may_be_whole_recordings(tmp_path):
+    for number in range(4):
+        write_ramp(tmp_path, f"{number}.csv", 60, first=1000 * number)
+    files = {"files": ["data/*.csv"], "by": "recording"}
+    parts = {
+        "train": {**files, "stop": 0.5},
+        "validation": {**files, "start": 2, "stop": 3},
+        "calibration": {**files, "start": 3, "stop": 4},
+        "test": {"files": ["data/none.csv"]},
+    }
+    data = load(tmp_path, make_config(parts=parts, guard=-1))
+    assert set(rows_of(data, "train").ravel() // 1000) == {0, 1}
+    assert set(rows_of(data, "validation").ravel() // 1000) == {2}
+    assert rows_of(data, "validation").min() == 2000, "no guard where no part shares the file"
+
+
+# ---------------------------------------------------------------------------------------------------- nothing to learn
+def test_rows_in_short_stretches_are_reported(tmp_path, caplog):
+    write_ramp(tmp_path, "one.csv", 400, gap_at=10)
+    load(tmp_path, make_config())
+    assert "train: 10 of 200 rows lie in stretches shorter than a window of 20" in caplog.text
+
+
+def test_a_part_without_a_whole_window_is_a_data_error(tmp_path):
+    write_ramp(tmp_path, "one.csv", 80)
+    with pytest.raises(DataError, match=r"validation has no stretch as long as a window of 20 rows \(longest: 16\)"):
+        load(tmp_path, make_config())
+
+
+@pytest.mark.parametrize(
+    "part, change, guard",
+    [
+        ("train", {"by": "recording", "start": 5, "stop": 9}, 0),
+        ("validation", {"start": 0.5, "stop": 0.55}, 50),
+    ],
+)
+def test_a_part_without_rows_is_a_data_error(tmp_path, part, change, guard):
+    write_ramp(tmp_path, "one.csv", 400)
+    parts = {**SPLIT, part: {"files": ["data/*.csv"], **change}}
+    with pytest.raises(DataError, match=f"the part {part} has no rows — see data.parts.{part}"):
+        load(tmp_path, make_config(parts=parts, guard=guard))
+
+
+def test_a_part_without_files_and_a_glob_without_match_are_named(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    with pytest.raises(DataError, match="part train names no files"):
+        load(tmp_path, make_config(parts={**SPLIT, "train": {}}))
+    with pytest.raises(DataError, match=r"'data/x_\*' matches no sensor file"):
+        load(tmp_path, make_config(parts={**SPLIT, "train": {"files": ["data/x_*"]}}))
+
+
+# ---------------------------------------------------------------------------------------------------- files that differ
+def test_differing_channels_name_the_file_and_the_channels(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    write_ramp(tmp_path, "two.csv", 400, columns=("a", "c"))
+    with pytest.raises(DataError, match=r"its channels differ from those of data/one\.csv: b, c") as caught:
+        load(tmp_path, make_config())
+    assert caught.value.path.name == "two.csv"
+
+
+def write_vibration(root: Path, name: str, rate_hz: float | None, rows: int = 400) -> None:
+    (root / "data").mkdir(exist_ok=True)
+    np.save(root / "data" / f"{name}.npy", np.random.default_rng(1).normal(size=(rows, 3)).astype(np.float32))
+    if rate_hz:
+        (root / "data" / f"{name}.json").write_text(json.dumps({"sampling_rate_hz": rate_hz}))
+
+
+VIBRATION = {name: {**part, "files": ["data/*.npy"]} for name, part in SPLIT.items()}
+
+
+def test_vibration_of_differing_rates_is_refused(tmp_path):
+    write_vibration(tmp_path, "one", 1000)
+    write_vibration(tmp_path, "two", 2000)
+    with pytest.raises(DataError, match=r"is sampled at 2000 Hz, data/one\.npy at 1000 Hz"):
+        load(tmp_path, make_config("swinmae", parts=VIBRATION, window=40))
+
+
+def test_vibration_without_a_rate_is_refused_until_one_is_declared(tmp_path):
+    write_vibration(tmp_path, "one", None)
+    config = {"parts": VIBRATION, "window": 40}
+    with pytest.raises(DataError, match="sampling_rate_hz") as caught:
+        load(tmp_path, make_config("swinmae", **config))
+    assert caught.value.path.name == "one.npy"
+    assert load(tmp_path, make_config("swinmae", **config, sampling_rate_hz=500.0)).sampling_rate_hz == 500.0
+
+
+# -------------------------------------------------------------------------------------------------------------- quality
+def stop_changing(source: Path, target: Path) -> None:
+    pd.read_csv(source).assign(a=1.0, b=2.0).to_csv(target, index=False)
+
+
+def test_each_file_has_a_report_and_a_dropped_one_is_left_out(tmp_path, caplog):
+    write_ramp(tmp_path, "good.csv", 400)
+    stop_changing(tmp_path / "data/good.csv", tmp_path / "data/dead.csv")
+    data = load(tmp_path, make_config(), run_id="run-1")
+    reports = [json.loads(path.read_text()) for path in (tmp_path / "artifacts/dqvl/x").glob("*.json")]
+    assert {report["file_id"]: report["decision"] for report in reports} == {
+        "data/good.csv": "keep",
+        "data/dead.csv": "drop",
+    }
+    assert {report["run_id"] for report in reports} == {"run-1"}
+    assert [recording.file_id for recording in data.parts["train"].series.recordings] == ["data/good.csv"]
+    assert "data/dead.csv dropped: 100.00% of the channels never change" in caplog.text
+
+
+def test_when_every_file_is_dropped_the_first_reasons_are_told(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    stop_changing(tmp_path / "data/one.csv", tmp_path / "data/one.csv")
+    for judge in (load, lambda root, config: check_quality(config, root=root)):
+        with pytest.raises(QualityError, match=r"none of the 1 files passed.*data/one\.csv: .*never change"):
+            judge(tmp_path, make_config())
+
+
+def test_a_linked_data_folder_keeps_its_name_in_reports(tmp_path):
+    plant, root = tmp_path / "drive", tmp_path / "workspace"
+    plant.mkdir()
+    root.mkdir()
+    write_ramp(plant, "one.csv", 400)
+    (root / "data").symlink_to(plant / "data")
+    assert [report.file_id for report in load(root, make_config()).reports] == ["data/one.csv"]
+
+
+# -------------------------------------------------------------------------------------------------------------- scaling
+def test_scaling_is_learned_from_training_rows_only(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    config = make_config(scaling={"method": "zscore"})
+    before = load(tmp_path, config).scaler
+    frame = pd.read_csv(tmp_path / "data/one.csv")
+    frame.loc[200:, "a"] += 1e5
+    frame.to_csv(tmp_path / "data/one.csv", index=False)
+    assert load(tmp_path, config).scaler == before
+    training_tc = np.stack([np.arange(200.0), -np.arange(200.0)], axis=1).astype(np.float32)
+    assert before == Scaler.fit([training_tc], ("a", "b"), Scaling(method="zscore"))
+
+
+def test_a_given_scaler_is_applied_as_it_is(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    scaler = Scaler("zscore", ("a", "b"), (10.0, 0.0), (2.0, 1.0), 1e9, {})
+    data = load(tmp_path, make_config(), SCORING_PARTS, scaler=scaler)
+    assert data.scaler is scaler
+    assert rows_of(data, "calibration").min() == (280 - 10) // 2
+
+
+def test_a_scaler_of_other_channels_is_refused(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    scaler = Scaler("none", ("a", "z"), (0.0, 0.0), (1.0, 1.0), 1e9, {})
+    with pytest.raises(DataError, match="has the channels a, b; the model was trained on a, z"):
+        load(tmp_path, make_config(), SCORING_PARTS, scaler=scaler)
+
+
+def test_loading_tells_how_many_windows_came_of_it(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write_ramp(tmp_path, "one.csv", 400)
+    data = load(tmp_path, make_config())
+    assert f"train: {len(data.parts['train'])} windows of 20 from 1 recordings" in caplog.text

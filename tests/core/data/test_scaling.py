@@ -1,0 +1,129 @@
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from core.config.schema import Scaling
+from core.data.scaling import CONSTANT_SHARE, Scaler
+
+ROBUST, ZSCORE = Scaling(), Scaling(method="zscore")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+def column(values) -> np.ndarray:
+    return np.asarray(values, dtype=np.float32).reshape(-1, 1)
+
+
+def fit(*columns, settings: Scaling = ROBUST) -> Scaler:
+    values_tc = np.concatenate([column(values) for values in columns], axis=1)
+    return Scaler.fit([values_tc], [f"c{i}" for i in range(values_tc.shape[1])], settings)
+
+
+@pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
+def test_a_normal_channel_gets_zero_mean_and_unit_spread(rng, settings):
+    values_tc = column(rng.normal(50.0, 4.0, 20_000))
+    scaler = fit(values_tc, settings=settings)
+    scaled_tc = scaler.apply(values_tc)
+    assert scaler.scale[0] == pytest.approx(4.0, rel=0.03)
+    assert scaled_tc.mean() == pytest.approx(0.0, abs=0.03)
+    assert scaled_tc.std() == pytest.approx(1.0, rel=0.03)
+    assert scaled_tc.dtype == np.float32
+
+
+def test_statistics_are_those_of_numpy(rng):
+    values = rng.gamma(2.0, size=500).astype(np.float32)
+    robust, zscore = fit(values, settings=Scaling(floor=0.0)), fit(values, settings=ZSCORE)
+    low, middle, high = np.percentile(values.astype(np.float64), [25, 50, 75])
+    assert (robust.center[0], robust.scale[0]) == pytest.approx((middle, (high - low) / 1.349))
+    assert (zscore.center[0], zscore.scale[0]) == pytest.approx((values.mean(), values.std()), rel=1e-6)
+
+
+def test_an_interquartile_range_of_zero_does_not_explode():
+    resting = np.zeros(1000)
+    resting[400:600] = np.linspace(1.0, 300.0, 200)  # a recipe step, a fifth of the time
+    scaler = fit(resting)
+    assert np.abs(scaler.apply(column(resting))).max() < 10.0
+    assert "central 98 %" in scaler.floored["c0"]
+
+
+def test_rare_bursts_are_scaled_by_their_deviation():
+    bursts = np.zeros(1000)
+    for row in (100, 500, 900):
+        bursts[row : row + 3] = 0.1, 5.0, 0.1
+    scaler = fit(bursts)
+    assert scaler.scale[0] == pytest.approx(bursts.std(), rel=1e-6)
+    assert "98 % of it is one value" in scaler.floored["c0"]
+
+
+def test_one_bit_of_flicker_is_no_signal():
+    flicker = np.full(1000, 20.0)
+    flicker[500] += 2**-10
+    scaler = fit(flicker)
+    assert scaler.scale[0] == pytest.approx(2**-10)
+    assert "resolution" in scaler.floored["c0"]
+    assert np.abs(scaler.apply(column(flicker))).max() <= 1.0
+
+
+@pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
+@pytest.mark.parametrize("level", [0.1, -273.15, 1e6])
+def test_a_constant_channel_is_zero_and_a_change_of_it_moderate(settings, level):
+    constant = np.full(1000, level, dtype=np.float32)
+    scaler = fit(constant, settings=settings)
+    assert np.abs(scaler.apply(column(constant))).max() == 0.0
+    assert scaler.scale[0] == pytest.approx(CONSTANT_SHARE * abs(level))
+    assert scaler.apply(column([level * 1.01])) == pytest.approx(np.sign(level) * 10.0, rel=1e-3)
+    assert "constant" in scaler.floored["c0"]
+
+
+@pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
+@pytest.mark.parametrize("values", [np.zeros(100), np.full(100, np.nan)])
+def test_a_dead_or_missing_channel_has_scale_one_without_warnings(settings, values):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaler = fit(values, settings=settings)
+    assert (scaler.center, scaler.scale) == ((0.0,), (1.0,))
+    assert "scale 1" in scaler.floored["c0"]
+
+
+def test_missing_values_neither_count_nor_vanish(rng):
+    values = rng.normal(size=1000).astype(np.float32)
+    holed = values.copy()
+    holed[::3] = np.nan
+    scaler = fit(holed)
+    assert scaler == fit(holed[~np.isnan(holed)])
+    assert np.array_equal(np.isnan(scaler.apply(column(holed))), np.isnan(column(holed)))
+
+
+def test_stretches_are_not_differenced_across_their_ends():
+    parts = [column(np.full(50, 1.0)), column(np.full(50, 1.0 + 2**-8))]
+    joined = Scaler.fit([np.concatenate(parts)], ["c0"], ROBUST)
+    apart = Scaler.fit(parts, ["c0"], ROBUST)
+    assert joined.scale[0] == 2**-8, "the step between them taken for the channel's resolution"
+    assert apart.scale[0] == pytest.approx(2**-8 / 1.349)
+
+
+def test_what_lies_far_out_is_clipped(rng):
+    scaler = fit(rng.normal(size=1000), settings=Scaling(clip=5.0))
+    assert scaler.apply(column([1e6, -1e6, 0.0])).ravel()[:2].tolist() == [5.0, -5.0]
+
+
+def test_without_scaling_values_stay(rng):
+    values_tc = column(rng.normal(size=100))
+    assert np.array_equal(fit(values_tc, settings=Scaling(method="none")).apply(values_tc), values_tc)
+
+
+def test_scaling_is_undone(rng):
+    values_tc = np.stack([rng.normal(300.0, 5.0, 500), rng.normal(0.0, 1e-3, 500)], axis=1).astype(np.float32)
+    scaler = Scaler.fit([values_tc], ["hot", "small"], ROBUST)
+    assert scaler.invert(scaler.apply(values_tc)) == pytest.approx(values_tc, rel=1e-5, abs=1e-8)
+
+
+def test_a_scaler_survives_json(rng):
+    scaler = fit(rng.normal(size=100), np.zeros(100))
+    assert Scaler.from_dict(json.loads(json.dumps(scaler.to_dict()))) == scaler
+    assert Scaler.from_dict(scaler.to_dict()) == scaler

@@ -1,0 +1,58 @@
+import logging
+
+import pytest
+
+from core import progress
+from core.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock the test sets."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_gets_a_line_every_half_minute(clock, caplog):
+    caplog.set_level(logging.INFO)
+    with Progress(10, "reading", unit="files", mode="lines") as bar:
+        for _ in range(4):
+            clock[0] += 20.0
+            bar.advance(note="loss 0.5")
+    assert [record.getMessage() for record in caplog.records] == [
+        "reading: 2 of 10 files, 160 s left loss 0.5",
+        "reading: 4 of 10 files, 120 s left loss 0.5",
+    ]
+
+
+def test_a_bar_counts_to_its_end(capsys):
+    with Progress(3, "training", unit="windows", mode="bar") as bar:
+        bar.advance(2, "loss 0.5")
+        bar.advance()
+    text = capsys.readouterr().err
+    assert "training: 100%" in text
+    assert "3/3" in text
+    assert "loss 0.5" in text
+
+
+def test_off_is_silent_and_still_counts(capsys, caplog, clock):
+    caplog.set_level(logging.INFO)
+    with Progress(3, "training", unit="windows", mode="off") as bar:
+        clock[0] += 100.0
+        bar.advance(3)
+    assert bar.done == 3
+    assert capsys.readouterr() == ("", "")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("is_terminal, mode", [(True, "bar"), (False, "lines")])
+def test_a_terminal_is_watched_and_a_pipe_is_not(monkeypatch, is_terminal, mode):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.delitem(progress.sys.modules, "ipykernel", raising=False)
+    assert Progress(1, "x", unit="y")._mode == mode
+
+
+def test_a_notebook_is_watched(monkeypatch):
+    monkeypatch.setitem(progress.sys.modules, "ipykernel", progress)
+    assert Progress(1, "x", unit="y")._mode == "bar"

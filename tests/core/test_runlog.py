@@ -1,0 +1,155 @@
+import json
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from core.errors import StoppedError
+from core.runlog import (
+    EpochRecord,
+    RunLog,
+    loss_csv_path,
+    loss_png_path,
+    plot_loss,
+    read_loss_csv,
+    read_metrics,
+    write_loss_csv,
+)
+
+FIRST = EpochRecord(1, 0.1 + 0.2, 1 / 3, 1e-3, 1.25, 100.0)
+SECOND = EpochRecord(2, 0.25, 2 / 7, 1e-5, 1.5, 90.5)
+THIRD = EpochRecord(3, 0.2, 0.5, 0.0, 1.0, 95.0)
+
+
+@pytest.fixture
+def run(tmp_path, config) -> RunLog:
+    return RunLog(tmp_path, config, "run-1", steps=6)
+
+
+def status(run: RunLog) -> dict:
+    return json.loads((run.folder / "status.json").read_text())
+
+
+# --------------------------------------------------------------------------------------------------------------- status
+def test_a_run_is_recorded_from_its_first_moment_to_its_last(run, tmp_path):
+    with run:
+        assert run.folder == tmp_path / "runs/x/run-1"
+        assert (status(run)["state"], status(run)["epoch"], status(run)["steps"]) == ("running", 0, 6)
+        run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
+        assert status(run)["step"] == 2
+        run.epoch(FIRST, best=FIRST)
+        assert (status(run)["epoch"], status(run)["best"]) == (1, {"epoch": 1, "val_loss": 1 / 3})
+        assert status(run)["finished_at"] is None
+    assert (status(run)["state"], status(run)["reason"]) == ("completed", None)
+    assert status(run)["started_at"] <= status(run)["finished_at"]
+
+
+@pytest.mark.parametrize(
+    "error, state, reason",
+    [
+        (RuntimeError("out of memory"), "failed", "out of memory"),
+        (MemoryError(), "failed", "MemoryError"),
+        (StoppedError("received SIGTERM", "checkpoints/x.last.pt"), "stopped", "stopped: received SIGTERM"),
+        (KeyboardInterrupt(), "stopped", "KeyboardInterrupt"),
+    ],
+)
+def test_a_run_that_ends_early_says_why(run, error, state, reason):
+    with pytest.raises(type(error)), run:
+        raise error
+    assert status(run)["state"] == state
+    assert status(run)["reason"].startswith(reason)
+
+
+# -------------------------------------------------------------------------------------------------------------- metrics
+def test_metrics_are_one_strict_record_a_line(run):
+    with run:
+        run.steps(1, [(1, float("nan"), 1e-3, float("inf"))])
+        run.epoch(FIRST, best=FIRST)
+    step, epoch = read_metrics(run.metrics_file)
+    assert (step["kind"], step["step"], step["loss"], step["grad_norm"]) == ("step", 1, None, None)
+    assert (epoch["kind"], epoch["epoch"], epoch["val_loss"]) == ("epoch", 1, 1 / 3)
+    assert "NaN" not in run.metrics_file.read_text()
+
+
+def test_a_torn_last_line_is_left_out_and_told(run, caplog):
+    with run:
+        run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
+    text = run.metrics_file.read_text()
+    run.metrics_file.write_text(text[:-20])
+    assert [record["step"] for record in read_metrics(run.metrics_file)] == [1]
+    assert "line 2 of 2 is torn" in caplog.text
+
+
+def test_a_run_without_metrics_has_none(tmp_path):
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
+
+
+def test_rewind_drops_what_a_resumed_run_does_again(run, config, tmp_path):
+    with suppress(RuntimeError), run:
+        run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
+        run.epoch(FIRST, best=FIRST)
+        run.steps(2, [(3, 0.3, 1e-3, 2.0), (4, 0.2, 1e-3, 1.0)])
+        run.epoch(SECOND, best=SECOND)
+        raise RuntimeError("lost power")
+    with run.metrics_file.open("a") as file:
+        file.write('{"kind": "st')
+    with RunLog(tmp_path, config, "run-1", steps=6) as again:
+        again.rewind(step=3, epoch=1)
+        kept = [(record["kind"], record.get("step", record["epoch"])) for record in read_metrics(again.metrics_file)]
+        assert kept == [("step", 1), ("step", 2), ("epoch", 1), ("step", 3)]
+        assert (status(again)["step"], status(again)["epoch"]) == (3, 1)
+        assert status(again)["best"] == {"epoch": 1, "val_loss": 1 / 3}
+
+
+def test_rewind_to_the_start_leaves_nothing(run):
+    with run:
+        run.steps(1, [(1, 0.5, 1e-3, 2.0)])
+        run.rewind(step=0, epoch=0)
+    assert read_metrics(run.metrics_file) == []
+    assert status(run)["best"] is None
+
+
+def test_tensorboard_holds_the_same_figures(tmp_path, config):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logging = config.logging.model_copy(update={"tensorboard": True})
+    with RunLog(tmp_path, config.model_copy(update={"logging": logging}), "run-1", steps=6) as run:
+        run.steps(1, [(1, 0.5, 1e-3, 2.0)])
+        run.epoch(FIRST, best=FIRST)
+    events = EventAccumulator(str(run.folder))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss/step")] == [(1, 0.5)]
+    assert events.Scalars("loss/validation")[0].value == pytest.approx(1 / 3)
+
+
+# ------------------------------------------------------------------------------------------------------- loss artifacts
+def test_artifacts_are_named_by_stream(config):
+    assert loss_csv_path(Path("r"), config) == Path("r/artifacts/loss/patchtst_loss_history.csv")
+    assert loss_png_path(Path("r"), config) == Path("r/artifacts/loss/patchtst_loss_curve.png")
+
+
+def test_the_loss_history_comes_back_to_the_last_bit(tmp_path):
+    path = tmp_path / "loss" / "history.csv"
+    write_loss_csv(path, [FIRST, SECOND, THIRD])
+    assert path.read_text().splitlines()[0] == "epoch,train_loss,val_loss,lr,seconds,windows_per_second"
+    assert read_loss_csv(path) == [FIRST, SECOND, THIRD]
+
+
+@pytest.mark.parametrize("text", ["", "epoch,loss\n1,2\n", "HEADER\n1,0.5\n", "HEADER\n1,a,b,c,d,e\n"])
+def test_a_loss_history_that_is_none_is_refused(tmp_path, text):
+    path = tmp_path / "history.csv"
+    path.write_text(text.replace("HEADER", "epoch,train_loss,val_loss,lr,seconds,windows_per_second"))
+    with pytest.raises(ValueError):
+        read_loss_csv(path)
+
+
+@pytest.mark.parametrize("history", [[FIRST], [FIRST, SECOND, THIRD]])
+def test_the_loss_curve_is_a_whole_png(tmp_path, history):
+    path = tmp_path / "loss" / "curve.png"
+    plot_loss(path, history, title="patchtst")
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert data.endswith(b"IEND\xaeB`\x82")
+    assert struct.unpack(">II", data[16:24]) == (840, 480)
+    assert [entry.name for entry in path.parent.iterdir()] == ["curve.png"]

@@ -1,0 +1,45 @@
+"""Score tables made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+TableMaker = Callable[..., pd.DataFrame]
+
+
+@pytest.fixture
+def make_table() -> TableMaker:
+    return _table
+
+
+def _table(
+    recordings: dict[str, Sequence[float]],
+    *,
+    threshold: float = 1.0,
+    labels: dict[str, Sequence[int]] | None = None,
+    stamped: bool = True,
+    step_seconds: float = 1.0,
+) -> pd.DataFrame:
+    """A score table as `inference.score_table` makes it, of scores by recording."""
+    names, lengths = list(recordings), [len(values) for values in recordings.values()]
+    score_s = np.concatenate([np.asarray(values, dtype=np.float32) for values in recordings.values()])
+    row_s = np.concatenate([np.arange(length) for length in lengths])
+    seconds_s = row_s * step_seconds
+    time_s = np.datetime64("2026-01-05", "ns") + (seconds_s * 1e9).astype("timedelta64[ns]")
+    known = [(labels or {}).get(name, [None] * length) for name, length in zip(names, lengths, strict=True)]
+    return pd.DataFrame(
+        {
+            "recording": pd.Categorical.from_codes(np.repeat(np.arange(len(names)), lengths), names),
+            "row": row_s,
+            "time": time_s if stamped else np.full(len(row_s), np.datetime64("NaT", "ns")),
+            "seconds": seconds_s,
+            "score": score_s,
+            "threshold": threshold,
+            "alarm": score_s > threshold,
+            "label": pd.array([value for values in known for value in values], dtype="Int8"),
+        }
+    )

@@ -1,0 +1,80 @@
+"""Alarms into events: what joins, what is dropped, and what an event tells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.schema import Scoring
+from inference.events import find_events
+
+
+def events_of(table: pd.DataFrame, **settings: int) -> pd.DataFrame:
+    error_sc = table["score"].to_numpy()[:, None]
+    return find_events(table, Scoring(**settings), channel_error_sc=error_sc, channels=["only"])
+
+
+@pytest.mark.parametrize(
+    ("gap", "minimum", "spans"),
+    [
+        (0, 1, [(1, 2), (4, 4), (7, 9)]),
+        (1, 1, [(1, 4), (7, 9)]),
+        (2, 1, [(1, 9)]),
+        (0, 2, [(1, 2), (7, 9)]),
+        (1, 4, []),
+    ],
+)
+def test_gaps_join_and_short_events_go(make_table, gap, minimum, spans):
+    table = make_table({"a": [0, 2, 2, 0, 2, 0, 0, 2, 2, 2, 0]})
+    found = events_of(table, event_gap=gap, event_min_length=minimum)
+    assert list(zip(found["start_seconds"], found["end_seconds"], strict=True)) == spans
+    assert found["event_id"].tolist() == list(range(1, len(spans) + 1))
+
+
+def test_events_end_with_their_recording(make_table):
+    found = events_of(make_table({"a": [0, 2, 2], "b": [2, 0, 2]}), event_gap=1)
+    assert found["recording"].tolist() == ["a", "b"]
+    assert found["scores"].tolist() == [2, 3]
+    assert found["alarms"].tolist() == [2, 2]
+
+
+def test_an_event_tells_when_how_much_and_which_channels(make_table):
+    table = make_table({"a": [0, 3, 0.5, 7, 2, 0]}, labels={"a": [0, 0, 1, 1, 1, 1]}, step_seconds=2.5)
+    error_sc = np.tile([[1.0, 5.0, np.nan, 3.0, 4.0]], (6, 1))
+    found = find_events(table, Scoring(), channel_error_sc=error_sc, channels=["p", "q", "lost", "flow rate", "t"])
+    event = found.iloc[0]
+    assert len(found) == 1
+    assert (event["start"], event["end"]) == (table["time"][1], table["time"][4])
+    assert event["duration_seconds"] == 7.5
+    assert (event["peak_score"], event["peak_time"]) == (7.0, table["time"][3])
+    assert event["top_channels"] == "q; t; flow rate"
+    assert event["label_overlap"] == 0.75
+
+
+def test_top_channels_are_averaged_over_the_event_only(make_table):
+    table = make_table({"a": [0, 2, 2, 0, 0, 2]})
+    error_sc = np.array([[9, 0], [1, 4], [3, 2], [9, 0], [9, 0], [5, 1]], dtype=np.float32)
+    found = find_events(table, Scoring(), channel_error_sc=error_sc, channels=["p", "q"])
+    assert found["top_channels"].tolist() == ["q; p", "p; q"]
+
+
+def test_no_alarm_gives_the_same_columns(make_table):
+    quiet, loud = events_of(make_table({"a": [0, 0]})), events_of(make_table({"a": [0, 2]}))
+    assert len(quiet) == 0
+    assert quiet.columns.tolist() == loud.columns.tolist()
+
+
+def test_unlabelled_and_unstamped_recordings(make_table):
+    found = events_of(make_table({"a": [np.nan, 2, np.nan, 2]}, stamped=False))
+    assert found["start"].isna().all()
+    assert found["label_overlap"].isna().all()
+    assert found[["start_seconds", "end_seconds", "scores", "alarms"]].iloc[0].tolist() == [1, 3, 3, 2]
+
+
+def test_a_million_scores_are_grouped_like_a_plain_loop(make_table):
+    rng = np.random.default_rng(0)
+    score_s = (rng.random(1_000_000) < 0.02) * 2.0
+    alarm_at = np.flatnonzero(score_s > 1)
+    expected = 1 + int((np.diff(alarm_at) > 4).sum())
+    assert len(events_of(make_table({"a": score_s}), event_gap=3)) == expected

@@ -1,0 +1,226 @@
+"""From windows to one score per row: averaging, normalising, smoothing, and what a fault does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from core.config.schema import PatchTSTConfig, SwinMAEConfig
+from core.data.inputs import Identity
+from core.data.recording import Recording
+from core.data.scaling import Scaler
+from core.data.windows import Series, WindowSet, window_starts
+from inference.part_scores import BASELINE_FLOOR, PartErrors, channel_baseline, ewma, part_errors, score_part
+from inference.score_table import score_table
+from inference.scoring import ScoringModel
+
+WHERE = {"logging": {"log_dir": "runs", "checkpoint_path": "model.pt"}, "dqvl": {"report_dir": "quality"}}
+CONFIGS = {"patchtst": PatchTSTConfig(**WHERE), "swinmae": SwinMAEConfig(**WHERE)}
+
+
+class OthersModel(torch.nn.Module):
+    """Predicts each channel as the mean of the other observed ones: right for coupled channels."""
+
+    def inpaint(self, x_btc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        observed = ~x_btc.isnan()
+        filled = x_btc.nan_to_num()
+        others = observed.sum(-1, keepdim=True) - observed.int()
+        prediction = (filled.sum(-1, keepdim=True) - filled) / others.clamp(min=1)
+        return prediction, (prediction - x_btc).square()
+
+
+class PlaceModel(torch.nn.Module):
+    """The error is the place in the window, so that it differs from window to window for one row."""
+
+    def inpaint(self, x_btc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        place_t1 = torch.arange(x_btc.shape[1], dtype=torch.float32).unsqueeze(1)
+        return x_btc, place_t1 + 0 * x_btc
+
+
+class LoudnessModel(torch.nn.Module):
+    """Vibration: the error of an image is what the transform made of the window."""
+
+    def inpaint(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros_like(image), image
+
+
+class Loudness:
+    """Windows (B, T, A) to images (B, 3, 2, 2) of their power; the planes of missing axes are NaN."""
+
+    def __call__(self, x_bta: torch.Tensor) -> torch.Tensor:
+        power_ba = x_bta.square().mean(1)
+        planes_b3 = torch.nn.functional.pad(power_ba, (0, 3 - power_ba.shape[1]), value=torch.nan)
+        return planes_b3[:, :, None, None].expand(-1, -1, 2, 2)
+
+    def to_dict(self) -> dict[str, float]:
+        return {}
+
+
+def scoring_with(model: torch.nn.Module, stream: str = "patchtst", channels: int = 3) -> ScoringModel:
+    names = tuple(f"c{number}" for number in range(channels))
+    scaler = Scaler("none", names, (0.0,) * channels, (1.0,) * channels, 20.0, {})
+    transform = Identity() if stream == "patchtst" else Loudness()
+    return ScoringModel(
+        model, CONFIGS[stream], scaler, transform, names, 100.0, torch.device("cpu"), "run", Path("model.pt"), "0"
+    )
+
+
+def windows_over(
+    parts: Sequence[np.ndarray], *, window: int, stride: int, stretches: Sequence[tuple[int, int]] | None = None
+) -> WindowSet:
+    recordings = [
+        Recording(
+            file_id=f"file_{number}",
+            path=Path(f"file_{number}.csv"),
+            values_tc=values_tc.astype(np.float32),
+            time_ns=np.arange(len(values_tc), dtype=np.int64) * 10**9 + number * 10**13,
+            channels=tuple(f"c{channel}" for channel in range(values_tc.shape[1])),
+            sampling_rate_hz=1.0,
+            time_source="timestamp" if number == 0 else "sampling_rate",
+            healthy=[None, True, False][number],
+        )
+        for number, values_tc in enumerate(parts)
+    ]
+    series = Series.of(recordings, [recording.values_tc for recording in recordings])
+    whole = list(zip(series.offsets_r[:-1], series.offsets_r[1:], strict=True))
+    stretches_s2 = np.array(stretches or whole, dtype=np.int64)
+    starts_w = window_starts(stretches_s2, window, stride, cover_end=True)
+    return WindowSet(series, torch.from_numpy(starts_w), window, stretches_s2)
+
+
+def coupled(rows: int, seed: int, channels: int = 6) -> np.ndarray:
+    """Channels that follow one slow signal, each with a little noise of its own."""
+    rng = np.random.default_rng(seed)
+    driver_t1 = np.sin(np.arange(rows) / 9)[:, None] + 0.3 * np.cumsum(rng.normal(size=(rows, 1)), axis=0) / rows**0.5
+    return driver_t1 + 0.1 * rng.normal(size=(rows, channels))
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+def test_overlapping_windows_are_averaged_per_row():
+    windows = windows_over([np.zeros((50, 3)), np.zeros((23, 3))], window=10, stride=4)
+    errors = part_errors(scoring_with(PlaceModel()), windows, batch_size=4)
+    places: dict[int, list[int]] = {row: [] for row in range(73)}
+    for start in windows.starts_w.tolist():
+        for place in range(10):
+            places[start + place].append(place)
+    expected_n = np.array([np.mean(places[row]) for row in range(73)], dtype=np.float32)
+    np.testing.assert_allclose(errors.error_sc, np.tile(expected_n[:, None], 3), rtol=1e-6)
+    assert errors.stretch_s.tolist() == [0] * 50 + [1] * 23
+    again = part_errors(scoring_with(PlaceModel()), windows, batch_size=64)
+    np.testing.assert_array_equal(again.error_sc, errors.error_sc)
+
+
+def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
+    values_tc = coupled(60, seed=0, channels=3)
+    values_tc[25, 1] = np.nan
+    values_tc[40] = np.nan
+    windows = windows_over([values_tc], window=10, stride=5, stretches=[(3, 8), (12, 60)])
+    errors = part_errors(scoring_with(OthersModel()), windows, batch_size=8)
+    assert errors.row_s.tolist() == [*range(3, 8), *range(12, 60)]
+    assert np.isnan(errors.error_sc[:5]).all()
+    assert np.argwhere(np.isnan(errors.error_sc[5:])).tolist() == [[13, 1], [28, 0], [28, 1], [28, 2]]
+    scores = score_part(errors, channel_baseline(errors), smoothing_span=5)
+    assert np.flatnonzero(np.isnan(scores.score_s)).tolist() == [0, 1, 2, 3, 4, 33]
+    assert (scores.top_channel_s[np.isnan(scores.score_s)] == -1).all()
+    assert scores.top_channel_s[18] != 1
+
+
+def test_vibration_has_one_score_per_window_at_its_last_row():
+    quiet, loud = np.ones((40, 2)), np.tile([[1.0, 3.0]], (40, 1))
+    windows = windows_over([quiet, loud], window=16, stride=8)
+    errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=2), windows, batch_size=3)
+    assert errors.row_s.tolist() == [15, 23, 31, 39, 55, 63, 71, 79]
+    assert errors.stretch_s.tolist() == [0] * 4 + [1] * 4
+    scores = score_part(errors, np.array([1.0, 1.0]), smoothing_span=1)
+    np.testing.assert_allclose(scores.score_s, [1.0] * 4 + [5.0] * 4)
+    assert scores.top_channel_s.tolist() == [0] * 4 + [1] * 4
+    assert scores.rows_per_entry == 16
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+def errors_of(error_sc: Sequence[Sequence[float]]) -> PartErrors:
+    values_sc = np.array(error_sc, dtype=np.float32)
+    return PartErrors(values_sc, np.arange(len(values_sc)), np.zeros(len(values_sc), dtype=np.int64), 1)
+
+
+def test_channels_are_normalised_by_their_own_calibration_error():
+    calibration = errors_of([[1.0, 100.0, 0.0, np.nan], [3.0, 300.0, 1e-9, np.nan], [np.nan, 200.0, 0.0, np.nan]])
+    baseline_c = channel_baseline(calibration)
+    np.testing.assert_allclose(baseline_c, [2.0, 200.0, BASELINE_FLOOR, np.nan])
+    scores = score_part(
+        errors_of([[2.0, 200.0, BASELINE_FLOOR, 7.0], [8.0, 200.0, np.nan, 9.0]]), baseline_c, smoothing_span=1
+    )
+    np.testing.assert_allclose(scores.score_s, [1.0, 2.5], rtol=1e-6)
+    assert scores.top_channel_s.tolist()[1] == 0
+
+
+@pytest.mark.parametrize("span", [2, 10, 300])
+def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span):
+    rng = np.random.default_rng(span)
+    values_s = np.where(rng.random(2000) < 0.1, np.nan, rng.exponential(size=2000))
+    stretch_s = np.repeat(np.arange(4), [1, 700, 99, 1200])
+    smooth_s = pd.Series(values_s).groupby(stretch_s).ewm(span=span).mean().to_numpy()
+    expected = np.where(np.isnan(values_s), np.nan, smooth_s)
+    np.testing.assert_allclose(ewma(values_s, stretch_s, span), expected, rtol=1e-6)
+
+
+def test_smoothing_is_causal():
+    error_sc = np.ones((200, 2), dtype=np.float32)
+    error_sc[120:] = 50.0
+    scores = score_part(errors_of(error_sc), np.ones(2), smoothing_span=10)
+    np.testing.assert_allclose(scores.score_s[:120], 1.0, rtol=1e-5)
+    assert 1.0 < scores.score_s[120] < scores.score_s[125] < 50.0
+
+
+def test_a_level_shift_of_one_channel_raises_the_score_and_names_the_channel():
+    test_tc = coupled(800, seed=2)
+    test_tc[400:450, 4] += 1.0
+    calibration, test = (
+        part_errors(scoring_with(OthersModel(), channels=6), windows_over([x], window=32, stride=8), batch_size=16)
+        for x in (coupled(800, seed=1), test_tc)
+    )
+    scores = score_part(test, channel_baseline(calibration), smoothing_span=5)
+    shifted_s = np.zeros(800, dtype=bool)
+    shifted_s[405:450] = True
+    normal_s = ~shifted_s
+    normal_s[395:470] = False
+    assert scores.score_s[shifted_s].min() > 5 * np.median(scores.score_s[normal_s])
+    assert scores.score_s[shifted_s].min() > scores.score_s[normal_s].max()
+    assert set(scores.top_channel_s[shifted_s]) == {4}
+    assert np.median(scores.score_s[normal_s]) == pytest.approx(1.0, abs=0.2)
+
+
+# ---------------------------------------------------------------------------------------------------------------- table
+def test_the_table_tells_where_when_and_what_was_labelled():
+    windows = windows_over([np.ones((20, 2)), np.ones((20, 2)), np.ones((20, 2))], window=10, stride=10)
+    errors = part_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
+    scores = score_part(errors, np.array([1.0, 2.0]), smoothing_span=1)
+    table = score_table(scores, windows.series, channels=("a", "b"), threshold=0.7)
+    assert table["recording"].astype(str).tolist() == ["file_0"] * 20 + ["file_1"] * 20 + ["file_2"] * 20
+    assert table["row"].tolist() == [*range(20)] * 3
+    assert table["seconds"].tolist() == [float(second) for second in range(20)] * 3
+    assert table["time"].notna().tolist() == [True] * 20 + [False] * 40
+    assert str(table["time"].dtype) == "datetime64[ns]"
+    assert (str(table["label"].dtype), str(table["score"].dtype)) == ("Int8", "float32")
+    assert table["label"].isna().tolist() == [True] * 20 + [False] * 40
+    assert table["label"][20:].tolist() == [0] * 20 + [1] * 20
+    assert table["alarm"].all()
+    assert set(table["top_channel"]) == {"a"}
+
+
+def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
+    label_n = np.zeros(40, dtype=np.int8)
+    label_n[12:20] = 1
+    monkeypatch.setattr("inference.score_table.labels_of", lambda recording: label_n)
+    windows = windows_over([np.ones((40, 1))], window=8, stride=4)
+    errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
+    scores = score_part(errors, np.array([1.0]), smoothing_span=1)
+    table = score_table(scores, windows.series, channels=("x",), threshold=2.0)
+    assert dict(zip(table["row"], table["label"], strict=True)) == {
+        7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
+    }  # fmt: skip

@@ -1,0 +1,174 @@
+"""Scoring end to end: tiny files, a tiny model trained for one epoch, every output read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from inference.run_scoring_example import main, read_summary, score_stream
+from tests.support import REPO_ROOT
+from trainers.run import train
+
+OVERRIDES = {
+    "patchtst": [
+        "data.window=32", "data.stride=8", "data.score_stride=16", "model.patch_length=8", "model.patch_stride=8",
+        "model.d_model=16", "model.num_heads=2", "model.num_layers=1", "model.d_ff=32", "scoring.event_gap=3",
+    ],
+    "swinmae": [
+        "data.window=128", "data.stride=64", "data.score_stride=64", "scalogram.image_size=32",
+        "scalogram.frequencies=16", "model.embed_dim=12", "model.depths=[1,1]", "model.num_heads=[2,4]",
+        "model.decoder_depths=[1]", "model.window_size=4", "scoring.threshold.false_alarm_rate=0.05",
+        "data.sampling_rate_hz=1000",
+    ],
+}  # fmt: skip
+SHARED = [
+    "training.epochs=1", "training.batch_size=32", "logging.tensorboard=false", "logging.progress=off",
+    "device.kind=cpu", "device.threads=1", "scoring.batch_size=16",
+]  # fmt: skip
+FAULT = slice(200, 260)
+
+
+def write_process(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for number, (name, rows) in enumerate({"train_1": 900, "train_2": 900, "test_1": 400, "test_2": 300}.items()):
+        rng = np.random.default_rng(number)
+        driver_t1 = np.sin(np.arange(rows) / 7)[:, None]
+        frame = pd.DataFrame(driver_t1 + 0.1 * rng.normal(size=(rows, 4)), columns=list("pqrs"))
+        frame.iloc[rng.integers(0, rows, 5), 1] = np.nan
+        times = pd.Timestamp("2026-01-05") + pd.Timedelta(number, "D") + pd.to_timedelta(np.arange(rows), "s")
+        frame.insert(0, "timestamp", times)
+        if name == "test_1":
+            frame.loc[FAULT.start : FAULT.stop - 1, "r"] += 6.0
+            anomaly_t = np.zeros(rows, dtype=np.int8)
+            anomaly_t[FAULT] = 1
+            labels = pd.DataFrame({"timestamp": times, "anomaly": anomaly_t})
+            labels.to_csv(folder / "test_1.labels.csv", index=False)
+            # A minute is lost, and what follows it is shorter than a window.
+            frame = frame[(frame.index < 310) | (frame.index >= 380)]
+        frame.to_csv(folder / f"{name}.csv", index=False)
+
+
+def write_vibration(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("train_1", "train_2", "test_good", "test_loud")):
+        rng = np.random.default_rng(number)
+        values_ta = np.sin(np.arange(6000) * 0.3)[:, None] + 0.2 * rng.normal(size=(6000, 3))
+        values_ta[:, 2] += 8.0 * rng.normal(size=6000) * (name == "test_loud")
+        np.save(folder / f"{name}.npy", values_ta.astype(np.float32))
+        if name.startswith("test"):
+            text = "start,end\n0,6\n" if name == "test_loud" else "start,end\n"
+            (folder / f"{name}.labels.csv").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with data and a checkpoint of each stream."""
+    root = tmp_path_factory.mktemp("workspace")
+    shutil.copytree(REPO_ROOT / "configs", root / "configs")
+    write_process(root / "data/fdc")
+    write_vibration(root / "data/vib")
+    for stream in OVERRIDES:
+        train(configuration(stream, root), root=root, run_id=f"run-{stream}")
+    return root
+
+
+def configuration(stream: str, root: Path, *more: str) -> LoadedConfig:
+    overrides = [*OVERRIDES[stream], *SHARED, *more]
+    return load_config(local_config_file(stream), overrides, root=root, environment={})
+
+
+def run(root: Path, stream: str, *arguments: str) -> int:
+    return main(["--stream", stream, "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *arguments])
+
+
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+def test_every_output_agrees_with_every_other(trained, stream, capsys):
+    assert run(trained, stream) == EXIT_OK
+    printed = json.loads(capsys.readouterr().out)
+    folder = trained / "artifacts/scores"
+    summary = json.loads((folder / f"{stream}_summary.json").read_text())
+    assert printed == summary == read_summary(configuration(stream, trained).config, root=trained)
+    scores = pd.read_parquet(folder / f"{stream}_scores.parquet")
+    events = pd.read_csv(folder / f"{stream}_events.csv")
+    assert (folder / f"{stream}_timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in folder.glob(f"{stream}*")) == sorted(
+        f"{stream}_{name}" for name in ("events.csv", "scores.parquet", "summary.json", "timeline.png")
+    )
+
+    weights = trained / summary["checkpoint"]
+    assert summary["checkpoint_sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert (summary["schema_version"], summary["stream"], summary["run_id"]) == (1, stream, f"run-{stream}")
+    assert summary["timeline"] == {"png": f"artifacts/scores/{stream}_timeline.png"}
+    assert scores.columns.tolist() == [
+        "recording", "row", "time", "seconds", "score", "threshold", "alarm", "label", "top_channel"
+    ]  # fmt: skip
+    assert len(scores) == summary["scores"] + summary["unscored_rows"]
+    assert (scores["alarm"] == (scores["score"] > summary["threshold"]["value"])).all()
+    assert (summary["alarms"], summary["events"]) == (scores["alarm"].sum(), len(events))
+    assert summary["recordings"] == scores["recording"].nunique() == 2
+    assert set(summary["detection"]) >= {
+        "auroc", "average_precision", "f1", "precision", "recall", "false_alarm_rate", "prevalence"
+    }  # fmt: skip
+
+
+def test_a_process_fault_is_found_and_named(trained):
+    result = score_stream(configuration("patchtst", trained), root=trained)
+    first = result.scores[result.scores["recording"] == "data/fdc/test_1.csv"]
+    assert result.summary["unscored_rows"] == 20
+    assert first["row"][first["score"].isna()].tolist() == list(range(310, 330))
+    assert first["time"].is_monotonic_increasing
+    assert first["label"].sum() == FAULT.stop - FAULT.start
+    assert result.scores["label"][result.scores["recording"] == "data/fdc/test_2.csv"].isna().all()
+    assert result.summary["detection"]["auroc"] > 0.9
+    assert set(first["top_channel"][FAULT.start + 10 : FAULT.stop]) == {"r"}
+    event = result.events.loc[result.events["peak_score"].idxmax()]
+    assert event["recording"] == "data/fdc/test_1.csv"
+    assert event["top_channels"].startswith("r; ")
+    assert event["label_overlap"] > 0.7
+    assert result.timeline_png == result.paths.timeline
+
+
+def test_a_vibration_fault_is_found_and_scores_are_the_same_twice(trained):
+    results = [score_stream(configuration("swinmae", trained), root=trained) for _ in range(2)]
+    pd.testing.assert_frame_equal(results[0].scores, results[1].scores)
+    scores = results[0].scores
+    assert scores["time"].isna().all()
+    assert scores["seconds"].iloc[0] == pytest.approx(0.127)
+    assert scores["row"].iloc[:3].tolist() == [127, 191, 255]
+    assert results[0].summary["detection"]["auroc"] > 0.9
+    loud = scores[scores["recording"] == "data/vib/test_loud.npy"]
+    assert (loud["top_channel"] == "z").mean() > 0.9
+
+
+def test_faults_end_with_their_exit_codes_and_leave_no_summary_of_other_files(trained, capsys):
+    assert run(trained, "patchtst", "--checkpoint", "checkpoints/none.pt") == EXIT_OUTPUT
+    assert run(trained, "patchtst", "--checkpoint", "checkpoints/swinmae_ssl.pt") == EXIT_OUTPUT
+    assert "is a swinmae model" in capsys.readouterr().err
+    assert run(trained, "patchtst", "model.d_ff=64") == EXIT_OUTPUT
+    assert "model.d_ff was 32, is 64" in capsys.readouterr().err
+    assert run(trained, "patchtst", "scoring.threshold.false_alarm_rate=0.0001") == EXIT_DATA
+    assert "9999 are needed" in capsys.readouterr().err
+    assert run(trained, "swinmae", "data.sampling_rate_hz=2000") == EXIT_DATA
+    assert "trained at 1000 Hz" in capsys.readouterr().err
+    assert run(trained, "swinmae", "--config", "configs/patchtst_ssl_local.yaml") == EXIT_USAGE
+
+
+def test_help_and_print_config_never_import_torch():
+    program = (
+        "import sys; from inference.run_scoring_example import main; "
+        "code = main(['--stream', 'swinmae', '--print-config', 'scoring.batch_size=7']); "
+        "sys.exit(code or 'torch' in sys.modules or 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPO_ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "  batch_size: 7" in done.stdout

@@ -1,0 +1,71 @@
+"""The picture: it is written, it keeps peaks, it breaks at gaps, and many recordings stay legible."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.schema import Scoring
+from inference import timeline
+from inference.events import find_events
+from inference.timeline import plot_timeline
+
+
+def draw(path: Path, table: pd.DataFrame) -> tuple[int, int]:
+    """Width and height of the PNG in pixels."""
+    events = find_events(table, Scoring(), channel_error_sc=table["score"].to_numpy()[:, None], channels=["only"])
+    plot_timeline(path, table, events, threshold=1.0, title="a title")
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+def noise(length: int, seed: int = 0) -> np.ndarray:
+    return np.exp(0.3 * np.random.default_rng(seed).normal(size=length)) / 2
+
+
+@pytest.mark.parametrize(
+    "lengths", [[300], [40, 50, 60], [1], [200 + 5 * number for number in range(35)], [1] * 120, [300_000]]
+)
+@pytest.mark.parametrize("stamped", [True, False])
+def test_any_number_of_recordings_fits_one_picture(tmp_path, make_table, lengths, stamped):
+    scores = {f"data/fdc/run_{number}.csv": noise(length, number) for number, length in enumerate(lengths)}
+    labels = {"data/fdc/run_0.csv": [0, 1] * (lengths[0] // 2) + [0] * (lengths[0] % 2)} if lengths[0] < 1000 else None
+    width, height = draw(tmp_path / "t.png", make_table(scores, stamped=stamped, labels=labels))
+    assert width == 1540
+    assert height < 1700
+    assert [path.name for path in tmp_path.iterdir()] == ["t.png"]
+
+
+def test_unscored_zero_and_empty_recordings_are_drawn(tmp_path, make_table):
+    draw(tmp_path / "gaps.png", make_table({"a": [np.nan, 0.0, 0.5, np.nan, 2.0, 0.0]}))
+    draw(tmp_path / "nothing.png", make_table({"a": [np.nan, np.nan]}))
+
+
+def test_thinning_keeps_every_peak_and_trough():
+    values = noise(200_001)
+    values[[77_777, 123_456]] = 1000.0, 1e-4
+    kept = timeline._extremes(values)
+    assert len(kept) <= timeline._MAX_POINTS
+    assert {77_777, 123_456} <= set(kept.tolist())
+    assert kept.max() <= 200_000
+
+
+def test_the_line_breaks_at_gaps_unscored_points_and_recordings():
+    x_s = np.r_[0:10, 500:510].astype(float)
+    score_s = np.ones(20)
+    score_s[4] = np.nan
+    recording_s = np.r_[np.zeros(15), np.ones(5)]
+    line_x, line_y = timeline._line(x_s, score_s, recording_s)
+    assert np.flatnonzero(np.isnan(line_y)).tolist() == [4, 10, 16]
+    assert (np.isnan(line_x) == np.isnan(line_y)).all()
+
+
+def test_events_are_found_again_among_the_lines(make_table):
+    table = make_table({"a": [0, 2, 2, 0, 0], "b": [0, 0, 2, 0]})
+    events = find_events(table, Scoring(), channel_error_sc=np.ones((9, 1)), channels=["only"])
+    assert timeline._event_runs(table, events).tolist() == [[1, 2], [7, 7]]

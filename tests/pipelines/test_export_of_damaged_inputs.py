@@ -1,0 +1,102 @@
+"""No damaged input stops the dashboard export; each is named."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pipelines.export_training_dashboard_state import export_state
+from tests.dashboard.builders import SECOND, build_workspace, write, write_run
+from tests.dashboard.documents import load, validate
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    """A built workspace; the chart library is not copied, for it is no input."""
+    monkeypatch.setattr("pipelines.export_training_dashboard_state.copy_chart_library", lambda root, problems: None)
+    return build_workspace(tmp_path)
+
+
+DAMAGE = {
+    "runs/patchtst_ssl/{run}/status.json": "status",
+    "runs/patchtst_ssl/{run}/metrics.jsonl": "metrics",
+    "runs/patchtst_ssl/{run}/config.yaml": "config",
+    "runs/patchtst_ssl/{run}/environment.json": "environment",
+    "checkpoints/patchtst_ssl.json": "sidecar",
+    "artifacts/dqvl/fdc/lot_00.parquet.json": "quality",
+    "artifacts/scores/patchtst_summary.json": "scores",
+    "artifacts/scores/patchtst_timeline.png": "picture",
+    "artifacts/validation_report.json": "checklist",
+}
+CONTENTS = {
+    "empty": b"",
+    "torn": b'{"schema_version": 1, "sta',
+    "binary": b"\xff\xfe\x00\x80 \x00",
+    "list": b"[1, 2]",
+    "deep": b"[" * 100_000,
+    "types": b'{"state": 3, "file_id": [], "items": "x", "run_id": {}, "scores": "y", "python": []}',
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_no_damaged_input_stops_the_export(workspace, content):
+    for path in DAMAGE:
+        (workspace / path.format(run=SECOND)).write_bytes(CONTENTS[content])
+    state = export_state(workspace)
+    validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
+    assert len(state.problems) >= 6
+    assert state.streams["patchtst"].state == "unreadable"
+    assert state.streams["swinmae"].state == "failed"
+
+
+@pytest.mark.parametrize("path", DAMAGE, ids=DAMAGE.values())
+def test_an_input_that_is_a_folder_is_a_problem_that_names_it(workspace, path):
+    target = workspace / path.format(run=SECOND)
+    target.unlink()
+    target.mkdir()
+    assert path.format(run=SECOND) in {problem.path for problem in export_state(workspace).problems}
+
+
+def test_a_missing_status_is_unreadable_with_what_the_metrics_tell(workspace):
+    (workspace / f"runs/patchtst_ssl/{SECOND}/status.json").unlink()
+    stream = export_state(workspace).streams["patchtst"]
+    assert (stream.state, stream.reason, stream.epoch) == ("unreadable", "status.json is missing", 12)
+    assert stream.best.epoch == 11
+    assert stream.run_id == SECOND
+
+
+def test_damage_inside_the_metrics_is_counted_and_shown_again_from_the_record(workspace):
+    metrics = workspace / f"runs/patchtst_ssl/{SECOND}/metrics.jsonl"
+    metrics.write_bytes(b'{"kind": "ep\n[]\n' + metrics.read_bytes())
+    expected = "2 unreadable lines skipped, the first is line 1"
+    assert [problem.message for problem in export_state(workspace).problems] == [expected]
+    assert [problem.message for problem in export_state(workspace).problems] == [expected]
+
+
+def test_odd_yaml_values_are_written_as_text(workspace):
+    write(workspace / f"runs/patchtst_ssl/{SECOND}/config.yaml", "when: 2026-11-21\n1: .inf\nraw: !!binary aGk=\n")
+    export_state(workspace)
+    config = load(workspace, f"runs/{SECOND}.json")["streams"]["patchtst"]["config"]
+    assert config == {"when": "2026-11-21", "1": None, "raw": "b'hi'"}
+
+
+def test_half_a_surrogate_pair_is_written_as_a_question_mark(workspace):
+    half = "\\ud800"
+    folder = workspace / f"runs/patchtst_ssl/{SECOND}"
+    write(folder / "status.json", f'{{"state": "failed", "reason": "{half}"}}')
+    write(folder / "environment.json", f'{{"python": "{half}", "packages": {{"{half}": "{half}"}}}}')
+    write(folder / "config.yaml", f'"{half}": "{half}"')
+    write(workspace / "artifacts/dqvl/fdc/half.json", f'{{"file_id": "{half}", "decision": "keep"}}')
+    write(workspace / "checkpoints/patchtst_ssl.json", f'{{"run_id": "{half}"}}')
+    os.mkdir(os.fsencode(workspace / "runs/patchtst_ssl") + b"/\xff")  # noqa: PTH102
+    state = export_state(workspace)
+    assert (state.streams["patchtst"].reason, state.streams["patchtst"].checkpoint.run_id) == ("?", "?")
+    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/?"]
+
+
+def test_a_folder_that_is_no_run_id_is_left_out(workspace):
+    write_run(workspace, "patchtst", "index")
+    state = export_state(workspace)
+    assert state.streams["patchtst"].run_id == SECOND
+    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/index"]

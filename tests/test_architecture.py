@@ -1,0 +1,99 @@
+"""The house rules that no single module can keep by itself."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import REPO_ROOT
+
+PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
+MAY_IMPORT = {
+    "core": {"core"},
+    "trainers": {"trainers", "core"},
+    "inference": {"inference", "core"},
+    "migration": {"migration", "core"},
+    "pipelines": set(PACKAGES),
+}
+SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
+# What entry points share speaks to the terminal for them.
+SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py"}
+STARTS_FAST = (
+    "core.errors", "core.config", "core.config.schema", "core.config.compose", "core.cli", "core.workspace",
+    "core.checkpoint", "core.runlog", "migration", "migration.*", "landfall", "trainers.command",
+    "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
+    "pipelines.export_training_dashboard_state", "pipelines.checks", "pipelines.checks.*",
+)  # fmt: skip
+TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", ".json", ".html", ".css", ".mjs", ".js", ".lock", ""}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(REPO_ROOT).as_posix()
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the direction"
+            yield node.module or ""
+
+
+def is_entry_point(path: Path) -> bool:
+    return 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_imports_point_in_the_permitted_direction(path):
+    package = name_of(path).split("/")[0]
+    imported = {module.split(".")[0] for module in imports_of(path)} & set(PACKAGES)
+    assert imported <= MAY_IMPORT[package]
+
+
+def modules(pattern: str) -> list[str]:
+    """A module, or with `.*` every module of a package."""
+    if not pattern.endswith(".*"):
+        return [pattern]
+    folder = REPO_ROOT / pattern.removesuffix(".*").replace(".", "/")
+    return [name_of(path).removesuffix(".py").replace("/", ".") for path in folder.glob("[!_]*.py")]
+
+
+def test_what_starts_fast_never_imports_torch():
+    names = [name for pattern in STARTS_FAST for name in modules(pattern)]
+    program = f"""
+import sys
+from importlib import import_module
+for name in {names}:
+    import_module(name)
+    if "torch" in sys.modules:
+        sys.exit(f"{{name}} imports torch")
+"""
+    result = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if not is_entry_point(path)], ids=name_of)
+def test_only_entry_points_print_or_exit(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    forbidden = {"print", "exit", "quit", "sys.exit", "os._exit"}
+    if name_of(path) not in SPEAKS_FOR_ENTRY_POINTS:
+        forbidden |= {"sys.stdout.write", "sys.stderr.write"}
+    assert forbidden.isdisjoint(calls)
+
+
+def test_no_file_names_a_home_folder():
+    home = re.compile(r"(?:/home|/Users|/root)/\w|[A-Za-z]:\\+Users\\")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=REPO_ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [REPO_ROOT / name for name in listed.stdout.splitlines()]
+    readable = [file for file in files if file.suffix in TEXT_SUFFIXES and file.is_file()]
+    assert [name_of(file) for file in readable if home.search(file.read_text(encoding="utf-8"))] == []

@@ -1,0 +1,95 @@
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import REPO_ROOT
+
+TARGETS = {
+    "setup", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst", "train-swinmae", "score",
+    "export", "bench", "clean",
+}  # fmt: skip
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make(folder: Path, *arguments: str) -> str:
+    result = subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What make looks at in a fresh clone."""
+    shutil.copy(REPO_ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "pyproject.toml", "core/data/synthetic.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def ready(clone: Path) -> Path:
+    """The clone after set-up."""
+    for name in (".venv/.ready", "data/sample-data.json"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).touch()
+    return clone
+
+
+@pytest.mark.parametrize("arguments", [[], ["help"]])
+def test_help_lists_exactly_the_targets(arguments):
+    lines = make(REPO_ROOT, *arguments).splitlines()
+    found = dict(re.fullmatch(r"  make (\S+) +(\S.*)", line).groups() for line in lines if line.startswith("  make "))
+    assert found.keys() == TARGETS
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS - {"clean"}))
+def test_a_fresh_clone_is_set_up_before_the_job(clone, target):
+    plan = make(clone, "-n", target)
+    assert "-m venv .venv" in plan
+    assert "pip install --quiet --requirement requirements.lock" in plan
+    job = plan.splitlines()[-1]
+    assert "venv .venv" not in job
+
+
+def test_validate_plans_set_up_then_data_then_the_pipeline(clone):
+    plan = make(clone, "-n", "validate")
+    steps = ["-m venv", "requirements.lock", "core.data.synthetic", "pipelines.run_local_training_pipeline"]
+    places = [plan.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+def test_a_second_validate_neither_installs_nor_makes_data(ready):
+    plan = make(ready, "-n", "validate", "ARGS=trainer=quick")
+    assert plan.strip() == ".venv/bin/python -m pipelines.run_local_training_pipeline trainer=quick"
+
+
+def test_another_interpreter_and_torch_build_may_be_given(clone):
+    plan = make(clone, "-n", "setup", "PYTHON=python3.12", "TORCH_INDEX=https://example.org/whl")
+    assert "python3.12 -m venv" in plan
+    assert "--index-url https://example.org/whl" in plan
+    assert "--index-url" not in make(clone, "-n", "setup")
+
+
+def test_an_old_interpreter_is_refused_by_name(clone):
+    old = clone / "old-python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    result = subprocess.run(["make", "setup", f"PYTHON={old}"], cwd=clone, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "Landfall needs Python 3.11 or newer" in result.stderr
+    assert not (clone / ".venv").exists()
+
+
+def test_clean_keeps_the_data_you_brought(ready):
+    (ready / "data" / "mine.csv").touch()
+    (ready / "runs").mkdir()
+    make(ready, "clean")
+    assert (ready / "data" / "mine.csv").exists()
+    assert not (ready / "runs").exists()
+    assert not (ready / ".venv").exists()
+    make(ready, "clean")

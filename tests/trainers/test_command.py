@@ -1,0 +1,97 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from core import checkpoint
+from core.config.compose import local_config_file
+from tests.support import REPO_ROOT
+from tests.trainers.conftest import TINY
+from trainers import train_patchtst_ssl, train_swinmae_ssl
+
+
+def complaint(capsys, argv: list[str], *, main=train_patchtst_ssl.main) -> tuple[int, str]:
+    """Exit code and the one line on stderr; stdout is empty."""
+    code = main(argv)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return code, line
+
+
+def test_a_missing_configuration_file(workspace):
+    command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(workspace)]
+    result = subprocess.run([*command, "--config", "configs/nope.yaml"], cwd=REPO_ROOT, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("train patchtst: configuration file configs/nope.yaml does not exist — there are ")
+
+
+def test_unknown_keys_all_in_one_line(plant, capsys):
+    code, line = complaint(capsys, ["--repo-root", str(plant), "training.epoch=1", "model.heads=2"])
+    assert code == 2
+    assert "training.epoch: unknown key; did you mean epochs?" in line
+    assert "model.heads: unknown key" in line
+
+
+@pytest.mark.parametrize(
+    "main, stream, other",
+    [(train_patchtst_ssl.main, "patchtst", "swinmae"), (train_swinmae_ssl.main, "swinmae", "patchtst")],
+)
+def test_a_configuration_of_the_other_stream(plant, capsys, main, stream, other):
+    argv = ["--repo-root", str(plant), "--config", local_config_file(other)]
+    code, line = complaint(capsys, argv, main=main)
+    assert code == 2
+    assert f"is for the stream {other}, not {stream} — pass a {stream} configuration" in line
+
+
+def test_an_empty_glob(plant, capsys):
+    argv = ["--repo-root", str(plant), *TINY, "data.parts.train.files=[data/fdc/nothing_*]"]
+    code, line = complaint(capsys, argv)
+    assert code == 3
+    assert "the pattern 'data/fdc/nothing_*' matches no sensor file" in line
+
+
+def test_a_torn_checkpoint_on_resume(plant, capsys):
+    last = plant / "checkpoints/patchtst_ssl.last.pt"
+    checkpoint.save(last, {"model": {}}, description={"run_id": "run-1"})
+    last.write_bytes(last.read_bytes()[:50])
+    code, line = complaint(capsys, ["--repo-root", str(plant), *TINY, "--resume", "auto"])
+    assert code == 4
+    assert "patchtst_ssl.last.pt: is torn or was changed" in line
+
+
+def test_a_missing_checkpoint_on_resume(plant, capsys):
+    code, line = complaint(capsys, ["--repo-root", str(plant), *TINY, "--resume", "checkpoints/nope.pt"])
+    assert code == 4
+    assert "nope.pt: does not exist — set training.resume to auto or never" in line
+
+
+def test_an_unknown_option_is_a_usage_error(capsys):
+    with pytest.raises(SystemExit) as caught:
+        train_patchtst_ssl.main(["--epochs", "3"])
+    assert caught.value.code == 2
+    assert "--epochs" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_workspace(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, line = complaint(capsys, [])
+    assert code == 2
+    assert "is not inside a Landfall workspace" in line
+
+
+def test_success_is_json_on_stdout(plant, capsys):
+    code = train_patchtst_ssl.main(["--repo-root", str(plant), "--run-id", "run-1", *TINY, "training.epochs=1"])
+    result = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert (result["run_id"], result["epochs"], result["best_epoch"]) == ("run-1", 1, 1)
+
+
+def test_a_reader_that_closes_early_is_no_failure():
+    command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--print-config"]
+    with subprocess.Popen(command, cwd=REPO_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert (process.returncode, errors) == (0, b"")

@@ -1,0 +1,370 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from core import checkpoint
+from core.config.compose import load_config, local_config_file
+from core.config.schema import AnyConfig, Training
+from core.data.inputs import Identity, Inputs
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+from core.devices.manager import DevicePlan
+from core.errors import CheckpointError, LandfallError, StoppedError
+from core.runlog import EpochRecord, RunLog, read_loss_csv, read_metrics
+from tests.support import REPO_ROOT
+from tests.trainers.conftest import TINY
+from trainers import run as training_run
+from trainers.loop import Position, Trainer, build_optimizer
+from trainers.run import TrainingResult, train
+
+CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
+NUM_WINDOWS, WINDOW = 21, 4
+
+
+def config_of(root: Path, *overrides: str) -> AnyConfig:
+    return load_config(local_config_file("patchtst"), [*TINY, *overrides], root=root, environment={}).config
+
+
+def run_training(root: Path, *overrides: str, run_id: str = "run-1") -> TrainingResult:
+    loaded = load_config(local_config_file("patchtst"), [*TINY, *overrides], root=root, environment={})
+    return train(loaded, root=root, run_id=run_id)
+
+
+def status_of(root: Path, run_id: str = "run-1") -> dict:
+    return json.loads((root / "runs/patchtst_ssl" / run_id / "status.json").read_text())
+
+
+def metrics_of(root: Path, kind: str) -> list[dict]:
+    untimed = ("time", "seconds", "windows_per_second")
+    records = read_metrics(root / "runs/patchtst_ssl/run-1/metrics.jsonl")
+    return [{k: v for k, v in record.items() if k not in untimed} for record in records if record["kind"] == kind]
+
+
+def losses(history) -> list[tuple[int, float, float, float]]:
+    return [(record.epoch, record.train_loss, record.val_loss, record.lr) for record in history]
+
+
+@dataclass
+class StopAfter:
+    """A stop request that comes after so many steps."""
+
+    steps_left: int
+    interrupted: bool = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    @property
+    def reason(self) -> str | None:
+        self.steps_left -= 1
+        return "asked to stop" if self.steps_left < 0 else None
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    return lambda steps: monkeypatch.setattr(training_run, "StopRequest", lambda: StopAfter(steps))
+
+
+# ---------------------------------------------------------------------------------------------------- a stand-in model
+class Output(NamedTuple):
+    loss: torch.Tensor
+
+
+class StandIn(nn.Module):
+    """Predicts every value by one weight; remembers in training which windows it saw, batch by batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, 3))
+        self.seen: list[list[int]] = []
+
+    def forward(self, x_btc: torch.Tensor, *, generator: torch.Generator) -> Output:
+        if self.training:
+            self.seen.append((x_btc[:, 0, 0] / WINDOW).int().tolist())
+        return Output((x_btc / 100 - self.weight).square().mean())
+
+
+def windows() -> WindowSet:
+    rows = NUM_WINDOWS * WINDOW
+    values_tc = np.stack([np.arange(rows), np.ones(rows), np.zeros(rows)], axis=1).astype(np.float32)
+    recording = Recording("r", Path("r"), values_tc, np.arange(rows), ("a", "b", "c"), None, "index")
+    return WindowSet(Series.of([recording], [values_tc]), torch.arange(0, rows, WINDOW), WINDOW)
+
+
+def make_trainer(root: Path, *overrides: str, model: nn.Module | None = None) -> Trainer:
+    config = config_of(root, *overrides)
+    train_inputs, validation = (Inputs(windows(), Identity(), CPU.device) for _ in range(2))
+    bundle = {"run_id": "run-1", "config": config.model_dump(mode="json")}
+    return Trainer(model or StandIn(), train_inputs, validation, config=config, plan=CPU, root=root, bundle=bundle)
+
+
+def fit(trainer: Trainer) -> Position:
+    with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps) as run:
+        return trainer.fit(run, StopAfter(10_000))
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_every_window_is_seen_exactly_once_an_epoch(workspace, accumulate):
+    trainer = make_trainer(workspace, "training.epochs=3", f"training.accumulate={accumulate}")
+    fit(trainer)
+    seen = [index for batch in trainer.model.seen for index in batch]
+    epochs = [seen[start : start + NUM_WINDOWS] for start in range(0, len(seen), NUM_WINDOWS)]
+    assert len(epochs) == 3
+    assert all(Counter(epoch) == Counter(range(NUM_WINDOWS)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_a_shorter_epoch_repeats_no_window(workspace):
+    trainer = make_trainer(workspace, "training.epochs=1", "training.windows_per_epoch=10")
+    fit(trainer)
+    assert [len(batch) for batch in trainer.model.seen] == [8, 2]
+    assert len({index for batch in trainer.model.seen for index in batch}) == 10
+
+
+def test_the_epoch_loss_is_the_mean_over_windows(workspace):
+    trainer = make_trainer(workspace, "training.epochs=1", "training.learning_rate=1e-12")
+    everything = trainer.train.batch(torch.arange(NUM_WINDOWS))
+    (record,) = fit(trainer).history
+    assert record.train_loss == pytest.approx(trainer.model(everything, generator=None).loss.item(), rel=1e-5)
+    assert record.val_loss == pytest.approx(record.train_loss, rel=1e-5)
+
+
+def first_gradient(root: Path, *overrides: str) -> tuple[torch.Tensor, dict]:
+    trainer = make_trainer(root, "training.epochs=1", "training.gradient_clip=0", *overrides)
+    fit(trainer)
+    (step,) = metrics_of(root, "step")[-1:]
+    return trainer.optimizer.state[trainer.model.weight]["exp_avg"], step
+
+
+@pytest.mark.parametrize("small, accumulate", [(7, 3), (8, 3), (1, 21)])
+def test_accumulation_equals_the_bigger_batch(workspace, small, accumulate):
+    whole, whole_step = first_gradient(workspace, "training.batch_size=21")
+    parts, parts_step = first_gradient(workspace, f"training.batch_size={small}", f"training.accumulate={accumulate}")
+    assert whole.abs().min() > 0 or whole[0, 2] == 0
+    assert torch.allclose(parts, whole, rtol=1e-5, atol=1e-8)
+    assert parts_step["loss"] == pytest.approx(whole_step["loss"], rel=1e-5)
+    assert parts_step["grad_norm"] == pytest.approx(whole_step["grad_norm"], rel=1e-5)
+
+
+def test_weight_decay_is_for_matrices_only():
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    model[2].weight.requires_grad_(False)
+    decayed, exempt = build_optimizer(model, Training(weight_decay=0.1), fused=False).param_groups
+    assert decayed["weight_decay"] == 0.1
+    assert [id(p) for p in decayed["params"]] == [id(model[0].weight)]
+    assert exempt["weight_decay"] == 0.0
+    assert {id(p) for p in exempt["params"]} == {id(p) for p in (model[0].bias, *model[1].parameters(), model[2].bias)}
+
+
+def records_of(*val_losses: float) -> list[EpochRecord]:
+    return [EpochRecord(epoch, 1.0, loss, 0.0, 1.0, 1.0) for epoch, loss in enumerate(val_losses, start=1)]
+
+
+@pytest.mark.parametrize(
+    "val_losses, min_delta, since",
+    [((), 0, 0), ((3, 2, 1), 0, 0), ((3, 2, 2), 0, 1), ((3, 1, 2, 1.5), 0, 2), ((3, 2.9, 2.8, 2.7), 0.15, 1)],
+)
+def test_epochs_without_improvement(val_losses, min_delta, since):
+    assert Position(history=records_of(*val_losses)).epochs_without_improvement(min_delta) == since
+
+
+class Worsening(StandIn):
+    """Its validation loss is best after the second epoch."""
+
+    def forward(self, x_btc, *, generator):
+        loss = super().forward(x_btc, generator=generator).loss
+        return Output(loss if self.training else 0 * loss + abs(len(self.seen) / 3 - 2) + 1)
+
+
+def test_early_stopping_keeps_the_best_epoch(workspace):
+    trainer = make_trainer(workspace, "training.epochs=9", "training.early_stopping.patience=2", model=Worsening())
+    history = fit(trainer).history
+    assert [record.val_loss for record in history] == [2.0, 1.0, 2.0, 3.0]
+    assert checkpoint.load(trainer.best_path)["epoch"] == 2
+    assert checkpoint.load(trainer.last_path)["epoch"] == 4
+    assert checkpoint.describe(trainer.best_path)["metrics"] == {"best_epoch": 2, "best_val_loss": 1.0}
+
+
+def test_a_run_that_stopped_early_stays_stopped_when_resumed(workspace):
+    overrides = ("training.epochs=9", "training.early_stopping.patience=2")
+    fit(make_trainer(workspace, *overrides, model=Worsening()))
+    again = make_trainer(workspace, *overrides, model=Worsening())
+    again.resume(again.last_path)
+    assert len(fit(again).history) == 4
+    assert again.model.seen == []
+
+
+class Diverging(StandIn):
+    def forward(self, x_btc, *, generator):
+        loss = super().forward(x_btc, generator=generator).loss
+        return Output(loss * float("nan") if len(self.seen) > 4 else loss)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_clearly(workspace):
+    trainer = make_trainer(workspace, "training.epochs=9", model=Diverging())
+    with pytest.raises(LandfallError, match=r"the loss became nan \(validation nan\) in epoch 2") as caught:
+        fit(trainer)
+    assert "training.learning_rate" in caught.value.hint
+    assert status_of(workspace)["state"] == "failed"
+    assert status_of(workspace)["reason"].startswith("the loss became nan")
+    assert checkpoint.load(trainer.last_path)["epoch"] == 1, "the last good epoch is kept"
+
+
+# ---------------------------------------------------------------------------------------------------------- whole runs
+def test_a_run_learns_and_leaves_everything_it_should(plant):
+    result = run_training(plant, "training.epochs=8")
+    assert result.history[-1].val_loss < 0.7 * result.history[0].val_loss
+    assert result.best.val_loss == min(record.val_loss for record in result.history)
+
+    best, last = checkpoint.load(result.checkpoint), checkpoint.load(checkpoint.last_path(result.checkpoint))
+    assert best["epoch"] == result.best.epoch
+    assert last["epoch"] == 8
+    assert best["channels"] == ["c0", "c1", "c2"]
+    assert "optimizer" in last
+    assert "optimizer" not in best
+    sidecar = checkpoint.describe(result.checkpoint)
+    assert sidecar["config"] == best["config"]
+    assert (sidecar["run_id"], sidecar["hardware"]["kind"]) == ("run-1", "cpu")
+
+    assert read_loss_csv(result.loss_csv) == list(result.history)
+    assert result.loss_png.read_bytes().startswith(b"\x89PNG")
+    scaler = json.loads((plant / "artifacts/scaler_patchtst.json").read_text())
+    assert scaler["run_id"] == "run-1"
+    assert tuple(scaler["center"]) == best["scaler"]["center"]
+    assert {path.name for path in result.folder.iterdir()} >= {"config.yaml", "environment.json", "status.json"}
+    assert status_of(plant)["state"] == "completed"
+    assert status_of(plant)["best"]["epoch"] == result.best.epoch
+    assert len(metrics_of(plant, "epoch")) == 8
+    steps = metrics_of(plant, "step")
+    assert [record["step"] for record in steps] == list(range(1, status_of(plant)["steps"] + 1))
+
+
+@pytest.mark.parametrize("stop_at", [5, 11])
+def test_a_resumed_run_equals_the_straight_one_to_the_last_bit(plant, stop_after, stop_at):
+    """Dropout draws from the global generator, so a generator that is not restored would show."""
+    overrides = ("training.epochs=3", "model.dropout=0.2", "training.resume=auto")
+    last = plant / "checkpoints/patchtst_ssl.last.pt"
+    straight = run_training(plant, *overrides)
+    straight_state, straight_steps = checkpoint.load(last), metrics_of(plant, "step")
+    last.unlink()
+
+    stop_after(stop_at)
+    with pytest.raises(StoppedError) as caught:
+        run_training(plant, *overrides)
+    assert (caught.value.checkpoint, caught.value.exit_code) == (last, 75)
+    assert status_of(plant)["state"] == "stopped"
+    stop_after(10_000)
+    resumed = run_training(plant, *overrides, run_id="ignored: the run goes on under its own name")
+
+    assert resumed.run_id == "run-1"
+    assert losses(resumed.history) == losses(straight.history)
+    assert losses(read_loss_csv(resumed.loss_csv)) == losses(straight.history)
+    assert metrics_of(plant, "step") == straight_steps
+    for part in ("model", "torch_rng"):
+        assert_equal_trees(checkpoint.load(last)[part], straight_state[part])
+    assert_equal_trees(checkpoint.load(last)["optimizer"]["state"], straight_state["optimizer"]["state"])
+    assert status_of(plant)["state"] == "completed"
+
+
+def assert_equal_trees(one, other) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal_trees(one[key], other[key])
+    else:
+        assert torch.equal(one, other)
+
+
+def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(plant):
+    histories = [run_training(plant, "training.epochs=1", f"seed={seed}").history for seed in (1, 1, 2)]
+    assert losses(histories[0]) == losses(histories[1])
+    assert losses(histories[0]) != losses(histories[2])
+
+
+def test_a_new_run_of_an_old_name_starts_its_record_anew(plant):
+    for _ in range(2):
+        run_training(plant, "training.epochs=1")
+    assert len(metrics_of(plant, "epoch")) == 1
+
+
+def test_a_finished_run_resumes_to_the_same_result(plant):
+    first = run_training(plant, "training.epochs=2")
+    again = run_training(plant, "training.epochs=2", "training.resume=auto")
+    assert again.history == first.history
+    status = status_of(plant)
+    assert (status["state"], status["epoch"], status["step"]) == ("completed", 2, status["steps"])
+
+
+def test_nothing_to_resume_starts_anew(plant):
+    assert len(run_training(plant, "training.epochs=1", "training.resume=auto").history) == 1
+
+
+@pytest.fixture
+def stopped(plant, stop_after):
+    """A workspace with a run that was stopped in its first epoch."""
+    stop_after(3)
+    with pytest.raises(StoppedError):
+        run_training(plant, "training.epochs=2")
+    stop_after(10_000)
+    return plant
+
+
+def test_a_changed_configuration_is_refused_by_key_and_leaves_the_record(stopped):
+    files = [stopped / "artifacts/scaler_patchtst.json", *(stopped / "runs/patchtst_ssl/run-1").iterdir()]
+    before = [file.read_bytes() for file in files]
+    with pytest.raises(CheckpointError) as caught:
+        run_training(stopped, "training.epochs=3", "model.d_ff=64", "seed=1", "training.resume=auto")
+    for difference in ("model.d_ff was 32, is 64", "seed was 42, is 1", "training.epochs was 2, is 3"):
+        assert difference in str(caught.value)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_what_learning_does_not_depend_on_may_change(stopped):
+    changes = ("logging.every_steps=1", "scoring.batch_size=2", "data.score_stride=4", "training.resume=auto")
+    assert len(run_training(stopped, "training.epochs=2", *changes).history) == 2
+
+
+def test_other_data_is_refused(stopped):
+    (stopped / "data/fdc/train_1.csv").unlink()
+    with pytest.raises(CheckpointError, match=r"its data gave \[\d+, \d+\] windows"):
+        run_training(stopped, "training.epochs=2", "training.resume=auto")
+
+
+def test_a_model_without_training_state_is_refused(plant):
+    run_training(plant, "training.epochs=1")
+    with pytest.raises(CheckpointError, match="holds a model but no training state"):
+        run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.pt")
+
+
+# ------------------------------------------------------------------------------------------------------------- signals
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_leaves_a_checkpoint_that_resumes(plant, number, code):
+    command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(plant), "--run-id", "run-1"]
+    overrides = [*TINY, "training.epochs=100000", "logging.every_steps=1"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
+    metrics = plant / "runs/patchtst_ssl/run-1/metrics.jsonl"
+    with subprocess.Popen([*command, *overrides], stderr=subprocess.PIPE, text=True, env=environment) as process:
+        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            time.sleep(0.05)
+        process.send_signal(number)
+        errors = process.stderr.read()
+    assert process.returncode == code, errors
+    assert f"stopped: received {number.name}" in errors.splitlines()[-1]
+    assert status_of(plant)["state"] == "stopped"
+    state = checkpoint.load(plant / "checkpoints/patchtst_ssl.last.pt")
+    assert "optimizer" in state
