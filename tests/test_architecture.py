@@ -23,7 +23,7 @@ SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package)
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py"}
 STARTS_FAST = (
-    "core.errors", "core.config", "core.config.schema", "core.config.compose", "core.cli", "core.workspace",
+    "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace",
     "core.checkpoint", "core.runlog", "migration", "migration.*", "landfall", "trainers.command",
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
     "pipelines.export_training_dashboard_state", "pipelines.checks", "pipelines.checks.*",

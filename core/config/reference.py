@@ -1,0 +1,106 @@
+"""`docs/configuration.md`, generated from the schema: `python -m core.config.reference --write`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from core.cli import add_root_argument, root_of, run_command
+from core.config.schema import SCHEMAS, Config
+from core.errors import EXIT_OK
+from core.workspace import write_text
+
+FILE = "docs/configuration.md"
+
+_INTRODUCTION = """\
+# Configuration reference
+
+Generated from `core/config/schema.py` by `python -m core.config.reference --write`; edit the descriptions there.
+
+A configuration is composed from files and overrides. Later ones win:
+
+1. the defaults below,
+2. group files: `configs/trainer/`, `configs/local/`, `configs/local/devices/`,
+3. the configuration file, such as `configs/patchtst_ssl_local.yaml`,
+4. the environment: `LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`,
+5. the command line: `training.epochs=2` sets a value, `trainer=quick` or `local/devices=cpu` chooses a group file.
+
+`landfall train patchtst --print-config --origin` prints the result and who set each value. All faults of a
+configuration are reported at once; an unknown key is refused.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    sections = [_INTRODUCTION, _table("Both streams", Config, skip=("stream",))]
+    for stream, schema in SCHEMAS.items():
+        sections.append(_table(f"Stream `{stream}`", schema, skip=tuple(Config.model_fields.keys() - {"stream"})))
+    return "\n".join(sections)
+
+
+def _table(title: str, schema: type[BaseModel], *, skip: Sequence[str]) -> str:
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    rows += [
+        f"| `{key}` | {_type(field.annotation)} | {_default(field)} | {field.description or ''} |"
+        for key, field in _leaves(schema, skip=skip)
+    ]
+    return f"## {title}\n\n" + "\n".join(rows) + "\n"
+
+
+def _leaves(schema: type[BaseModel], prefix: str = "", skip: Sequence[str] = ()) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in schema.model_fields.items():
+        if name in skip:
+            continue
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _leaves(field.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " · ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin is not None and hasattr(annotation, "__metadata__"):
+        return _type(arguments[0])
+    if origin is Union or type(annotation).__name__ == "UnionType":
+        return " or ".join("empty" if part is type(None) else _type(part) for part in arguments)
+    names = {int: "integer", float: "number", str: "text", bool: "true or false"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    if field.default is None:
+        return "empty"
+    if isinstance(field.default, tuple):
+        return f"`[{', '.join(str(value) for value in field.default)}]`"
+    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="reference", description="Prints the configuration reference.")
+    parser.add_argument("--write", action="store_true", help=f"write it to {FILE} instead")
+    add_root_argument(parser)
+
+    def command(arguments: argparse.Namespace) -> int:
+        if arguments.write:
+            write_text(root_of(arguments) / FILE, reference())
+        else:
+            sys.stdout.write(reference())
+        return EXIT_OK
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
