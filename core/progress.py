@@ -54,4 +54,11 @@ class Progress:
 
 def _watched_mode() -> Mode:
     """A terminal and a notebook are watched; a pipe or a log file is not."""
-    return "bar" if sys.stderr.isatty() or "ipykernel" in sys.modules else "lines"
+    return "bar" if sys.stderr.isatty() or _in_notebook() else "lines"
+
+
+def _in_notebook() -> bool:
+    """Whether this process is a notebook's kernel; asking must not import IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")

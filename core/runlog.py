@@ -194,7 +194,7 @@ def plot_loss(path: Path, history: Sequence[EpochRecord], *, title: str) -> None
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     with atomic_file(path) as part:
-        figure.savefig(part, dpi=120)
+        figure.savefig(part, format="png", dpi=120)
 
 
 def _strict(value: Any) -> Any:

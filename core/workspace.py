@@ -44,10 +44,10 @@ def relative(path: Path | str, root: Path) -> str:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Gives a temporary path beside `path`; on success it is flushed to disk and renamed over `path`, else removed.
 
-    The temporary name keeps the suffix, because writers such as matplotlib choose their format by it.
+    The temporary name is hidden and ends in `.part`: what a killed process leaves behind matches no glob of real files.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=f".part{path.suffix}")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)
     part = Path(name)
     try:

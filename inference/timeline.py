@@ -65,7 +65,7 @@ def plot_timeline(path: Path, scores: pd.DataFrame, events: pd.DataFrame, *, thr
     figure.supylabel("score (1 = normal error)", fontsize=9)
     figure.legend(handles=_legend(scores), loc="outside upper right", ncols=4, frameon=False, fontsize=9)
     with atomic_file(path) as part:
-        figure.savefig(part, dpi=110)
+        figure.savefig(part, format="png", dpi=110)
 
 
 # --------------------------------------------------------------------------------------------------------------- panels

@@ -24,6 +24,7 @@ from core.config.schema import Stream
 from core.data.dataset import check_quality
 from core.errors import EXIT_OK, EXIT_OUTPUT, LandfallError
 from core.workspace import new_run_id, relative
+from pipelines.checks.base import Context
 from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 from pipelines.validate_training_outputs import (
     REPORT,
@@ -32,7 +33,6 @@ from pipelines.validate_training_outputs import (
     as_text,
     validate,
 )
-from pipelines.checks.base import Context
 
 log = logging.getLogger(__name__)
 

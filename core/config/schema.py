@@ -199,7 +199,8 @@ class PatchTSTModel(Section):
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
     pre_norm: bool = Field(False, description="Normalise before each sub-layer instead of after it.")
     instance_norm: bool = Field(
-        False, description="Standardise each window and channel by its own observed, visible values (hides level shifts)."
+        False,
+        description="Standardise each window and channel by its own observed, visible values (hides level shifts).",
     )
 
     @model_validator(mode="after")

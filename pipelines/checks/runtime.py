@@ -31,10 +31,13 @@ def checkpoint_fits(context: Context, stream: Stream) -> str:
     model = build_model(saved, num_channels=len(payload["channels"]))
     model.load_state_dict(payload["model"], strict=True)
     old, new = (dict(flatten(config.model_dump(mode="json"))) for config in (saved, context.config(stream)))
-    differing = [key for key in new if key.startswith(("model.", "data.window", "scalogram.")) and old.get(key) != new[key]]
+    differing = [
+        key for key in new if key.startswith(("model.", "data.window", "scalogram.")) and old.get(key) != new[key]
+    ]
     if differing:
         raise CheckFailed(
-            "trained with other settings: " + ", ".join(f"{key} was {old.get(key)}, is {new[key]}" for key in differing),
+            "trained with other settings: "
+            + ", ".join(f"{key} was {old.get(key)}, is {new[key]}" for key in differing),
             "train again, or validate with the configuration it was trained with",
         )
     return f"epoch {payload['epoch']}, {count_parameters(model) / 1e6:.2f} M parameters, sha256 and configuration match"
@@ -63,7 +66,9 @@ def loss_falls(context: Context, stream: Stream) -> str:
 def loss_artifacts_agree(context: Context, stream: Stream) -> str:
     """The CSV repeats the log's epochs, and the picture is a whole PNG made from them."""
     history = _history(context, stream)
-    logged = [record for record in read_metrics(_run_folder(context, stream) / "metrics.jsonl") if record["kind"] == "epoch"]
+    logged = [
+        record for record in read_metrics(_run_folder(context, stream) / "metrics.jsonl") if record["kind"] == "epoch"
+    ]
     from_log = [(record["epoch"], record["train_loss"], record["val_loss"]) for record in logged]
     from_csv = [(record.epoch, record.train_loss, record.val_loss) for record in history]
     if from_log != from_csv:
@@ -113,17 +118,24 @@ def quality_reports(context: Context, stream: Stream) -> str:
     config = context.config(stream)
     if not config.dqvl.enabled:
         raise CheckSkipped("dqvl.enabled = false")
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in (context.root / config.dqvl.report_dir).glob("*.json")]
+    reports = [
+        json.loads(path.read_text(encoding="utf-8")) for path in (context.root / config.dqvl.report_dir).glob("*.json")
+    ]
     decisions = {report["file_id"]: report["decision"] for report in reports}
     data_root = context.root / config.data.root
     parts = (getattr(config.data.parts, name) for name in type(config.data.parts).model_fields)
-    files = {relative(path, data_root) for part in parts for pattern in part.files for path in matches(pattern, data_root)}
+    files = {
+        relative(path, data_root) for part in parts for pattern in part.files for path in matches(pattern, data_root)
+    }
     missing = sorted(files - decisions.keys())
     if missing:
-        raise CheckFailed(f"{len(missing)} of {len(files)} files have no report, first {missing[0]}", "run the pipeline again")
+        raise CheckFailed(
+            f"{len(missing)} of {len(files)} files have no report, first {missing[0]}", "run the pipeline again"
+        )
     dropped = sorted(file for file in files if decisions[file] == "drop")
     warned = sum(bool(report["warnings"]) for report in reports if report["file_id"] in files)
-    return f"{len(files)} files: {len(files) - len(dropped)} kept, {warned} of them with warnings; dropped: {', '.join(dropped) or 'none'}"
+    kept = f"{len(files)} files: {len(files) - len(dropped)} kept, {warned} with warnings"
+    return f"{kept}; dropped: {', '.join(dropped) or 'none'}"
 
 
 def scores_match(context: Context, stream: Stream) -> str:
@@ -145,7 +157,8 @@ def scores_match(context: Context, stream: Stream) -> str:
         raise CheckFailed(f"the summary counts {counted}, the files hold {len(frame), len(events)}", "run `make score`")
     if not frame["score"].notna().any():
         raise CheckFailed("no score is a number")
-    return f"{summary['scores']} scores, {int(frame['alarm'].sum())} alarms in {len(events)} events, threshold {threshold:.4g}"
+    alarms = int(frame["alarm"].sum())
+    return f"{summary['scores']} scores, {alarms} alarms in {len(events)} events, threshold {threshold:.4g}"
 
 
 def scoring_is_deterministic(context: Context, stream: Stream) -> str:
@@ -222,7 +235,7 @@ CHECKS = (
 )
 
 
-# --------------------------------------------------------------------------------------------------------------- helpers
+# -------------------------------------------------------------------------------------------------------------- helpers
 def _existing(path: Path, context: Context) -> Path:
     if not path.is_file():
         raise CheckFailed(f"{relative(path, context.root)} is missing", "run `make validate`")

@@ -1,4 +1,5 @@
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,10 +50,14 @@ def test_off_is_silent_and_still_counts(capsys, caplog, clock):
 @pytest.mark.parametrize("is_terminal, mode", [(True, "bar"), (False, "lines")])
 def test_a_terminal_is_watched_and_a_pipe_is_not(monkeypatch, is_terminal, mode):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: is_terminal, raising=False)
-    monkeypatch.delitem(progress.sys.modules, "ipykernel", raising=False)
+    monkeypatch.delitem(progress.sys.modules, "IPython", raising=False)
     assert Progress(1, "x", unit="y")._mode == mode
 
 
 def test_a_notebook_is_watched(monkeypatch):
-    monkeypatch.setitem(progress.sys.modules, "ipykernel", progress)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert Progress(1, "x", unit="y")._mode == "bar"
+    del shell.kernel  # IPython in a terminal, or imported by a library
+    assert Progress(1, "x", unit="y")._mode == "lines"
