@@ -54,10 +54,10 @@ with atomic_file(pathlib.Path({str(path)!r})) as part:
     assert path.read_text() == "old"
 
 
-def test_the_temporary_name_keeps_the_suffix(tmp_path):
+def test_what_a_killed_writer_leaves_matches_no_glob_of_real_files(tmp_path):
     with atomic_file(tmp_path / "curve.png") as part:
         assert part.parent == tmp_path
-        assert part.suffix == ".png"
+        assert part not in tmp_path.glob("*.png")
 
 
 def test_a_written_file_has_the_usual_permissions(tmp_path):
