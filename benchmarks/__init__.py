@@ -1,0 +1,1 @@
+"""Speed against named peers, each pair measured in turn in one process: `make bench`."""
