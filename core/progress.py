@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal, Self
 
 from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 log = logging.getLogger(__name__)
 
@@ -23,19 +25,22 @@ class Progress:
         self.total, self.label, self.unit, self.done = total, label, unit, 0
         self._mode = _watched_mode() if mode == "auto" else mode
         self._bar: tqdm | None = None
+        self._open = ExitStack()
         self._started = self._last_line = 0.0
 
     def __enter__(self) -> Self:
         self._started = self._last_line = time.monotonic()
         if self._mode == "bar":
-            self._bar = tqdm(total=self.total, desc=self.label, unit=f" {self.unit}", file=sys.stderr, leave=True)
+            self._open.enter_context(logging_redirect_tqdm())  # log lines go above the bar, not through it
+            self._bar = self._open.enter_context(
+                tqdm(total=self.total, desc=self.label, unit=f" {self.unit}", file=sys.stderr)
+            )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._open.close()
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count

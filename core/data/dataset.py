@@ -106,20 +106,22 @@ def _read_all(
 ) -> tuple[list[Recording], list[QualityReport]]:
     kept: list[Recording] = []
     reports: list[QualityReport] = []
+    notes: dict[str, list[str]] = defaultdict(list)
+    data_root = (root / config.data.root).resolve()
     with Progress(len(files), "reading", unit="files", mode=config.logging.progress) as progress:
         for file in files:
-            found = read_recordings(
-                file, root=(root / config.data.root).resolve(), stream=config.stream, settings=config.data
-            )
-            for note in dict.fromkeys(note for recording in found for note in recording.notes):
-                log.info("%s: %s", found[0].file_id, note)
+            found = read_recordings(file, root=data_root, stream=config.stream, settings=config.data)
             report = _judge(found, config, run_id) if config.dqvl.enabled else None
             if report is not None:
                 reports.append(report)
                 write_report(report, root / config.dqvl.report_dir)
+            mended = [cleaned(recording) for recording in found]
+            for note in dict.fromkeys(note for recording in mended for note in recording.notes):
+                notes[note].append(found[0].file_id)
             if report is None or report.decision == "keep":
-                kept += [cleaned(recording) for recording in found]
+                kept += mended
             progress.advance()
+    _tell(notes, reports, config)
     if not kept:
         reasons = "; ".join(f"{r.file_id}: {r.hard_fails[0]['message']}" for r in reports[:3] if r.hard_fails)
         raise QualityError(
@@ -139,10 +141,20 @@ def _judge(found: Sequence[Recording], config: AnyConfig, run_id: str) -> Qualit
     )
     for fail in report.hard_fails:
         log.warning("%s dropped: %s", report.file_id, fail["message"])
-    if report.warnings:
-        first, more = report.warnings[0]["message"], len(report.warnings) - 1
-        log.warning("%s kept with warnings: %s%s", report.file_id, first, f" (and {more} more)" if more else "")
     return report
+
+
+def _tell(notes: Mapping[str, Sequence[str]], reports: Sequence[QualityReport], config: AnyConfig) -> None:
+    """What the readers decided and what quality found, each said once, however many files it is about."""
+    for note, file_ids in notes.items():
+        log.info("%s%s: %s", file_ids[0], f" and {len(file_ids) - 1} more" if len(file_ids) > 1 else "", note)
+    warned = [report for report in reports if report.warnings and report.decision == "keep"]
+    if warned:
+        first = warned[0]
+        log.warning(
+            "%d of %d files kept with warnings, such as %s: %s; all are in %s",
+            len(warned), len(reports), first.file_id, first.warnings[0]["message"], config.dqvl.report_dir,
+        )  # fmt: skip
 
 
 def _as_one(found: Sequence[Recording]) -> Recording:

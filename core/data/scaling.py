@@ -54,8 +54,8 @@ class Scaler:
             else:
                 center_c, statistic_c, floor_c = np.nanmean(values_tc, axis=0), std_c, np.zeros_like(std_c)
         scale_c, floored = _with_floors(statistic_c, floor_c, std_c, resolution_c, level_c, channels)
-        for name, reason in floored.items():
-            log.info("scaling of %s: %s", name, reason)
+        for reason in dict.fromkeys(floored.values()):
+            log.info("scaling %s: %s", reason, ", ".join(name for name in floored if floored[name] == reason))
         center = tuple(np.nan_to_num(center_c).tolist())
         return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
 
