@@ -12,6 +12,7 @@ from pathlib import Path
 from core.config.compose import LoadedConfig, load_config, local_config_file, render
 from core.config.schema import Stream
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
+from core.progress import ConsoleHandler
 from core.workspace import find_root
 
 log = logging.getLogger("landfall")
@@ -23,7 +24,9 @@ Command = Callable[[argparse.Namespace], int]
 def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     """Parses, runs and turns errors raised on purpose into one line on stderr and their documented exit code."""
     arguments = parser.parse_intermixed_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[ConsoleHandler()]
+    )
     try:
         code = command(arguments)
         sys.stdout.flush()

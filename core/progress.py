@@ -5,17 +5,25 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal, Self
 
 from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
 
 log = logging.getLogger(__name__)
 
 Mode = Literal["auto", "bar", "lines", "off"]
 SECONDS_BETWEEN_LINES = 30.0
+
+
+class ConsoleHandler(logging.StreamHandler):
+    """Writes log lines above a progress bar instead of through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            tqdm.write(self.format(record), file=self.stream)
+        except Exception:
+            self.handleError(record)
 
 
 class Progress:
@@ -25,22 +33,19 @@ class Progress:
         self.total, self.label, self.unit, self.done = total, label, unit, 0
         self._mode = _watched_mode() if mode == "auto" else mode
         self._bar: tqdm | None = None
-        self._open = ExitStack()
         self._started = self._last_line = 0.0
 
     def __enter__(self) -> Self:
         self._started = self._last_line = time.monotonic()
         if self._mode == "bar":
-            self._open.enter_context(logging_redirect_tqdm())  # log lines go above the bar, not through it
-            self._bar = self._open.enter_context(
-                tqdm(total=self.total, desc=self.label, unit=f" {self.unit}", file=sys.stderr)
-            )
+            self._bar = tqdm(total=self.total, desc=self.label, unit=f" {self.unit}", file=sys.stderr)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count

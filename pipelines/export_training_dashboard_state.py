@@ -82,7 +82,6 @@ def export_state(
         problems=problems.found,
     )
     write_document(out, state)
-    log.info("dashboard state written to %s: %s", relative(out, root), state.verdict.title)
     return state
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import papermill
+from traitlets.config import Config
 
 from core import checkpoint
 from core.cli import add_root_argument, root_of, run_command
@@ -35,6 +36,9 @@ from pipelines.validate_training_outputs import (
 )
 
 log = logging.getLogger(__name__)
+
+# The kernel talks over sockets of the file system, which no other user of the machine can read, instead of TCP ports.
+_KERNEL = Config({"KernelManager": {"transport": "ipc"}})
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ def run_pipeline(root: Path, options: PipelineOptions, *, run_id: str | None = N
             report = validate(Context(root, configs))
     finally:
         with _step("5/5 dashboard"):
-            export_state(root, run_id=run_id)
+            state = export_state(root, run_id=run_id)
+            log.info("%s: %s", DEFAULT_OUT, state.verdict.title)
     return report
 
 
@@ -75,11 +80,12 @@ def execute_notebook(root: Path, stream: Stream, *, config: str, overrides: Sequ
     notebook = root / "notebooks" / f"local_{stream}_ssl.ipynb"
     executed = root / "artifacts/notebooks" / run_id / notebook.name
     executed.parent.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("papermill").setLevel(logging.WARNING)  # its cell by cell account drowns the notebook's own
     parameters = {"config": config, "overrides": [*overrides, "logging.progress=lines"], "run_id": run_id}
     try:
         papermill.execute_notebook(
-            notebook, executed, parameters, kernel_name="python3", cwd=notebook.parent, log_output=True,
-            progress_bar=sys.stderr.isatty(),
+            notebook, executed, parameters, kernel_name="python3", cwd=notebook.parent, config=_KERNEL,
+            stdout_file=sys.stderr, stderr_file=sys.stderr, progress_bar=False,
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
         raise LandfallError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import tempfile
 from pathlib import Path
@@ -100,6 +101,7 @@ def tensorboard_events(context: Context, stream: Stream) -> str:
         raise CheckSkipped("logging.tensorboard = false")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    logging.getLogger("tensorboard").setLevel(logging.WARNING)  # it reports the end of each file
     folder = _run_folder(context, stream)
     events = EventAccumulator(str(folder))
     events.Reload()

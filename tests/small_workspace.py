@@ -1,0 +1,76 @@
+"""A workspace small enough to run the whole pipeline in a test: real notebooks, real models, little of everything."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tests.support import REPO_ROOT
+
+# Configuration file of each stream; both start from the real local ones.
+CONFIGS = {"patchtst": "configs/small_patchtst.yaml", "swinmae": "configs/small_swinmae.yaml"}
+_COPIED = ("configs", "notebooks", "Makefile", "pyproject.toml")
+_PATCHTST = """\
+defaults: [patchtst_ssl_local, _self_]
+device: {kind: cpu, threads: 1}
+data: {window: 32, stride: 8, score_stride: 16}
+model: {patch_length: 8, patch_stride: 8, d_model: 16, num_heads: 2, num_layers: 1, d_ff: 32}
+training: {epochs: 3, batch_size: 32, learning_rate: 0.01}
+"""
+_SWINMAE = """\
+defaults: [swinmae_ssl_local, _self_]
+device: {kind: cpu, threads: 1}
+data: {window: 128, stride: 32, score_stride: 64}
+scalogram: {frequencies: 16, image_size: 32}
+model: {embed_dim: 12, depths: [1, 1], num_heads: [2, 4], decoder_depths: [1]}
+training: {epochs: 3, batch_size: 32}
+scoring: {threshold: {false_alarm_rate: 0.05}}
+"""
+
+
+def build_small_workspace(root: Path) -> Path:
+    """What a clone holds as far as a run looks at it, two files of training data for each stream and two to test."""
+    for name in _COPIED:
+        source = REPO_ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, root / name)
+    (root / "core").mkdir()
+    (root / CONFIGS["patchtst"]).write_text(_PATCHTST, encoding="utf-8")
+    (root / CONFIGS["swinmae"]).write_text(_SWINMAE, encoding="utf-8")
+    (root / "requirements.lock").write_text(f"# what tests need\npytest=={version('pytest')}\n", encoding="utf-8")
+    write_process_data(root / "data/fdc")
+    write_vibration_data(root / "data/vib")
+    return root
+
+
+def write_process_data(folder: Path) -> None:
+    """Four sensors that follow one driver; in `test_1` one of them shifts for a while, and its labels say so."""
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("train_1", "train_2", "test_1", "test_2")):
+        rng = np.random.default_rng(number)
+        rows = 900 if name.startswith("train") else 300
+        driver_t1 = np.sin(np.arange(rows) / 7)[:, None]
+        frame = pd.DataFrame(driver_t1 + 0.1 * rng.normal(size=(rows, 4)), columns=list("pqrs"))
+        frame.insert(0, "timestamp", pd.date_range(f"2026-01-0{number + 1}", periods=rows, freq="s"))
+        if name == "test_1":
+            anomalous_t = np.arange(rows) // 60 == 3
+            frame.loc[anomalous_t, "r"] += 6.0
+            labels = pd.DataFrame({"timestamp": frame["timestamp"], "anomaly": anomalous_t.astype(int)})
+            labels.to_csv(folder / "test_1.labels.csv", index=False)
+        frame.to_csv(folder / f"{name}.csv", index=False)
+
+
+def write_vibration_data(folder: Path) -> None:
+    """Three axes of one tone at 1 kHz; `test_loud` shakes in z from its first second to its last."""
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("train_1", "train_2", "test_good", "test_loud")):
+        rng = np.random.default_rng(number)
+        values_ta = np.sin(np.arange(6000) * 0.3)[:, None] + 0.2 * rng.normal(size=(6000, 3))
+        values_ta[:, 2] += 8.0 * rng.normal(size=6000) * (name == "test_loud")
+        np.save(folder / f"{name}.npy", values_ta.astype(np.float32))
+        (folder / f"{name}.json").write_text('{"sampling_rate_hz": 1000}', encoding="utf-8")
+    (folder / "test_good.labels.csv").write_text("start,end\n", encoding="utf-8")
+    (folder / "test_loud.labels.csv").write_text("start,end\n0,6\n", encoding="utf-8")
