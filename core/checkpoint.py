@@ -42,12 +42,15 @@ def describe(path: Path) -> dict[str, Any]:
     sidecar = sidecar_path(path)
     if not path.is_file():
         raise CheckpointError(path, "does not exist", hint="train first, or pass another checkpoint")
+    hint = "restore it, or train again"
     try:
         description = json.loads(sidecar.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(path, f"its sidecar {sidecar.name} is missing", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise CheckpointError(path, f"its sidecar {sidecar.name} cannot be read: {error}") from error
+        raise CheckpointError(path, f"its sidecar {sidecar.name} cannot be read: {error}", hint=hint) from error
     if not isinstance(description, dict):
-        raise CheckpointError(path, f"its sidecar {sidecar.name} is no JSON object")
+        raise CheckpointError(path, f"its sidecar {sidecar.name} is no JSON object", hint=hint)
     return description
 
 

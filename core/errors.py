@@ -103,6 +103,18 @@ class CheckpointError(OutputError):
         super().__init__(f"checkpoint {path}: {message}", hint=hint)
 
 
+class NotebookError(LandfallError):
+    """An executed notebook stopped; `ename` is the class of the error in it, whose exit code the command ends with."""
+
+    def __init__(self, notebook: str, prompt: int | None, ename: str, evalue: str, *, hint: str | None = None):
+        self.notebook, self.prompt, self.ename = notebook, prompt, ename
+        cause = globals().get(ename)
+        if isinstance(cause, type) and issubclass(cause, LandfallError):
+            self.exit_code = cause.exit_code
+        first_line = evalue.partition("\n")[0]
+        super().__init__(f"{notebook}, In [{prompt}]: {ename}: {first_line}", hint=hint)
+
+
 class MissingDependencyError(LandfallError):
     """An optional package is not installed; the message carries the command that installs it."""
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import papermill
+from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
 
 from core import checkpoint
@@ -23,7 +25,7 @@ from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.data.dataset import check_quality
-from core.errors import EXIT_OK, EXIT_OUTPUT, LandfallError
+from core.errors import EXIT_OK, EXIT_OUTPUT, LandfallError, NotebookError
 from core.workspace import new_run_id, relative
 from pipelines.checks.base import Context
 from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
@@ -36,9 +38,6 @@ from pipelines.validate_training_outputs import (
 )
 
 log = logging.getLogger(__name__)
-
-# The kernel talks over sockets of the file system, which no other user of the machine can read, instead of TCP ports.
-_KERNEL = Config({"KernelManager": {"transport": "ipc"}})
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ def run_pipeline(root: Path, options: PipelineOptions, *, run_id: str | None = N
         with _step("1/5 data quality"):
             for loaded in configs.values():
                 _tell_quality(loaded, root, run_id)
-        for stream, file in options.config_files.items():
+        for stream, loaded in configs.items():
             with _step(f"2/5 notebook local_{stream}_ssl"):
-                execute_notebook(root, stream, config=file, overrides=options.overrides, run_id=run_id)
+                execute_notebook(loaded, options.overrides, root=root, run_id=run_id)
         for stream, loaded in configs.items():
             with _step(f"3/5 scores of {stream}"):
                 _score_unless_current(loaded, root)
@@ -72,26 +71,32 @@ def run_pipeline(root: Path, options: PipelineOptions, *, run_id: str | None = N
     return report
 
 
-def execute_notebook(root: Path, stream: Stream, *, config: str, overrides: Sequence[str], run_id: str) -> Path:
-    """Runs a local notebook by papermill; the executed copy is written after each cell, so a failure leaves evidence.
+def execute_notebook(loaded: LoadedConfig, overrides: Sequence[str], *, root: Path, run_id: str) -> Path:
+    """Runs a notebook by papermill; the executed copy is written after each cell, so a failure leaves evidence.
 
-    Raises LandfallError naming the cell and the error the notebook stopped with.
+    Raises NotebookError with the cell and the error the notebook stopped with, LandfallError for a kernel that died.
     """
-    notebook = root / "notebooks" / f"local_{stream}_ssl.ipynb"
-    executed = root / "artifacts/notebooks" / run_id / notebook.name
+    notebook = root / "notebooks" / f"local_{loaded.config.stream}_ssl.ipynb"
+    executed = root / loaded.config.logging.artifacts_dir / "notebooks" / run_id / notebook.name
     executed.parent.mkdir(parents=True, exist_ok=True)
+    evidence = f"the executed copy is {relative(executed, root)}"
     logging.getLogger("papermill").setLevel(logging.WARNING)  # its cell by cell account drowns the notebook's own
-    parameters = {"config": config, "overrides": [*overrides, "logging.progress=lines"], "run_id": run_id}
-    try:
-        papermill.execute_notebook(
-            notebook, executed, parameters, kernel_name="python3", cwd=notebook.parent, config=_KERNEL,
-            stdout_file=sys.stderr, stderr_file=sys.stderr, progress_bar=False,
-        )  # fmt: skip
-    except papermill.PapermillExecutionError as error:
-        raise LandfallError(
-            f"{notebook.name}, cell {error.cell_index}: {error.ename}: {error.evalue}",
-            hint=f"the executed copy is {relative(executed, root)}",
-        ) from error
+    parameters = {"config": loaded.source, "overrides": ["logging.progress=lines", *overrides], "run_id": run_id}
+    with tempfile.TemporaryDirectory(prefix="landfall-") as private:
+        # The kernel talks over sockets in a folder that only this user can open, instead of TCP ports.
+        kernel = {"transport": "ipc", "connection_file": f"{private}/kernel.json"}
+        try:
+            papermill.execute_notebook(
+                notebook, executed, parameters, kernel_name="python3", cwd=notebook.parent,
+                config=Config({"KernelManager": kernel}), stdout_file=sys.stderr, stderr_file=sys.stderr,
+                progress_bar=False,
+            )  # fmt: skip
+        except papermill.PapermillExecutionError as error:
+            raise NotebookError(notebook.name, error.exec_count, error.ename, error.evalue, hint=evidence) from error
+        except DeadKernelError as error:
+            raise LandfallError(
+                f"{notebook.name}: its kernel died, often of too little memory", hint=evidence
+            ) from error
     return executed
 
 
@@ -113,7 +118,7 @@ def _score_unless_current(loaded: LoadedConfig, root: Path) -> None:
     config = loaded.config
     current = checkpoint.describe(root / config.logging.checkpoint_path)["sha256"]
     summary = read_summary(config, root=root)
-    if summary is not None and summary["checkpoint_sha256"] == current:
+    if summary is not None and summary.get("checkpoint_sha256") == current:
         log.info("%s: scored by the notebook with this checkpoint", config.stream)
         return
     score_stream(loaded, root=root)
@@ -133,7 +138,7 @@ class _step:
         log.info("   %s %s in %.0f s", self.title, "failed" if failure[0] else "done", time.monotonic() - self.started)
 
 
-def summary_text(root: Path, report: ValidationReport, configs: Mapping[Stream, str]) -> str:
+def summary_text(report: ValidationReport) -> str:
     """What a person reads at the end: the checklist, and where to look."""
     where = [
         ("checkpoints", "checkpoints/"),
@@ -161,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
         started = time.monotonic()
         report = run_pipeline(root, PipelineOptions(files, arguments.overrides), run_id=arguments.run_id)
-        sys.stdout.write(summary_text(root, report, files) + "\n")
+        sys.stdout.write(summary_text(report) + "\n")
         log.info("%s in %.0f s", "all is well" if report.passed else "something failed", time.monotonic() - started)
         return EXIT_OK if report.passed else EXIT_OUTPUT
 

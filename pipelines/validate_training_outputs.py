@@ -56,7 +56,7 @@ def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
     items: list[Item] = []
     with Progress(len(checks), "validating", unit="checks") as progress:
         for check in checks:
-            items += check.items(context)
+            items += check.items(context, earlier=items)
             progress.advance(note=check.title)
     report = ValidationReport(utc_now(), tuple(items))
     write_json(context.root / REPORT, report.to_json())

@@ -13,7 +13,7 @@ from tests.support import REPO_ROOT
 
 # Configuration file of each stream; both start from the real local ones.
 CONFIGS = {"patchtst": "configs/small_patchtst.yaml", "swinmae": "configs/small_swinmae.yaml"}
-_COPIED = ("configs", "notebooks", "Makefile", "pyproject.toml")
+PIPELINE_ARGUMENTS = ("--patch-config", CONFIGS["patchtst"], "--swin-config", CONFIGS["swinmae"])
 _PATCHTST = """\
 defaults: [patchtst_ssl_local, _self_]
 device: {kind: cpu, threads: 1}
@@ -27,17 +27,20 @@ device: {kind: cpu, threads: 1}
 data: {window: 128, stride: 32, score_stride: 64}
 scalogram: {frequencies: 16, image_size: 32}
 model: {embed_dim: 12, depths: [1, 1], num_heads: [2, 4], decoder_depths: [1]}
-training: {epochs: 3, batch_size: 32}
+training: {epochs: 4, batch_size: 16, learning_rate: 0.005}
 scoring: {threshold: {false_alarm_rate: 0.05}}
 """
 
 
 def build_small_workspace(root: Path) -> Path:
     """What a clone holds as far as a run looks at it, two files of training data for each stream and two to test."""
-    for name in _COPIED:
-        source = REPO_ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, root / name)
-    (root / "core").mkdir()
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(REPO_ROOT / name, root)
+    for folder, kind in (("configs", "**/*.yaml"), ("core", "**/*.py"), ("notebooks", "*.ipynb")):
+        for file in (REPO_ROOT / folder).glob(kind):
+            copy = root / file.relative_to(REPO_ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, copy)
     (root / CONFIGS["patchtst"]).write_text(_PATCHTST, encoding="utf-8")
     (root / CONFIGS["swinmae"]).write_text(_SWINMAE, encoding="utf-8")
     (root / "requirements.lock").write_text(f"# what tests need\npytest=={version('pytest')}\n", encoding="utf-8")
@@ -68,7 +71,7 @@ def write_vibration_data(folder: Path) -> None:
     folder.mkdir(parents=True)
     for number, name in enumerate(("train_1", "train_2", "test_good", "test_loud")):
         rng = np.random.default_rng(number)
-        values_ta = np.sin(np.arange(6000) * 0.3)[:, None] + 0.2 * rng.normal(size=(6000, 3))
+        values_ta = np.sin(np.arange(6000) * 0.3)[:, None] + 0.05 * rng.normal(size=(6000, 3))
         values_ta[:, 2] += 8.0 * rng.normal(size=6000) * (name == "test_loud")
         np.save(folder / f"{name}.npy", values_ta.astype(np.float32))
         (folder / f"{name}.json").write_text('{"sampling_rate_hz": 1000}', encoding="utf-8")

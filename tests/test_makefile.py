@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import subprocess
@@ -14,9 +15,13 @@ TARGETS = {
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
+# `make test` runs these tests: its own flags must not reach the make under test.
+OUTSIDE_MAKE = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+
 
 def make(folder: Path, *arguments: str) -> str:
-    result = subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True)
+    command = ["make", "--no-print-directory", *arguments]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=OUTSIDE_MAKE)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

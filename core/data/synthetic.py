@@ -59,12 +59,12 @@ CHAMBER_FILES = (
     ChamberFile("train_3.parquet", 6000, 0.45, gaps=((1200, 1245), (4700, 4820))),
     ChamberFile("train_4.csv.gz", 6000, 0.65),
     ChamberFile("test_1.csv", 5000, 0.30, gaps=((300, 360),), faults=(
-        _F("spike", 1500, 1560, 20.0), _F("level_shift", 2300, 2500, 20.0), _F("stuck_sensor", 3300, 3520, 1.0),
+        _F("spike", 1500, 1560, 20.0), _F("level_shift", 2300, 2500, 10.0), _F("stuck_sensor", 3300, 3520, 1.0),
         _F("rf_instability", 4200, 4400, 8.0))),
     ChamberFile("test_2.csv", 5000, 0.50, faults=(
-        _F("coupling_break", 1400, 1640, 40.0), _F("oscillation", 2600, 2760, 16.0), _F("drift", 3400, 4240, 12.0))),
+        _F("coupling_break", 1400, 1640, 25.0), _F("oscillation", 2600, 2760, 16.0), _F("drift", 3400, 4240, 12.0))),
     ChamberFile("test_3.csv", 4000, 0.60, gaps=((3300, 3380),), faults=(
-        _F("oscillation", 1100, 1220, 8.0), _F("level_shift", 1700, 1880, 10.0), _F("coupling_break", 2400, 2560, 20.0),
+        _F("oscillation", 1100, 1220, 8.0), _F("level_shift", 1700, 1880, 6.0), _F("coupling_break", 2400, 2560, 15.0),
         _F("rf_instability", 2950, 3090, 4.0), _F("spike", 3600, 3640, 10.0))),
 )  # fmt: skip
 

@@ -80,8 +80,9 @@ class EncoderLayer(nn.Module):
 class PatchTST(nn.Module):
     """Masked autoencoder over the patches of each channel.
 
-    `window` must divide into whole patches, and patches must not overlap: a left-over stretch would never be scored,
-    and an overlap would show a hidden patch to its neighbour. Raises ConfigError otherwise.
+    `window` must be whole patches, for a left-over stretch would never be scored; raises ConfigError otherwise.
+    Patches do not overlap (the settings refuse a stride other than the patch length): an overlap would show a hidden
+    patch to its neighbour.
 
     Linear layers keep PyTorch's initial values, as in the paper's code; seed before constructing. Positions are learned
     but start as sines and cosines: from the paper's near-zero start the model spends its first thousand steps finding
@@ -90,7 +91,7 @@ class PatchTST(nn.Module):
 
     def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
         super().__init__()
-        _refuse_bad_patches(settings, window)
+        _refuse_bad_window(settings, window)
         self.settings = settings
         self.num_channels = num_channels
         self.window = window
@@ -188,16 +189,9 @@ def instance_statistics(x_bcnp: Tensor, seen_bcnp: Tensor) -> tuple[Tensor, Tens
     return mean_bc11, (variance_bc11 + INSTANCE_VARIANCE_FLOOR).sqrt()
 
 
-def _refuse_bad_patches(settings: PatchTSTModel, window: int) -> None:
-    length, stride = settings.patch_length, settings.patch_stride
-    faults = []
-    if stride != length:
-        faults.append(
-            ConfigFault("model.patch_stride", f"is {stride}; pre-training needs it equal to patch_length = {length}")
-        )
+def _refuse_bad_window(settings: PatchTSTModel, window: int) -> None:
+    length = settings.patch_length
     if window < 2 * length or window % length:
         fitting = max(window // length, 2) * length
         problem = f"{window} samples are no whole number (two or more) of patches of {length}; {fitting} would be"
-        faults.append(ConfigFault("data.window", problem))
-    if faults:
-        raise ConfigError("PatchTST", faults)
+        raise ConfigError("PatchTST", [ConfigFault("data.window", problem)])

@@ -23,7 +23,7 @@ def locked_packages(context: Context) -> str:
     """Local builds of a pinned version (`2.13.0+cpu`) count as that version."""
     lock = context.root / "requirements.lock"
     if not lock.is_file():
-        raise CheckSkipped("no requirements.lock")
+        raise CheckSkipped("there is no requirements.lock", "restore it: git checkout requirements.lock")
     pins = [match.groups() for line in lock.read_text(encoding="utf-8").splitlines() if (match := _PINNED.match(line))]
     differing = [f"{name} {_installed(name)} instead of {pin}" for name, pin in pins if _installed(name) != pin]
     if differing:

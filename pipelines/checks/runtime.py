@@ -6,11 +6,12 @@ import json
 import logging
 import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from core import checkpoint
-from core.config.compose import config_from_dict, flatten, local_config_file
+from core.config.compose import local_config_file
 from core.config.schema import Stream
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
@@ -23,25 +24,14 @@ _SMOKE_WINDOWS = 16
 
 
 def checkpoint_fits(context: Context, stream: Stream) -> str:
-    """Loads with strict keys, is whole, and was trained with the model and data of the configuration."""
-    from core.models.factory import build_model, count_parameters
+    """Is whole, loads with strict keys, and was trained to see what the configuration shows it."""
+    from core.devices.manager import DeviceManager
+    from inference.scoring import load_scoring_model
 
-    path = context.checkpoint(stream)
-    payload = checkpoint.load(path)
-    saved = config_from_dict(payload["config"], source=f"in {relative(path, context.root)}")
-    model = build_model(saved, num_channels=len(payload["channels"]))
-    model.load_state_dict(payload["model"], strict=True)
-    old, new = (dict(flatten(config.model_dump(mode="json"))) for config in (saved, context.config(stream)))
-    differing = [
-        key for key in new if key.startswith(("model.", "data.window", "scalogram.")) and old.get(key) != new[key]
-    ]
-    if differing:
-        raise CheckFailed(
-            "trained with other settings: "
-            + ", ".join(f"{key} was {old.get(key)}, is {new[key]}" for key in differing),
-            "train again, or validate with the configuration it was trained with",
-        )
-    return f"epoch {payload['epoch']}, {count_parameters(model) / 1e6:.2f} M parameters, sha256 and configuration match"
+    config, path = context.config(stream), context.checkpoint(stream)
+    load_scoring_model(path, DeviceManager(config.device).plan(), config=config)
+    told = checkpoint.describe(path)
+    return f"epoch {told['epoch']}, {told['parameters'] / 1e6:.2f} M parameters, sha256 and configuration match"
 
 
 def loss_falls(context: Context, stream: Stream) -> str:
@@ -71,34 +61,34 @@ def loss_artifacts_agree(context: Context, stream: Stream) -> str:
         record for record in read_metrics(_run_folder(context, stream) / "metrics.jsonl") if record["kind"] == "epoch"
     ]
     from_log = [(record["epoch"], record["train_loss"], record["val_loss"]) for record in logged]
-    from_csv = [(record.epoch, record.train_loss, record.val_loss) for record in history]
+    # The log is strict JSON: what is not finite is null there.
+    losses = [(record.epoch, record.train_loss, record.val_loss) for record in history]
+    from_csv = [tuple(value if math.isfinite(value) else None for value in row) for row in losses]
     if from_log != from_csv:
         raise CheckFailed(
             f"the CSV has {len(from_csv)} epochs, the log {len(from_log)}, and they are not the same",
             "one of them belongs to another run: train again",
         )
     picture = loss_png_path(context.root, context.config(stream))
-    body = _existing(picture, context).read_bytes()
-    if not (body.startswith(_PNG_SIGNATURE) and body.endswith(_PNG_END)):
-        raise CheckFailed(f"{relative(picture, context.root)} is not a whole PNG")
-    return f"{len(history)} epochs in CSV and log agree; {picture.name} is whole ({len(body) // 1024} KiB)"
+    size = _size_of_png(picture, context)
+    return f"{len(history)} epochs in CSV and log agree; {picture.name} is whole ({size // 1024} KiB)"
 
 
 def scaler_matches(context: Context, stream: Stream) -> str:
-    path = _existing(context.artifacts(stream) / f"scaler_{stream}.json", context)
-    written = json.loads(path.read_text(encoding="utf-8"))
+    path = context.artifacts(stream) / f"scaler_{stream}.json"
+    written = _json(path, context)
     saved = json.loads(json.dumps(checkpoint.load(context.checkpoint(stream))["scaler"]))
     differing = [key for key, value in saved.items() if written.get(key) != value]
     if differing:
         raise CheckFailed(f"{path.name} differs from the checkpoint in {', '.join(differing)}", "train again")
     if not all(scale > 0 and math.isfinite(scale) for scale in saved["scale"]):
-        raise CheckFailed("a channel has no positive, finite scale")
+        raise CheckFailed("a channel has no positive, finite scale", "look at the training data, and train again")
     return f"{len(saved['channels'])} channels, {saved['method']}; {len(saved['floored'])} with a floor"
 
 
 def tensorboard_events(context: Context, stream: Stream) -> str:
     if not context.config(stream).logging.tensorboard:
-        raise CheckSkipped("logging.tensorboard = false")
+        raise CheckSkipped("logging.tensorboard = false", "train with logging.tensorboard=true")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     logging.getLogger("tensorboard").setLevel(logging.WARNING)  # it reports the end of each file
@@ -109,26 +99,25 @@ def tensorboard_events(context: Context, stream: Stream) -> str:
     points = len(events.Scalars("loss/train")) if "loss/train" in tags else 0
     epochs = len(_history(context, stream))
     if points < epochs:
-        raise CheckFailed(f"{points} of {epochs} epochs are in the events of {relative(folder, context.root)}")
+        raise CheckFailed(
+            f"{points} of {epochs} epochs are in the events of {relative(folder, context.root)}",
+            "restore them, or train again",
+        )
     return f"{points} epochs, {len(tags)} curves"
 
 
 def quality_reports(context: Context, stream: Stream) -> str:
     """One valid report for each file the configuration names; a dropped file is told, not failed."""
-    from core.data.files import matches
+    from core.data.files import expand
 
     config = context.config(stream)
     if not config.dqvl.enabled:
-        raise CheckSkipped("dqvl.enabled = false")
-    reports = [
-        json.loads(path.read_text(encoding="utf-8")) for path in (context.root / config.dqvl.report_dir).glob("*.json")
-    ]
+        raise CheckSkipped("dqvl.enabled = false", "set dqvl.enabled=true")
+    reports = [_json(path, context) for path in (context.root / config.dqvl.report_dir).glob("*.json")]
     decisions = {report["file_id"]: report["decision"] for report in reports}
     data_root = context.root / config.data.root
     parts = (getattr(config.data.parts, name) for name in type(config.data.parts).model_fields)
-    files = {
-        relative(path, data_root) for part in parts for pattern in part.files for path in matches(pattern, data_root)
-    }
+    files = {relative(path, data_root) for part in parts for path in expand(part.files, data_root)}
     missing = sorted(files - decisions.keys())
     if missing:
         raise CheckFailed(
@@ -145,10 +134,10 @@ def scores_match(context: Context, stream: Stream) -> str:
     import pandas as pd
 
     folder = context.artifacts(stream) / "scores"
-    summary = json.loads(_existing(folder / f"{stream}_summary.json", context).read_text(encoding="utf-8"))
-    frame = pd.read_parquet(_existing(folder / f"{stream}_scores.parquet", context))
-    events = pd.read_csv(_existing(folder / f"{stream}_events.csv", context))
-    _existing(folder / f"{stream}_timeline.png", context)
+    summary = _json(folder / f"{stream}_summary.json", context)
+    frame = _read(folder / f"{stream}_scores.parquet", pd.read_parquet, context)
+    events = _read(folder / f"{stream}_events.csv", pd.read_csv, context)
+    _size_of_png(folder / f"{stream}_timeline.png", context)
     if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
         raise CheckFailed("the scores come from another checkpoint", "run `make score`")
     threshold = summary["threshold"]["value"]
@@ -158,7 +147,7 @@ def scores_match(context: Context, stream: Stream) -> str:
     if (len(frame), len(events)) != counted:
         raise CheckFailed(f"the summary counts {counted}, the files hold {len(frame), len(events)}", "run `make score`")
     if not frame["score"].notna().any():
-        raise CheckFailed("no score is a number")
+        raise CheckFailed("no score is a number", "look at the test data and its quality reports")
     alarms = int(frame["alarm"].sum())
     return f"{summary['scores']} scores, {alarms} alarms in {len(events)} events, threshold {threshold:.4g}"
 
@@ -175,18 +164,23 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
     config = context.config(stream)
     plan = DeviceManager(config.device).plan()
     scoring = load_scoring_model(context.checkpoint(stream), plan)
-    data = load_stream_data(config, root=context.root, parts=SCORING_PARTS, scaler=scoring.scaler)
+    with tempfile.TemporaryDirectory() as folder:
+        # Reading judges the files again; the reports of the run are evidence and stay as they are.
+        elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
+        data = load_stream_data(elsewhere, root=context.root, parts=SCORING_PARTS, scaler=scoring.scaler)
     windows = data.parts["test"]
     index_b = torch.linspace(0, len(windows) - 1, min(_SMOKE_WINDOWS, len(windows))).long()
     batch = Inputs(windows.subset(index_b), scoring.transform, plan.device).batch(torch.arange(len(index_b)))
     first, again = (infer_score(batch, scoring.model, stream)[0] for _ in range(2))
     backwards = infer_score(batch.flip(0), scoring.model, stream)[0].flip(0)
-    if not torch.equal(first, again):
-        raise CheckFailed("the same windows gave other scores the second time")
+    hint = "train again; if that does not help, this is a fault of Landfall"
+    if not torch.allclose(first, again, rtol=0.0, atol=0.0, equal_nan=True):
+        raise CheckFailed("the same windows gave other scores the second time", hint)
     if not torch.allclose(first, backwards, rtol=1e-5, atol=1e-6, equal_nan=True):
-        raise CheckFailed("the order of windows in a batch changes their scores")
-    if not torch.isfinite(first).all():
-        raise CheckFailed("a score is not finite")
+        raise CheckFailed("the order of windows in a batch changes their scores", hint)
+    # NaN is the score of a window without a single observed value.
+    if first.isinf().any() or first.isnan().all():
+        raise CheckFailed("a score is infinite, or none is a number", hint)
     return f"{len(index_b)} windows scored alike twice and in reverse order"
 
 
@@ -194,22 +188,25 @@ def executed_notebook(context: Context, stream: Stream) -> str:
     """The newest executed notebook of the stream ran to its end; training by command line needs none."""
     import nbformat
 
-    found = sorted((context.artifacts(stream) / "notebooks").glob(f"*/local_{stream}_ssl.ipynb"))
+    found = list((context.artifacts(stream) / "notebooks").glob(f"*/local_{stream}_ssl.ipynb"))
     if not found:
         raise CheckSkipped("no notebook was executed", "run `make validate`, or train from the command line only")
-    notebook = nbformat.read(found[-1], as_version=4)
+    newest = max(found, key=lambda path: path.stat().st_mtime_ns)
+    name, hint = relative(newest, context.root), "open it to see the cell, mend the cause and run `make validate`"
+    notebook = _read(newest, lambda path: nbformat.read(path, as_version=4), context)
     code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     errors = [output for cell in code for output in cell.outputs if output.output_type == "error"]
     if errors:
-        raise CheckFailed(f"{relative(found[-1], context.root)}: {errors[0].ename}: {errors[0].evalue}")
+        raise CheckFailed(f"{name}: {errors[0].ename}: {errors[0].evalue.partition(chr(10))[0]}", hint)
     unexecuted = sum(cell.execution_count is None for cell in code)
     if unexecuted:
-        raise CheckFailed(f"{relative(found[-1], context.root)}: {unexecuted} cells never ran")
-    return f"{relative(found[-1], context.root)}: {len(code)} cells, no error"
+        raise CheckFailed(f"{name}: {unexecuted} cells never ran", hint)
+    return f"{name}: {len(code)} cells, no error"
 
 
 def dashboard_state(context: Context) -> str:
     """What would be exported now is valid; so is what was exported before, if anything was."""
+    from pipelines.dashboard_inputs import explain
     from pipelines.dashboard_state import DashboardState
     from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 
@@ -219,19 +216,24 @@ def dashboard_state(context: Context) -> str:
         state = DashboardState.model_validate_json(fresh.read_text(encoding="utf-8"))
     exported = context.root / DEFAULT_OUT
     if exported.is_file():
-        DashboardState.model_validate_json(exported.read_text(encoding="utf-8"))
+        try:
+            DashboardState.model_validate_json(exported.read_bytes())
+        except ValueError as error:
+            raise CheckFailed(f"{DEFAULT_OUT}: {explain(error)}", "run `make export`") from error
     return f"valid, schema version {state.schema_version}, {len(state.streams)} streams"
 
 
 CHECKS = (
     Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True),
     Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True),
-    Check("loss-artifacts", "V-03", "Loss CSV and picture", loss_artifacts_agree, per_stream=True),
-    Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True),
-    Check("tensorboard", "V-03", "TensorBoard events", tensorboard_events, per_stream=True),
+    Check("loss-artifacts", "V-03", "Loss CSV and picture", loss_artifacts_agree, per_stream=True, needs="checkpoint"),
+    Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True, needs="checkpoint"),
+    Check("tensorboard", "V-03", "TensorBoard events", tensorboard_events, per_stream=True, needs="checkpoint"),
     Check("quality", "V-03", "Data quality reports", quality_reports, per_stream=True),
-    Check("scores", "V-03", "Scores and events", scores_match, per_stream=True),
-    Check("smoke", "V-03", "Scoring smoke", scoring_is_deterministic, per_stream=True, is_smoke=True),
+    Check("scores", "V-03", "Scores and events", scores_match, per_stream=True, needs="checkpoint"),
+    Check(
+        "smoke", "V-03", "Scoring smoke", scoring_is_deterministic, per_stream=True, is_smoke=True, needs="checkpoint"
+    ),
     Check("notebook", "V-03", "Executed notebook", executed_notebook, per_stream=True),
     Check("dashboard", "V-03", "Dashboard state", dashboard_state),
 )
@@ -244,10 +246,36 @@ def _existing(path: Path, context: Context) -> Path:
     return path
 
 
+def _read(path: Path, read: Callable[[Path], Any], context: Context) -> Any:
+    try:
+        return read(_existing(path, context))
+    except (ValueError, OSError) as error:
+        why = str(error).partition("\n")[0]
+        raise CheckFailed(f"{relative(path, context.root)} cannot be read: {why}", "run `make validate`") from error
+
+
+def _json(path: Path, context: Context) -> dict[str, Any]:
+    value = _read(path, lambda path: json.loads(path.read_text(encoding="utf-8")), context)
+    if not isinstance(value, dict):
+        raise CheckFailed(f"{relative(path, context.root)} is no JSON object", "run `make validate`")
+    return value
+
+
+def _size_of_png(path: Path, context: Context) -> int:
+    body = _existing(path, context).read_bytes()
+    if not (body.startswith(_PNG_SIGNATURE) and body.endswith(_PNG_END)):
+        raise CheckFailed(f"{relative(path, context.root)} is not a whole PNG", "run `make validate`")
+    return len(body)
+
+
 def _history(context: Context, stream: Stream) -> list[EpochRecord]:
-    history = read_loss_csv(_existing(loss_csv_path(context.root, context.config(stream)), context))
+    hint = f"train with {local_config_file(stream)}"
+    try:
+        history = read_loss_csv(_existing(loss_csv_path(context.root, context.config(stream)), context))
+    except ValueError as error:
+        raise CheckFailed(str(error), hint) from error
     if not history:
-        raise CheckFailed("the loss history is empty", f"train with {local_config_file(stream)}")
+        raise CheckFailed("the loss history is empty", hint)
     return history
 
 

@@ -37,7 +37,7 @@ def notebooks(context: Context) -> str:
         notebook = nbformat.read(file, as_version=4)
         nbformat.validate(notebook)
         if not any("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells):
-            raise CheckFailed(f"{file.name} has no cell tagged parameters")
+            raise CheckFailed(f"{file.name} has no cell tagged parameters", "restore it: git checkout notebooks")
         dirty = [index for index, cell in enumerate(notebook.cells) if cell.get("outputs")]
         if dirty:
             raise CheckSkipped(

@@ -58,7 +58,7 @@ def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(wo
     config = load(workspace, environment=environment).config
     assert (config.training.epochs, config.device.kind) == (2, "cpu")
     config = load(workspace, "trainer=default", "local/devices=auto", environment=environment).config
-    assert (config.training.epochs, config.device.kind) == (10, "auto")
+    assert (config.training.windows_per_epoch, config.device.kind) == (0, "auto")
 
 
 def test_the_environment_is_read_by_default(workspace, monkeypatch):
@@ -159,7 +159,7 @@ def test_a_configuration_elsewhere_builds_on_ours(workspace, file, base):
     body = f"defaults:\n  - {base}\n  - override /trainer: quick\n  - _self_\ndata: {{window: 128}}\n"
     loaded = load(workspace, "local/devices=cpu", file=write(workspace, file, body))
     config = loaded.config
-    assert (config.data.window, config.data.stride) == (128, 64)
+    assert (config.data.window, config.data.stride) == (128, 32)
     assert (config.training.epochs, config.device.kind) == (2, "cpu")
     assert loaded.source == loaded.origins["data.window"] == file
     assert loaded.origins["data.stride"] == "configs/patchtst_ssl.yaml"

@@ -170,7 +170,7 @@ def test_habitual_switching_is_no_jump_but_an_outlier_of_it_is():
 def test_many_jumps_do_not_raise_the_bar():
     """Against the data's own 99.9th percentile, twenty jumps in 2,000 rows would hide themselves."""
     values_tc = np.random.default_rng(0).standard_normal((2000, 1))
-    values_tc[50::100] += 30
+    values_tc[50::100] += 60
     assert "jumps" in fired(judge(recording(values_tc)))
 
 

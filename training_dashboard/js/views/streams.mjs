@@ -55,7 +55,7 @@ function scores(stream) {
   return block("Detection",
     detection ? figures(detection) : el("p", { class: "quiet" }, UNLABELLED),
     facts([
-      ["Scored", `${plural(summary.scores, "window")} of ${plural(summary.recordings, "recording")}`],
+      ["Scored", `${plural(summary.scores, "score")} in ${plural(summary.recordings, "recording")}`],
       ["Found", `${plural(summary.alarms, "alarm")} in ${plural(summary.events, "event")}`],
       ["Threshold", threshold && [figure(threshold.value), el("small", {}, thresholdText(threshold))]],
     ]),
@@ -83,7 +83,7 @@ function figures(detection) {
     ["F1", score(detection.f1), null],
     ["Precision", score(detection.precision), null],
     ["Recall", score(detection.recall), null],
-    ["False alarms", percent(detection.false_alarm_rate), "of normal windows"],
+    ["False alarms", percent(detection.false_alarm_rate), "of normal scores"],
   ];
   return el("dl", { class: "tiles" }, tiles.map(([term, value, note]) =>
     el("div", {}, el("dt", {}, term), el("dd", {}, value, note && el("small", {}, note)))));

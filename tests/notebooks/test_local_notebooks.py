@@ -1,0 +1,178 @@
+"""The local notebooks as files, and one of them worked in through a real Jupyter server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import websocket
+
+from core.config.schema import STREAMS
+from tests.small_workspace import CONFIGS, build_small_workspace
+from tests.support import REPO_ROOT
+
+NOTEBOOKS = {stream: REPO_ROOT / f"notebooks/local_{stream}_ssl.ipynb" for stream in STREAMS}
+PARAMETERS = ["config", "overrides", "run_id"]
+each_stream = pytest.mark.parametrize("stream", STREAMS)
+
+
+def code_cells(stream: str) -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(NOTEBOOKS[stream], as_version=4).cells if cell.cell_type == "code"]
+
+
+# ------------------------------------------------------------------------------------------------------------ the files
+@each_stream
+def test_the_notebook_is_valid_and_every_cell_has_its_own_name(stream):
+    notebook = nbformat.read(NOTEBOOKS[stream], as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.nbformat_minor >= 5
+    assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
+
+
+@each_stream
+def test_one_cell_holds_the_parameters_papermill_sets(stream):
+    (cell,) = [cell for cell in code_cells(stream) if "parameters" in cell.metadata.get("tags", ())]
+    assert re.findall(r"^(\w+) =", cell.source, flags=re.MULTILINE) == PARAMETERS
+    assert f'"configs/{stream}_ssl_local.yaml"' in cell.source
+
+
+@each_stream
+def test_no_output_and_no_count_is_committed(stream):
+    assert [(cell.outputs, cell.execution_count) for cell in code_cells(stream)] == [([], None)] * len(code_cells(stream))
+
+
+@each_stream
+def test_nothing_of_colab_is_left(stream):
+    text = NOTEBOOKS[stream].read_text(encoding="utf-8")
+    assert re.findall(r"/content\b|google\.colab|drive\.mount|^\s*[!%]|pip install", text, flags=re.MULTILINE) == []
+
+
+@each_stream
+def test_every_code_cell_compiles_and_is_tidy(stream):
+    for cell in code_cells(stream):
+        compile(cell.source, cell.id, "exec")
+    check = [sys.executable, "-m", "ruff", "check", "--output-format=concise", str(NOTEBOOKS[stream])]
+    result = subprocess.run(check, cwd=REPO_ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+# --------------------------------------------------------------------------------------------------------- in a browser
+class Server:
+    """A Jupyter server and what a browser says to it."""
+
+    def __init__(self, url: str, token: str):
+        self.url, self.token = url, token
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"token {self.token}"}
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=30) as answer:
+            return json.load(answer)
+
+    def connect(self, kernel: str) -> websocket.WebSocket:
+        address = f"{self.url.replace('http', 'ws')}/api/kernels/{kernel}/channels?token={self.token}"
+        return websocket.create_connection(address, timeout=120)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """JupyterLab as `make lab` starts it, over a small workspace and away from the settings of who runs the tests."""
+    root = build_small_workspace(tmp_path / "workspace")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    command = [
+        sys.executable, "-m", "jupyterlab", "notebooks", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--allow-root",
+    ]  # fmt: skip
+    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
+    log = tmp_path / "server.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=root, env=os.environ | own, stdout=file, stderr=file)
+    try:
+        server = Server(f"http://127.0.0.1:{port}", token)
+        wait_for(server, process, log)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for(server: Server, process: subprocess.Popen, log: Path) -> None:
+    for _ in range(600):
+        try:
+            server.ask("/api/status")
+            return
+        except urllib.error.URLError:
+            assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
+            time.sleep(0.1)
+    pytest.fail(log.read_text(encoding="utf-8", errors="replace"))
+
+
+def execute(channel: websocket.WebSocket, code: str) -> list[dict[str, Any]]:
+    """Runs a cell as a browser does; the output messages, each with its `msg_type` and `content`."""
+    request = uuid.uuid4().hex
+    header = {"msg_id": request, "msg_type": "execute_request", "session": "test", "username": "", "version": "5.3"}
+    content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False, "stop_on_error": True}
+    message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
+    channel.send(json.dumps(message))
+    outputs = []
+    while True:
+        answer = json.loads(channel.recv())
+        if answer["parent_header"].get("msg_id") != request or answer["channel"] != "iopub":
+            continue
+        if answer["msg_type"] == "status" and answer["content"]["execution_state"] == "idle":
+            return outputs
+        if answer["msg_type"] in ("stream", "execute_result", "display_data", "error"):
+            outputs.append(answer)
+
+
+def kinds(outputs: list[dict[str, Any]]) -> set[str]:
+    """Types of the messages, and of the data in them."""
+    return {output["msg_type"] for output in outputs} | {
+        kind for output in outputs for kind in output["content"].get("data", {})
+    }
+
+
+def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(server):
+    name = "local_patchtst_ssl.ipynb"
+    assert name in {entry["name"] for entry in server.ask("/api/contents")["content"]}
+    notebook = nbformat.from_dict(server.ask(f"/api/contents/{name}")["content"])
+    parameters, environment, table, picture = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:4]
+    kernel = notebook.metadata.kernelspec.name
+    session = {"path": name, "name": name, "type": "notebook", "kernel": {"name": kernel}}
+    channel = server.connect(server.ask("/api/sessions", session)["kernel"]["id"])
+    try:
+        small = parameters.replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"])
+        assert execute(channel, small) == []
+        told = execute(channel, environment)
+        assert kinds(told) == {"stream"}
+        assert "precision 32" in "".join(output["content"]["text"] for output in told)
+        shown = execute(channel, table)
+        assert {"execute_result", "text/html"} <= kinds(shown)
+        assert "error" not in kinds(shown)
+        html = next(o["content"]["data"]["text/html"] for o in shown if o["msg_type"] == "execute_result")
+        assert html.count("data/fdc/") == 4
+        assert {"display_data", "image/png"} <= kinds(execute(channel, picture))
+        assert "NameError" in execute(channel, "no_such_name")[0]["content"]["ename"]
+    finally:
+        channel.close()

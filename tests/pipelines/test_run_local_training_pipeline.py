@@ -1,0 +1,232 @@
+"""The main job, run for real on a small workspace: what it leaves behind, and what it says when a step fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+import yaml
+
+from core import checkpoint
+from core.config.schema import STREAMS
+from core.errors import EXIT_DATA, EXIT_FAILURE, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, NotebookError
+from pipelines import run_local_training_pipeline
+from pipelines.run_local_training_pipeline import PipelineOptions, main, run_pipeline
+from tests.dashboard.documents import load, validate
+from tests.pipelines.conftest import RUN_ID
+from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, build_small_workspace
+
+QUALITY = {"patchtst": "fdc", "swinmae": "vib"}
+each_stream = pytest.mark.parametrize("stream", STREAMS)
+
+
+@pytest.fixture(scope="module")
+def root(finished_workspace) -> Path:
+    return finished_workspace.root
+
+
+def read_json(path: Path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def is_whole_png(path: Path) -> bool:
+    body = path.read_bytes()
+    return body.startswith(b"\x89PNG\r\n\x1a\n") and body.endswith(b"IEND\xaeB`\x82")
+
+
+# --------------------------------------------------------------------------------------------- what a run leaves behind
+def test_the_command_ends_well_with_checklist_and_places(finished_workspace):
+    assert finished_workspace.exit_code == EXIT_OK, finished_workspace.stdout
+    assert "25 passed, 0 failed, 0 skipped" in finished_workspace.stdout
+    places = finished_workspace.stdout.partition("Where to look")[2].split("—")[0].split()
+    found = [place for place in places if "/" in place]
+    assert len(found) == 7
+    assert all((finished_workspace.root / place).exists() for place in found)
+
+
+@each_stream
+def test_the_checkpoint_loads_without_pickled_code_and_describes_itself(root, stream):
+    path = root / f"checkpoints/{stream}_ssl.pt"
+    payload = checkpoint.load(path)  # verifies size and sha256, and loads with weights_only
+    sidecar = read_json(root / f"checkpoints/{stream}_ssl.json")
+    assert sidecar["config"] == payload["config"]
+    assert sidecar["run_id"] == payload["run_id"] == RUN_ID
+    assert sidecar["hardware"]["kind"] == "cpu"
+    assert math.isfinite(sidecar["metrics"]["best_val_loss"])
+
+
+@each_stream
+def test_the_loss_is_a_table_and_a_picture(root, stream):
+    with (root / f"artifacts/loss/{stream}_loss_history.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["epoch", "train_loss", "val_loss", "lr", "seconds", "windows_per_second"]
+    config = read_json(root / f"checkpoints/{stream}_ssl.json")["config"]
+    assert [int(row["epoch"]) for row in rows] == list(range(1, config["training"]["epochs"] + 1))
+    assert is_whole_png(root / f"artifacts/loss/{stream}_loss_curve.png")
+
+
+@each_stream
+def test_the_log_of_the_run_is_whole(root, stream):
+    folder = root / f"runs/{stream}_ssl" / RUN_ID
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {record["kind"] for record in records} == {"step", "epoch"}
+    saved = read_json(root / f"checkpoints/{stream}_ssl.json")["config"]
+    assert yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")) == saved
+    assert {"python", "torch", "device", "git", "packages"} <= read_json(folder / "environment.json").keys()
+    assert read_json(folder / "status.json")["state"] == "completed"
+    assert list(folder.glob("events.out.tfevents.*"))
+
+
+@each_stream
+def test_every_file_has_a_quality_report_of_this_run(root, stream):
+    folder = QUALITY[stream]
+    reports = [read_json(path) for path in (root / "artifacts/dqvl" / folder).glob("*.json")]
+    sensors = {path for path in (root / "data" / folder).iterdir() if path.suffix == (".csv", ".npy")[folder == "vib"]}
+    names = {path.relative_to(root).as_posix() for path in sensors if ".labels." not in path.name}
+    assert {report["file_id"] for report in reports} == names
+    assert {(report["schema_version"], report["decision"]) for report in reports} == {(1, "keep")}
+    assert {report["run_id"] for report in reports} == {RUN_ID}
+
+
+@each_stream
+def test_the_scaler_is_in_a_file_and_in_the_checkpoint(root, stream):
+    written = read_json(root / f"artifacts/scaler_{stream}.json")
+    saved = checkpoint.load(root / f"checkpoints/{stream}_ssl.pt")["scaler"]
+    assert {name: written[name] for name in saved} == json.loads(json.dumps(saved))
+    assert written["run_id"] == RUN_ID
+
+
+@each_stream
+def test_scores_events_and_timeline_belong_together(root, stream):
+    folder = root / "artifacts/scores"
+    summary = read_json(folder / f"{stream}_summary.json")
+    scores = pd.read_parquet(folder / f"{stream}_scores.parquet")
+    events = pd.read_csv(folder / f"{stream}_events.csv")
+    assert summary["run_id"] == RUN_ID
+    assert len(scores) == summary["scores"] + summary["unscored_rows"]
+    assert len(events) == summary["events"] > 0
+    assert is_whole_png(folder / f"{stream}_timeline.png")
+
+
+@each_stream
+def test_the_faults_planted_in_the_test_data_are_found(root, stream):
+    assert read_json(root / f"artifacts/scores/{stream}_summary.json")["detection"]["auroc"] > 0.9
+
+
+@each_stream
+def test_the_executed_notebook_shows_every_cell_and_its_pictures(root, stream):
+    notebook = nbformat.read(root / "artifacts/notebooks" / RUN_ID / f"local_{stream}_ssl.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell.outputs]
+    assert all(output.output_type != "error" for output in outputs)
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
+    assert not [output for output in outputs if output.get("name") == "stderr"], "a warning spoils the page"
+
+
+def test_the_dashboard_documents_match_their_schemas_and_say_ready(root):
+    state = load(root, "dashboard-state.json")
+    validate(state, "dashboard-state.schema.json")
+    validate(load(root, f"runs/{RUN_ID}.json"), "run.schema.json")
+    validate(load(root, "runs/index.json"), "runs-index.schema.json")
+    assert (state["verdict"]["state"], state["problems"]) == ("done", [])
+    assert {stream["run_id"] for stream in state["streams"].values()} == {RUN_ID}
+    assert [run["run_id"] for run in load(root, "runs/index.json")["runs"]] == [RUN_ID]
+
+
+def test_the_notebooks_themselves_stay_as_they_are(root):
+    for path in (root / "notebooks").iterdir():
+        assert path.suffix == ".ipynb"
+        assert not any(cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
+
+
+# ------------------------------------------------------------------------------------------------------ when steps fail
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    return build_small_workspace(tmp_path)
+
+
+def run(root: Path, *overrides: str) -> int:
+    return main([*PIPELINE_ARGUMENTS, "--repo-root", str(root), "--run-id", RUN_ID, *overrides])
+
+
+def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err.splitlines()[-1]
+
+
+def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
+    """No part has room for such a window, which the quality check cannot know."""
+    assert run(fresh, "data.window=8192") == EXIT_DATA
+    line = last_line(capsys)
+    executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
+    assert line.startswith("pipeline: local_patchtst_ssl.ipynb, In [4]: DataError: the part validation has no rows")
+    assert line.endswith(f"the executed copy is {executed}")
+    code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]
+    assert [output.ename for cell in code for output in cell.outputs if output.output_type == "error"] == ["DataError"]
+    assert all(cell.execution_count is None for cell in code[4:])
+    validate(load(fresh, "dashboard-state.json"), "dashboard-state.schema.json")
+
+
+def test_a_kernel_that_dies_is_one_line(fresh, capsys):
+    path = fresh / "notebooks/local_patchtst_ssl.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1:] = [notebook.cells[1], nbformat.v4.new_code_cell("import os; os._exit(137)")]
+    nbformat.write(notebook, path)
+    assert run(fresh) == EXIT_FAILURE
+    assert last_line(capsys).startswith("pipeline: local_patchtst_ssl.ipynb: its kernel died")
+    assert (fresh / f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb").is_file()
+
+
+@pytest.mark.parametrize(
+    ("ename", "code"),
+    {
+        "DataError": EXIT_DATA, "QualityError": EXIT_DATA, "CheckpointError": EXIT_OUTPUT,
+        "StoppedError": EXIT_RESUMABLE, "ZeroDivisionError": EXIT_FAILURE, "EXIT_DATA": EXIT_FAILURE,
+    }.items(),
+)  # fmt: skip
+def test_the_error_in_a_notebook_decides_the_exit_code(ename, code):
+    error = NotebookError("local.ipynb", 3, ename, "what went wrong\nand more", hint="look")
+    assert error.exit_code == code
+    assert str(error) == f"local.ipynb, In [3]: {ename}: what went wrong — look"
+
+
+def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
+    assert run(fresh, "data.parts.test.files=[data/none/*]") == EXIT_DATA
+    assert "the pattern 'data/none/*' matches nothing" in last_line(capsys)
+    assert not (fresh / "artifacts/notebooks").exists()
+    assert load(fresh, "dashboard-state.json")["verdict"]["state"] == "waiting"
+
+
+def test_data_that_fails_the_quality_check_is_told_and_shown(fresh, capsys):
+    assert run(fresh, "dqvl.hard.rms_max=0.01") == EXIT_DATA
+    assert "none of the 4 files passed the data quality check" in last_line(capsys)
+    state = load(fresh, "dashboard-state.json")
+    assert state["streams"]["swinmae"]["quality"]["dropped"] == 4
+    assert next(node for node in state["pipeline"] if node["id"] == "quality")["state"] == "failed"
+
+
+def test_scores_are_made_again_only_where_the_notebook_left_none(copied, monkeypatch):
+    monkeypatch.setattr(run_local_training_pipeline, "execute_notebook", lambda *_, **__: None)
+    folder = copied / "artifacts/scores"
+    kept = (folder / "patchtst_summary.json").read_bytes()
+    (folder / "swinmae_summary.json").unlink()
+    report = run_pipeline(copied, PipelineOptions(CONFIGS), run_id=RUN_ID)
+    assert report.passed
+    assert (folder / "patchtst_summary.json").read_bytes() == kept
+    assert read_json(folder / "swinmae_summary.json")["run_id"] == RUN_ID
+
+
+def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, monkeypatch, capsys):
+    monkeypatch.setattr(run_local_training_pipeline, "execute_notebook", lambda *_, **__: None)
+    (copied / "artifacts/scaler_patchtst.json").unlink()
+    assert run(copied) == EXIT_OUTPUT
+    assert "✗ FAIL  Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in capsys.readouterr().out
+    assert load(copied, "dashboard-state.json")["verdict"]["state"] == "failed"

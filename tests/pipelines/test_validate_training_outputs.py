@@ -1,0 +1,368 @@
+"""The checklist on a real finished run: it passes, and each single damage fails its own item and no other."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from pipelines.checks import environment, static
+from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context, Item
+from pipelines.validate_training_outputs import build_context, main
+from tests.pipelines.conftest import RUN_ID
+from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS
+
+Damage = Callable[[Path], object]
+
+
+def run(root: Path, *arguments: str) -> int:
+    return main([*PIPELINE_ARGUMENTS, "--repo-root", str(root), *arguments])
+
+
+def items_of(root: Path) -> dict[str, Item]:
+    report = json.loads((root / "artifacts/validation_report.json").read_text(encoding="utf-8"))
+    return {item["id"]: Item(**item) for item in report["items"]}
+
+
+def with_status(root: Path, status: str) -> set[str]:
+    return {item.id for item in items_of(root).values() if item.status == status}
+
+
+def context_of(root: Path) -> Context:
+    return build_context(root, *CONFIGS.values())
+
+
+# ------------------------------------------------------------------------------------------------------------- all well
+def test_a_finished_run_passes_every_check(copied, capsys):
+    assert run(copied) == EXIT_OK
+    assert {item.status for item in items_of(copied).values()} == {"PASS"}
+    assert {item.group for item in items_of(copied).values()} == {"V-01", "V-02", "V-03"}
+    assert capsys.readouterr().out.endswith("25 passed, 0 failed, 0 skipped\n")
+
+
+def test_looking_changes_nothing_but_the_report(copied):
+    def contents() -> dict[Path, bytes]:
+        looked_at = ("artifacts", "checkpoints", "data", "notebooks", "runs", "training_dashboard/data")
+        files = (path for folder in looked_at for path in (copied / folder).rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in files if path.name != "validation_report.json"}
+
+    before = contents()
+    assert run(copied) == EXIT_OK
+    assert contents() == before
+
+
+def test_json_is_all_there_is_on_stdout(copied, capsys):
+    assert run(copied, "--json", "--skip-smoke") == EXIT_OK
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((copied / "artifacts/validation_report.json").read_text(encoding="utf-8"))
+    assert (printed["schema_version"], printed["passed"]) == (1, True)
+
+
+def test_the_smoke_is_left_out_on_request(copied):
+    assert run(copied, "--skip-smoke") == EXIT_OK
+    assert len(items_of(copied)) == 23
+    assert not [identity for identity in items_of(copied) if "smoke" in identity]
+
+
+def test_a_missing_configuration_is_a_usage_error(copied, capsys):
+    assert main(["--repo-root", str(copied), "--patch-config", "configs/none.yaml"]) == EXIT_USAGE
+    assert "configs/none.yaml does not exist" in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------------------------------------------- single damage
+@pytest.fixture
+def runtime_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves V-01 and V-02 out, which look at nothing that a run makes."""
+    for module in (environment, static):
+        monkeypatch.setattr(module, "CHECKS", ())
+
+
+def remove(pattern: str) -> Damage:
+    return lambda root: [path.unlink() for path in _found(root, pattern)]
+
+
+def cut(pattern: str) -> Damage:
+    return lambda root: [
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]) for path in _found(root, pattern)
+    ]
+
+
+def replace(pattern: str, content: str) -> Damage:
+    return lambda root: [path.write_text(content, encoding="utf-8") for path in _found(root, pattern)]
+
+
+def _found(root: Path, pattern: str) -> list[Path]:
+    found = list(root.glob(pattern))
+    assert found, f"nothing to damage: {pattern}"
+    return found
+
+
+def change_json(file: str, change: Callable[[dict], object]) -> Damage:
+    def damage(root: Path) -> None:
+        value = json.loads((root / file).read_text(encoding="utf-8"))
+        change(value)
+        (root / file).write_text(json.dumps(value), encoding="utf-8")
+
+    return damage
+
+
+LOSS_CSV = "artifacts/loss/patchtst_loss_history.csv"
+
+
+def set_losses(root: Path, losses: list[tuple[float, float]], *, also_in_log: bool = True) -> None:
+    """Gives each epoch other losses (training, validation)."""
+    with (root / LOSS_CSV).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, (train_loss, val_loss) in zip(rows, losses, strict=True):
+        row |= {"train_loss": train_loss, "val_loss": val_loss}
+    with (root / LOSS_CSV).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    metrics = root / "runs/patchtst_ssl" / RUN_ID / "metrics.jsonl"
+    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    epochs = iter(losses)
+    for record in records if also_in_log else ():
+        if record["kind"] == "epoch":
+            record["train_loss"], record["val_loss"] = (None if math.isnan(loss) else loss for loss in next(epochs))
+    metrics.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def take_the_last_for_the_best(root: Path) -> None:
+    for suffix in ("pt", "json"):
+        shutil.copy(root / f"checkpoints/patchtst_ssl.last.{suffix}", root / f"checkpoints/patchtst_ssl.{suffix}")
+
+
+def flip_an_alarm(root: Path) -> None:
+    path = root / "artifacts/scores/patchtst_scores.parquet"
+    frame = pd.read_parquet(path)
+    frame.loc[0, "alarm"] = not frame.loc[0, "alarm"]
+    frame.to_parquet(path, index=False)
+
+
+def keep_no_event(root: Path) -> None:
+    path = root / "artifacts/scores/patchtst_events.csv"
+    path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+
+
+def change_notebook(change: Callable[[nbformat.NotebookNode], object]) -> Damage:
+    """Changes the last code cell of an executed notebook."""
+
+    def damage(root: Path) -> None:
+        path = root / "artifacts/notebooks" / RUN_ID / "local_patchtst_ssl.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        change([cell for cell in notebook.cells if cell.cell_type == "code"][-1])
+        nbformat.write(notebook, path)
+
+    return damage
+
+
+def change_model(root: Path) -> None:
+    path = root / CONFIGS["patchtst"]
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    values["model"]["d_ff"] = 64
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+NAN = float("nan")
+ERROR = nbformat.v4.new_output("error", ename="ValueError", evalue="no\nno", traceback=[])
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "checkpoint truncated": (cut("checkpoints/patchtst_ssl.pt"), "checkpoint"),
+    "checkpoint gone": (remove("checkpoints/patchtst_ssl.pt"), "checkpoint"),
+    "sidecar gone": (remove("checkpoints/patchtst_ssl.json"), "checkpoint"),
+    "sidecar torn": (cut("checkpoints/patchtst_ssl.json"), "checkpoint"),
+    "model configured otherwise": (change_model, "checkpoint"),
+    "rising loss": (lambda root: set_losses(root, [(0.4, 0.4), (0.5, 0.5), (0.6, 0.6)]), "loss"),
+    "loss that ends where it began": (lambda root: set_losses(root, [(0.4, 0.4), (0.3, 0.3), (0.4, 0.4)]), "loss"),
+    "loss of NaN": (lambda root: set_losses(root, [(0.6, 0.6), (0.5, 0.5), (NAN, NAN)]), "loss"),
+    "CSV row changed": (
+        lambda root: set_losses(root, [(0.6, 0.6), (0.5, 0.5), (0.4, 0.4)], also_in_log=False), "loss-artifacts"
+    ),
+    "CSV gone": (remove(LOSS_CSV), "loss loss-artifacts tensorboard"),
+    "CSV torn": (cut(LOSS_CSV), "loss loss-artifacts tensorboard"),
+    "PNG cut": (cut("artifacts/loss/patchtst_loss_curve.png"), "loss-artifacts"),
+    "scaler changed": (
+        change_json("artifacts/scaler_patchtst.json", lambda scaler: scaler["scale"].reverse()), "scaler"
+    ),
+    "scaler gone": (remove("artifacts/scaler_patchtst.json"), "scaler"),
+    "scaler torn": (cut("artifacts/scaler_patchtst.json"), "scaler"),
+    "TensorBoard events deleted": (remove("runs/patchtst_ssl/*/events.out.tfevents.*"), "tensorboard"),
+    "quality report deleted": (remove("artifacts/dqvl/fdc/train_1.csv.*.json"), "quality"),
+    "quality report torn": (cut("artifacts/dqvl/fdc/train_1.csv.*.json"), "quality"),
+    "data gone": (remove("data/fdc/train_*.csv"), "quality"),
+    "scores from another checkpoint": (take_the_last_for_the_best, "scores"),
+    "alarm changed": (flip_an_alarm, "scores"),
+    "events removed": (keep_no_event, "scores"),
+    "scores torn": (cut("artifacts/scores/patchtst_scores.parquet"), "scores"),
+    "summary torn": (cut("artifacts/scores/patchtst_summary.json"), "scores"),
+    "timeline cut": (cut("artifacts/scores/patchtst_timeline.png"), "scores"),
+    "notebook with an error": (change_notebook(lambda cell: cell.outputs.append(ERROR)), "notebook"),
+    "notebook torn": (cut(f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"), "notebook"),
+    "notebook that stopped": (change_notebook(lambda cell: cell.update(execution_count=None)), "notebook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_fails_its_item_and_no_other(copied, runtime_only, name, caplog):
+    damage, checks = DAMAGES[name]
+    damage(copied)
+    assert run(copied, "--skip-smoke") == EXIT_OUTPUT
+    assert with_status(copied, "FAIL") == {f"V-03.{check}.patchtst" for check in checks.split()}
+    for item in items_of(copied).values():
+        assert str(copied) not in item.detail
+        assert "\n" not in item.detail
+        assert bool(item.hint) == (item.status != "PASS")
+    assert not [record for record in caplog.records if record.exc_info], "a check crashed"
+
+
+@pytest.mark.parametrize("damage", [cut, remove, lambda file: replace(file, '{"schema_version": 2}')])
+def test_a_damaged_dashboard_fails_unless_it_is_only_absent(copied, runtime_only, damage):
+    damage("training_dashboard/data/dashboard-state.json")(copied)
+    run(copied, "--skip-smoke")
+    assert with_status(copied, "FAIL") == (set() if damage is remove else {"V-03.dashboard"})
+
+
+def test_what_rests_on_a_failed_checkpoint_is_skipped(copied, runtime_only):
+    cut("checkpoints/patchtst_ssl.pt")(copied)
+    assert run(copied) == EXIT_OUTPUT
+    skipped = {f"V-03.{check}.patchtst" for check in ("loss-artifacts", "scaler", "tensorboard", "scores", "smoke")}
+    assert with_status(copied, "SKIP") == skipped
+
+
+def test_the_newest_executed_notebook_counts_whatever_its_run_is_called(copied, runtime_only):
+    failed = copied / "artifacts/notebooks/zz-earlier"
+    failed.mkdir()
+    now = copied / "artifacts/notebooks" / RUN_ID / "local_patchtst_ssl.ipynb"
+    change_notebook(lambda cell: cell.outputs.append(ERROR))(copied)
+    now.rename(failed / now.name)
+    shutil.copy(copied / "artifacts/notebooks" / RUN_ID / "local_swinmae_ssl.ipynb", now)
+    assert run(copied, "--skip-smoke") == EXIT_OK
+
+
+def test_without_an_executed_notebook_there_is_nothing_to_say(copied, runtime_only):
+    shutil.rmtree(copied / "artifacts/notebooks")
+    assert run(copied, "--skip-smoke") == EXIT_OK
+    assert with_status(copied, "SKIP") == {"V-03.notebook.patchtst", "V-03.notebook.swinmae"}
+
+
+# ---------------------------------------------------------------------------------------------------------------- smoke
+def scored_as(monkeypatch: pytest.MonkeyPatch, change: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
+    """Changes the scores that the smoke sees; `change` is told which call it is."""
+    from inference import scoring
+
+    real, calls = scoring.infer_score, iter(range(100))
+
+    def infer_score(*arguments: object) -> tuple[torch.Tensor, dict]:
+        score_b, aux = real(*arguments)
+        return change(score_b, next(calls) % 3), aux
+
+    monkeypatch.setattr(scoring, "infer_score", infer_score)
+
+
+BAD_SCORES = {
+    "differ the second time": lambda score_b, call: score_b + (call == 1) * 1e-3,
+    "depend on the order": lambda score_b, call: score_b + torch.arange(len(score_b)) * 1e-3,
+    "are infinite": lambda score_b, call: score_b / 0.0,
+    "are never a number": lambda score_b, call: score_b * NAN,
+}
+
+
+@pytest.mark.parametrize("name", BAD_SCORES)
+def test_the_smoke_notices_scores_that(copied, runtime_only, monkeypatch, name):
+    scored_as(monkeypatch, BAD_SCORES[name])
+    assert run(copied) == EXIT_OUTPUT
+    assert with_status(copied, "FAIL") == {"V-03.smoke.patchtst", "V-03.smoke.swinmae"}
+
+
+def test_a_window_without_a_value_has_no_score_and_that_is_fine(copied, runtime_only, monkeypatch):
+    def forget_one(score_b: torch.Tensor, call: int) -> torch.Tensor:
+        score_b = score_b.clone()
+        score_b[-1 if call == 2 else 0] = NAN
+        return score_b
+
+    scored_as(monkeypatch, forget_one)
+    assert run(copied) == EXIT_OK
+
+
+# ------------------------------------------------------------------------------------------ environment, static quality
+def test_packages_of_another_version_are_named(copied):
+    (copied / "requirements.lock").write_text("pytest==0.1\nno-such-package==1.0  # gone\n", encoding="utf-8")
+    assert run(copied, "--skip-smoke") == EXIT_OUTPUT
+    assert with_status(copied, "FAIL") == {"V-01.packages"}
+    item = items_of(copied)["V-01.packages"]
+    assert (
+        item.detail == f"2 of 2 differ: pytest {pytest.__version__} instead of 0.1, no-such-package None instead of 1.0"
+    )
+    assert item.hint == "run `make setup`"
+
+
+@pytest.mark.parametrize("pin", ["2.13.0", "2.12.0"])
+def test_a_local_build_counts_as_its_version(copied, monkeypatch, pin):
+    monkeypatch.setattr(environment.metadata, "version", lambda name: "2.13.0+cpu")
+    (copied / "requirements.lock").write_text(f"torch=={pin}\n", encoding="utf-8")
+    check = environment.locked_packages
+    if pin == "2.13.0":
+        assert check(context_of(copied)) == "1 packages as requirements.lock pins them"
+    else:
+        with pytest.raises(CheckFailed, match=r"torch 2\.13\.0 instead of 2\.12\.0"):
+            check(context_of(copied))
+
+
+def test_without_ruff_lint_is_skipped_and_says_so(copied, monkeypatch, capsys):
+    monkeypatch.setattr(static, "find_spec", lambda name: None)
+    assert run(copied, "--skip-smoke") == EXIT_OK
+    assert with_status(copied, "SKIP") == {"V-02.lint"}
+    assert "– SKIP  Lint: ruff is not installed" in capsys.readouterr().out
+
+
+def test_lint_names_what_it_finds(copied):
+    (copied / "core/bad.py").write_text("import os\n", encoding="utf-8")
+    assert run(copied, "--skip-smoke") == EXIT_OUTPUT
+    assert with_status(copied, "FAIL") == {"V-02.lint"}
+    assert "core/bad.py:1:8: F401" in items_of(copied)["V-02.lint"].detail
+
+
+def test_a_breach_of_the_migration_contract_is_named(copied):
+    (copied / "configs/swinmae_ssl.yaml").rename(copied / "configs/other.yaml")
+    with pytest.raises(Exception, match="swinmae_ssl"):
+        static.migration_contract(context_of(copied))
+
+
+def change_local_notebook(root: Path, change: Callable[[nbformat.NotebookNode], object]) -> None:
+    path = root / "notebooks/local_patchtst_ssl.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    change(notebook.cells[1])
+    nbformat.write(notebook, path)
+
+
+def test_a_notebook_without_parameters_fails(copied):
+    change_local_notebook(copied, lambda cell: cell.metadata.pop("tags"))
+    with pytest.raises(CheckFailed, match=r"local_patchtst_ssl\.ipynb has no cell tagged parameters"):
+        static.notebooks(context_of(copied))
+
+
+def test_a_notebook_with_outputs_is_told_but_no_failure(copied):
+    """Whoever works in the notebook and then validates has outputs in it."""
+    change_local_notebook(copied, lambda cell: cell.outputs.append(ERROR))
+    with pytest.raises(CheckSkipped, match=r"outputs of an interactive run in cells \[1\]"):
+        static.notebooks(context_of(copied))
+
+
+def test_a_check_that_crashes_is_a_failed_item_with_its_trace_in_the_log(copied, caplog):
+    def crash(context: Context) -> str:
+        raise RuntimeError("first line\nsecond line")
+
+    (item,) = Check("odd", "V-01", "Odd", crash).items(context_of(copied))
+    assert (item.status, item.detail) == ("FAIL", "RuntimeError: first line")
+    assert "the log has the trace" in item.hint
+    assert caplog.records[-1].exc_info
