@@ -23,14 +23,18 @@ help:
 .PHONY: setup
 setup: $(READY)  ## Create .venv and install requirements.lock, once
 
-$(READY): requirements.lock pyproject.toml
+# A torch build that is asked for is installed even where another one is: the versions are the same.
+$(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Landfall needs Python 3.11 or newer; $(PYTHON) is older. Try make setup PYTHON=python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)")
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --force-reinstall --no-deps --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)")
 	$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+.PHONY: always
+always:
 
 .PHONY: sample-data
 sample-data: $(SAMPLE)  ## Make the synthetic plant's data under data/, once

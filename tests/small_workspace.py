@@ -34,6 +34,7 @@ scoring: {threshold: {false_alarm_rate: 0.05}}
 
 def build_small_workspace(root: Path) -> Path:
     """What a clone holds as far as a run looks at it, two files of training data for each stream and two to test."""
+    root.mkdir(exist_ok=True)
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(REPO_ROOT / name, root)
     for folder, kind in (("configs", "**/*.yaml"), ("core", "**/*.py"), ("notebooks", "*.ipynb")):

@@ -52,7 +52,9 @@ def test_one_cell_holds_the_parameters_papermill_sets(stream):
 
 @each_stream
 def test_no_output_and_no_count_is_committed(stream):
-    assert [(cell.outputs, cell.execution_count) for cell in code_cells(stream)] == [([], None)] * len(code_cells(stream))
+    assert [(cell.outputs, cell.execution_count) for cell in code_cells(stream)] == [([], None)] * len(
+        code_cells(stream)
+    )
 
 
 @each_stream

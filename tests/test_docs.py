@@ -1,0 +1,78 @@
+"""What the documentation promises exists: links, pictures, targets, commands, modules, keys."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import landfall
+from core.config.compose import schema_keys
+from core.config.reference import FILE, reference
+from core.config.schema import SCHEMAS
+from tests.support import REPO_ROOT
+
+PAGES = [REPO_ROOT / "README.md", *sorted((REPO_ROOT / "docs").glob("**/*.md"))]
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPO_ROOT).as_posix())
+
+
+def code_of(page: Path) -> str:
+    """Everything set in code: fenced blocks and spans, a line each."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return "\n".join([*blocks, *re.findall(r"`([^`]+)`", prose)])
+
+
+def make_targets() -> set[str]:
+    makefile = (REPO_ROOT / "Makefile").read_text(encoding="utf-8")
+    return {target for line in re.findall(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE) for target in line.split()}
+
+
+def test_the_configuration_reference_is_what_the_schema_says():
+    assert (REPO_ROOT / FILE).read_text(encoding="utf-8") == reference(), "python -m core.config.reference --write"
+
+
+@every_page
+def test_every_link_and_picture_leads_somewhere(page):
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    files = {target.partition("#")[0] for target in targets if not re.match(r"https?:|mailto:|#", target)}
+    assert [name for name in sorted(files) if not (page.parent / name).is_file()] == []
+
+
+@every_page
+def test_every_make_target_is_real(page):
+    named = set(re.findall(r"\bmake ([a-z][a-z-]*)", code_of(page)))
+    assert named <= make_targets()
+
+
+@every_page
+def test_every_landfall_command_is_real(page):
+    named = re.findall(r"\blandfall ([a-z][a-z-]*)(?: (patchtst|swinmae)\b)?", code_of(page))
+    assert {" ".join(filter(None, words)) for words in named} <= landfall.COMMANDS.keys()
+
+
+@every_page
+def test_every_module_called_is_real(page):
+    modules = set(re.findall(r"\bpython -m ([a-z][\w.]*)", code_of(page)))
+    assert [module for module in sorted(modules) if find_spec(module) is None] == []
+
+
+@every_page
+def test_every_override_shown_is_a_key_or_a_group(page):
+    keys = {key for schema in SCHEMAS.values() for key in schema_keys(schema)}
+    shown = set(re.findall(r"(?<![\w.-])([a-z_]+(?:[./][a-z_]+)+|trainer)=[\w\[]", code_of(page)))
+    groups = {name for name in shown if (REPO_ROOT / "configs" / name).is_dir()}
+    assert sorted(shown - keys - groups) == []
+
+
+def test_the_readme_shows_the_two_commands_and_ci_calls_the_second():
+    readme = (REPO_ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^```sh\n(.*?)^```", readme, flags=re.DOTALL | re.MULTILINE)[1]
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert commands == [["make", "validate"], ["make", "test"]]
+    lines = (REPO_ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    assert shlex.split(lines[-1]) == commands[1]
