@@ -133,4 +133,4 @@ class StoppedError(LandfallError):
         self.checkpoint = Path(checkpoint)
         if interrupted:
             self.exit_code = EXIT_INTERRUPTED
-        super().__init__(f"stopped: {reason}; saved {checkpoint}", hint="run the same command again to go on")
+        super().__init__(f"stopped: {reason}; saved {checkpoint}", hint="go on with training.resume=auto")

@@ -63,6 +63,7 @@ def run_pipeline(root: Path, options: PipelineOptions, *, run_id: str | None = N
             with _step(f"3/5 scores of {stream}"):
                 _score_unless_current(loaded, root)
         with _step("4/5 validation checklist"):
+            export_state(root, run_id=run_id)  # the checklist looks at this run's state, not at the one before
             report = validate(Context(root, configs))
     finally:
         with _step("5/5 dashboard"):

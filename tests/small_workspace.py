@@ -13,6 +13,7 @@ from tests.support import REPO_ROOT
 
 # Configuration file of each stream; both start from the real local ones.
 CONFIGS = {"patchtst": "configs/small_patchtst.yaml", "swinmae": "configs/small_swinmae.yaml"}
+RUN_ID = "20261121-083000-1f3a"
 PIPELINE_ARGUMENTS = ("--patch-config", CONFIGS["patchtst"], "--swin-config", CONFIGS["swinmae"])
 _PATCHTST = """\
 defaults: [patchtst_ssl_local, _self_]

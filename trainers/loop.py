@@ -22,6 +22,7 @@ from core.errors import CheckpointError, LandfallError, StoppedError
 from core.progress import Progress
 from core.reproducibility import generator
 from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, plot_loss, write_loss_csv
+from core.workspace import relative
 from trainers.schedule import learning_rate
 from trainers.signals import StopRequest
 
@@ -221,7 +222,7 @@ class Trainer:
     def _stop(self, stop: StopRequest, loss_sum: torch.Tensor, seconds: float) -> None:
         self.position.loss_sum, self.position.seconds = loss_sum.item(), seconds
         self._save(self.last_path, self._training_state())
-        raise StoppedError(stop.reason or "", self.last_path, interrupted=stop.interrupted)
+        raise StoppedError(stop.reason or "", relative(self.last_path, self.root), interrupted=stop.interrupted)
 
     def _save(self, path: Path, extra: Mapping[str, Any]) -> None:
         best = self.position.best

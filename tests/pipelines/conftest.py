@@ -12,9 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.run_local_training_pipeline import main
-from tests.small_workspace import PIPELINE_ARGUMENTS, build_small_workspace
-
-RUN_ID = "20261121-083000-1f3a"
+from tests.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 
 
 class FinishedWorkspace(NamedTuple):

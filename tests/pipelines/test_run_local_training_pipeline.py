@@ -18,8 +18,7 @@ from core.errors import EXIT_DATA, EXIT_FAILURE, EXIT_OK, EXIT_OUTPUT, EXIT_RESU
 from pipelines import run_local_training_pipeline
 from pipelines.run_local_training_pipeline import PipelineOptions, main, run_pipeline
 from tests.dashboard.documents import load, validate
-from tests.pipelines.conftest import RUN_ID
-from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, build_small_workspace
+from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 
 QUALITY = {"patchtst": "fdc", "swinmae": "vib"}
 each_stream = pytest.mark.parametrize("stream", STREAMS)

@@ -19,8 +19,7 @@ from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from pipelines.checks import environment, static
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context, Item
 from pipelines.validate_training_outputs import build_context, main
-from tests.pipelines.conftest import RUN_ID
-from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS
+from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
 Damage = Callable[[Path], object]
 
@@ -333,8 +332,8 @@ def test_lint_names_what_it_finds(copied):
 
 
 def test_a_breach_of_the_migration_contract_is_named(copied):
-    (copied / "configs/swinmae_ssl.yaml").rename(copied / "configs/other.yaml")
-    with pytest.raises(Exception, match="swinmae_ssl"):
+    (copied / "notebooks/colab_swinmae_ssl.ipynb").unlink()
+    with pytest.raises(CheckFailed, match=r"TR-03 notebooks/colab_swinmae_ssl\.ipynb: the Colab original is missing"):
         static.migration_contract(context_of(copied))
 
 
