@@ -115,14 +115,6 @@ class NotebookError(LandfallError):
         super().__init__(f"{notebook}, In [{prompt}]: {ename}: {first_line}", hint=hint)
 
 
-class MissingDependencyError(LandfallError):
-    """An optional package is not installed; the message carries the command that installs it."""
-
-    def __init__(self, package: str, purpose: str):
-        self.package = package
-        super().__init__(f"{package} is needed {purpose}", hint=f"python -m pip install {package}")
-
-
 class StoppedError(LandfallError):
     """Training stopped early on request and left a checkpoint that resumes."""
 

@@ -266,7 +266,7 @@ def test_a_resumed_run_equals_the_straight_one_to_the_last_bit(plant, stop_after
     stop_after(stop_at)
     with pytest.raises(StoppedError) as caught:
         run_training(plant, *overrides)
-    assert (caught.value.checkpoint, caught.value.exit_code) == (last, 75)
+    assert (plant / caught.value.checkpoint, caught.value.exit_code) == (last, 75)
     assert status_of(plant)["state"] == "stopped"
     stop_after(10_000)
     resumed = run_training(plant, *overrides, run_id="ignored: the run goes on under its own name")
