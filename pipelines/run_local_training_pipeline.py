@@ -12,7 +12,8 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,18 +126,16 @@ def _score_unless_current(loaded: LoadedConfig, root: Path) -> None:
     score_stream(loaded, root=root)
 
 
-class _step:
+@contextmanager
+def _step(title: str) -> Iterator[None]:
     """Names a step in the log and times it."""
-
-    def __init__(self, title: str):
-        self.title = title
-
-    def __enter__(self) -> None:
-        self.started = time.monotonic()
-        log.info("── %s", self.title)
-
-    def __exit__(self, *failure: object) -> None:
-        log.info("   %s %s in %.0f s", self.title, "failed" if failure[0] else "done", time.monotonic() - self.started)
+    started, outcome = time.monotonic(), "failed"
+    log.info("── %s", title)
+    try:
+        yield
+        outcome = "done"
+    finally:
+        log.info("   %s %s in %.0f s", title, outcome, time.monotonic() - started)
 
 
 def summary_text(report: ValidationReport) -> str:
