@@ -65,10 +65,6 @@ class Scaler:
         scaled_tc = ((values_tc - center_c) / scale_c).astype(np.float32)
         return np.clip(scaled_tc, -self.clip, self.clip, out=scaled_tc)
 
-    def invert(self, scaled_tc: np.ndarray) -> np.ndarray:
-        """Values in the channels' own units."""
-        return scaled_tc * np.float32(self.scale) + np.float32(self.center)
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
