@@ -160,8 +160,8 @@ class SwinMAE(nn.Module):
 
     Raises ConfigError where the image does not divide into mask units, where a stage cannot halve its map, or where a
     map larger than the attention window does not divide into windows. Seed before constructing: weights are drawn as
-    in Swin (truncated normal of .02, zero biases); from the Xavier weights of the Swin-MAE code, small models stayed at
-    predicting the mean for hundreds of steps.
+    in Swin (truncated normal of .02, zero biases), where the Swin-MAE code draws Xavier weights: docs/experiments.md
+    compares the two.
     """
 
     def __init__(self, settings: SwinMAEModel, *, image_size: int, in_channels: int = 3):
