@@ -29,6 +29,12 @@ from core.workspace import relative
 
 CONFIG_DIR = "configs"
 ENVIRONMENT_PREFIX = "LANDFALL_"
+# Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
+COMPUTE_VARIABLES = {
+    "COMPUTE_PREFER": "device.prefer",
+    "COMPUTE_ALLOW_TPU": "device.allow_tpu",
+    "COMPUTE_TPU_BATCH_FACTOR": "device.tpu_batch_factor",
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,11 @@ def _parse_override(text: str) -> Override:
 def _environment_overrides(environment: Mapping[str, str], root: Path) -> list[Override]:
     """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot, or for the slash of a
     group, as in `LANDFALL_LOCAL__DEVICES=cpu`."""
-    overrides = []
+    overrides = [
+        _parse_override(f"{key}={environment[name].lower()}")
+        for name, key in COMPUTE_VARIABLES.items()
+        if environment.get(name)
+    ]
     for name, value in sorted(environment.items()):
         if name.startswith(ENVIRONMENT_PREFIX):
             words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")

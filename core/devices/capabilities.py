@@ -1,0 +1,57 @@
+"""What a piece of hardware can do, and the one seam through which it is told. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from core.config.schema import DeviceKind
+
+GPU_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps", "xpu")
+ACCELERATOR_KINDS: tuple[DeviceKind, ...] = ("tpu", *GPU_KINDS)
+
+
+@dataclass(frozen=True)
+class DeviceCapabilities:
+    """What the devices of one platform offer; they are taken to be alike.
+
+    count: devices; for the CPU, cores the process may use. memory_total_mb, memory_free_mb: of one device, in MiB.
+    native_dtypes: types its hardware computes in, no emulation. usable: a forward and a backward pass succeeded on it.
+    reason: what was found, or why it cannot be used. kind `cuda` is also AMD's ROCm, which sets `hip_version`.
+    unified_memory: the device shares the memory of the CPU. platform: the generation of a TPU, such as `v5e`.
+    """
+
+    kind: DeviceKind
+    name: str
+    count: int
+    memory_total_mb: int
+    memory_free_mb: int
+    native_dtypes: tuple[str, ...]
+    usable: bool
+    reason: str
+    compute_capability: str | None = None
+    cuda_version: str | None = None
+    hip_version: str | None = None
+    driver_version: str | None = None
+    supports_mixed_precision: bool = False
+    supports_distributed: bool = False
+    unified_memory: bool = False
+    physical_cores: int | None = None
+    platform: str | None = None
+
+    @property
+    def nominal_gb(self) -> int:
+        """Memory of one device as its maker writes it: a `16 GB` T4 reports 15,102 MiB, which is 15.8 · 10⁹ bytes."""
+        return round(self.memory_total_mb * 2**20 / 1e9)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Detector(Protocol):
+    """The seam for hardware this machine cannot have: anything with this method can be given to a DeviceManager.
+
+    It gives the platforms found, one entry each.
+    """
+
+    def detect_capabilities(self) -> list[DeviceCapabilities]: ...

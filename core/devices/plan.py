@@ -1,0 +1,73 @@
+"""What was decided for a run: where it computes, in which arithmetic, with how much memory, and why."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from core.config.schema import DeviceKind
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["32", "16-mixed", "bf16-mixed"]
+# Per precision, the type autocast computes matrix products in.
+AUTOCAST_DTYPES: dict[Precision, str | None] = {"32": None, "16-mixed": "float16", "bf16-mixed": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """The device, precision and memory of a run, each with the reason it was chosen.
+
+    count: devices that take part, one process each; index: the one of this process. threads: CPU threads.
+    memory_limit_mb: what this process may take of the device's memory (of the machine's, on a CPU).
+    compiled: torch.compile is on. x64: float64 is the default type. fallback: the device asked for was missing.
+    misfits: what the profile asked for and the hardware lacks, in words.
+    """
+
+    kind: DeviceKind
+    name: str
+    precision: Precision
+    threads: int
+    device_reason: str
+    precision_reason: str
+    count: int = 1
+    index: int = 0
+    memory_share: float = 0.75
+    memory_limit_mb: int | None = None
+    memory_reason: str = ""
+    compiled: bool = False
+    x64: bool = False
+    fallback: bool = False
+    misfits: tuple[str, ...] = ()
+
+    @property
+    def device(self) -> torch.device:
+        import torch
+
+        name = "xla" if self.kind == "tpu" else self.kind
+        return torch.device(name) if self.kind in ("cpu", "mps") else torch.device(name, self.index)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of weights and inputs."""
+        import torch
+
+        return torch.float64 if self.x64 else torch.float32
+
+    @property
+    def needs_loss_scaling(self) -> bool:
+        """float16 gradients underflow without it; bfloat16 has the range of float32."""
+        return self.precision == "16-mixed"
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        import torch
+
+        dtype = AUTOCAST_DTYPES[self.precision]
+        if dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, dtype))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
