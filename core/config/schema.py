@@ -295,7 +295,7 @@ class Scalogram(Section):
 
 # ------------------------------------------------------------------------------------------------------------- models
 ModelSize = Literal["custom", "auto", "full", "reduced"]
-_SIZE = "`custom` takes the sizes below; `full`, `reduced` or `auto` (by hardware tier) those of configs/hardware/tiers.yaml."
+_SIZE = "`custom` takes the sizes below; `full`, `reduced` or `auto` those of configs/hardware/tiers.yaml."
 
 
 class PatchTSTModel(Section):
@@ -309,6 +309,9 @@ class PatchTSTModel(Section):
     d_ff: Count = Field(256, description="Width of the feed-forward layers.")
     dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
+    norm_windows: Count = Field(
+        8, description="Windows whose statistics batch normalisation takes together, whatever the batch size."
+    )
     pre_norm: bool = Field(False, description="Normalise before each sub-layer instead of after it.")
     instance_norm: bool = Field(
         False,
@@ -366,8 +369,8 @@ class Training(Section):
     )
     accumulate: Count | Auto = Field(
         "auto",
-        description="Batches whose gradients add up to one optimizer step; `auto` is 1, or under `batch_size: auto` what "
-        "reaches `effective_batch`.",
+        description="Batches whose gradients add up to one optimizer step; `auto` is 1, or under `batch_size: auto` "
+        "what reaches `effective_batch`.",
     )
     effective_batch: Count | Auto = Field(
         "auto",
