@@ -34,8 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     for length in (2, 1):
         command = COMMANDS.get(" ".join(words[:length])) if len(words) >= length else None
-        if command is not None:
+        if command is None:
+            continue
+        if argv is not None:
             return import_module(command.module).main(words[length:])
+        # The command owns this process: it reads the words that are left, and may start anew.
+        sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
+        return import_module(command.module).main()
     asked_for_help = not words or words[0] in ("-h", "--help")
     stream = sys.stdout if asked_for_help else sys.stderr
     if not asked_for_help:

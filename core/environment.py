@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from core.devices.manager import DevicePlan
+from core.devices.backend import torch_versions
+from core.devices.plan import DevicePlan
 
 RECORDED_PACKAGES = (
     "torch", "numpy", "pandas", "pyarrow", "hydra-core", "pydantic", "papermill", "nbformat", "matplotlib",
 )  # fmt: skip
 
 
-def environment_record(root: Path, plan: DevicePlan) -> dict[str, Any]:
+def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any]) -> dict[str, Any]:
+    """decisions: what the hardware decided about model and batch."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
+        **torch_versions(),
         "device": plan.to_json(),
+        **decisions,
         "git": git_state(root),
         "packages": {name: _version(name) for name in RECORDED_PACKAGES},
     }

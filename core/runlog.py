@@ -16,7 +16,7 @@ import numpy as np
 
 from core.config.schema import AnyConfig
 from core.errors import StoppedError
-from core.workspace import atomic_file, utc_now, write_json, write_text
+from core.workspace import atomic_file, json_text, utc_now, write_text
 
 log = logging.getLogger(__name__)
 
@@ -86,10 +86,10 @@ class RunLog:
             self._update(state=state, reason=str(error) or kind.__name__, finished_at=utc_now())
 
     def write_config(self, rendered: str) -> None:
-        write_text(self.folder / "config.yaml", rendered)
+        self._write("config.yaml", rendered)
 
     def write_environment(self, record: Mapping[str, Any]) -> None:
-        write_json(self.folder / "environment.json", record)
+        self._write("environment.json", json_text(record))
 
     def steps(self, epoch: int, records: Sequence[tuple[int, float, float, float]]) -> None:
         """Step records (step, loss, learning rate, gradient norm), `step` counted from 1 over the whole run."""
@@ -122,7 +122,7 @@ class RunLog:
             if (record["kind"] == "step" and record["step"] <= step)
             or (record["kind"] == "epoch" and record["epoch"] <= epoch)
         ]
-        write_text(self.metrics_file, "".join(json.dumps(record) + "\n" for record in kept))
+        self._write(self.metrics_file.name, "".join(json.dumps(record) + "\n" for record in kept))
         epochs = [{"epoch": r["epoch"], "val_loss": r["val_loss"]} for r in kept if r["kind"] == "epoch"]
         self._update(step=step, epoch=epoch, best=min(epochs, key=lambda record: record["val_loss"], default=None))
 
@@ -133,7 +133,21 @@ class RunLog:
 
     def _update(self, **changes: Any) -> None:
         self._status |= {"updated_at": utc_now(), **changes}
-        write_json(self.folder / "status.json", self._status)
+        self._write("status.json", json_text(self._status))
+
+    def _write(self, name: str, text: str) -> None:
+        write_text(self.folder / name, text)
+
+
+class SilentRunLog(RunLog):
+    """The log of a process that leaves the writing to another of the same run."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _append(self, records: Any) -> None: ...
+
+    def _write(self, name: str, text: str) -> None: ...
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -69,9 +69,14 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def json_text(value: Any) -> str:
+    """Strict JSON: NaN and infinity raise ValueError, for no browser reads them."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
-    """Writes strict JSON: NaN and infinity raise ValueError, for no browser reads them."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Raises ValueError for NaN and infinity."""
+    write_text(path, json_text(value))
 
 
 def utc_now() -> str:

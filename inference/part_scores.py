@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from core.config.schema import Stream
 from core.data.windows import WindowSet
+from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
 from inference.scoring import ScoringModel, infer_score
 
@@ -64,7 +66,8 @@ class PartScores:
 def part_errors(
     scoring: ScoringModel, windows: WindowSet, *, batch_size: int, label: str = "scoring", progress: Mode = "off"
 ) -> PartErrors:
-    """Runs the model over all windows of a part, `batch_size` at a time; its device holds the series and a batch."""
+    """Runs the model over all windows of a part, `batch_size` at a time, fewer where memory runs out; the device of the
+    model holds the series and a batch."""
     with Progress(len(windows), label, unit="windows", mode=progress) as bar:
         return _LAYOUTS[scoring.stream](_inferred(scoring, windows, batch_size, bar), windows)
 
@@ -75,9 +78,15 @@ Inferred = Iterator[tuple[Tensor, dict[str, Tensor]]]
 def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress) -> Inferred:
     """Window indices (B,) and the errors of those windows, batch by batch."""
     on_device = windows.to(scoring.device)
+
+    def infer(index_b: Tensor, size: int) -> list[tuple[Tensor, dict[str, Tensor]]]:
+        batches = ((part_b, scoring.transform(on_device.batch(part_b))) for part_b in index_b.split(size))
+        return [(part_b, infer_score(batch, scoring.model, scoring.stream)[1]) for part_b, batch in batches]
+
+    size = batch_size
     for index_b in torch.arange(len(windows)).split(batch_size):
-        _, aux = infer_score(scoring.transform(on_device.batch(index_b)), scoring.model, scoring.stream)
-        yield index_b, aux
+        inferred, size = until_it_fits(partial(infer, index_b), size, kind=scoring.kind)
+        yield from inferred
         bar.advance(len(index_b))
 
 

@@ -79,8 +79,9 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     import torch
 
     from core.data.dataset import SCORING_PARTS, load_stream_data
+    from core.devices import memory
     from core.devices.manager import DeviceManager
-    from core.reproducibility import seed_everything
+    from core.devices.profiles import seed_and_fix
     from inference.events import find_events
     from inference.score_table import score_table
     from inference.scoring import load_scoring_model
@@ -88,15 +89,16 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     from inference.timeline import plot_timeline
 
     config = loaded.config
-    plan = DeviceManager(config.device).plan()
+    plan = DeviceManager(config).plan()
     torch.set_num_threads(plan.threads)
-    seed_everything(config.seed, deterministic=config.deterministic)
+    seed_and_fix(config)
     scoring = load_scoring_model(root / (checkpoint or config.logging.checkpoint_path), plan, config=config)
     log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
 
     data = load_stream_data(config, root=root, parts=SCORING_PARTS, scaler=scoring.scaler, run_id=scoring.run_id)
     _refuse_other_rate(data, scoring)
-    calibration, test = _part_scores(config, scoring, data)
+    with memory.applied(plan):
+        calibration, test = _part_scores(config, scoring, data)
     threshold = calibrate(calibration.score_s, config.scoring.threshold)
     series = data.parts["test"].series
     scores = score_table(test, series, channels=data.channels, threshold=threshold.value)
@@ -167,6 +169,7 @@ def _summary(
         "checkpoint": relative(scoring.path, root),
         "checkpoint_sha256": scoring.sha256,
         "scored_at": utc_now(),
+        "device": scoring.plan.to_json(),
         "scores": num_scored,
         "recordings": int(scores["recording"].nunique()),
         "alarms": int(scores["alarm"].sum()),

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from core import checkpoint
 from core.config.compose import config_from_dict, flatten
-from core.config.schema import AnyConfig, Stream
+from core.config.schema import AnyConfig, DeviceKind, Stream
 from core.data.inputs import InputTransform, build_transform
 from core.data.scaling import Scaler
-from core.devices.manager import DevicePlan
+from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, ConfigError
 from core.models.factory import build_model
 
@@ -26,7 +26,8 @@ _CHANNEL_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (1,), "swinmae": (2,
 _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)}
 
 # Configuration that decides what the model sees: it must be the same in scoring as in training.
-_MUST_AGREE = ("model.", "scalogram.", "data.scaling.", "data.window", "data.remove_mean")
+_MUST_AGREE = ("data.scaling.", "data.window", "data.remove_mean")
+_SIZED = ("model.", "scalogram.")
 
 
 # -------------------------------------------------------------------------------------------------------------- a batch
@@ -68,7 +69,7 @@ class ScoringModel:
     transform: InputTransform
     channels: tuple[str, ...]
     sampling_rate_hz: float | None
-    device: torch.device
+    plan: DevicePlan
     run_id: str
     path: Path
     sha256: str
@@ -76,6 +77,14 @@ class ScoringModel:
     @property
     def stream(self) -> Stream:
         return self.config.stream
+
+    @property
+    def device(self) -> torch.device:
+        return self.plan.device
+
+    @property
+    def kind(self) -> DeviceKind:
+        return self.plan.kind
 
 
 def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None = None) -> ScoringModel:
@@ -105,7 +114,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
         transform=transform,
         channels=tuple(state["channels"]),
         sampling_rate_hz=state["sampling_rate_hz"],
-        device=plan.device,
+        plan=plan,
         run_id=state["run_id"],
         path=path,
         sha256=checkpoint.describe(path)["sha256"],
@@ -118,10 +127,14 @@ def _refuse_other_input(path: Path, trained: AnyConfig, config: AnyConfig) -> No
             path, f"is a {trained.stream} model, the configuration is for {config.stream}", hint="pass another one"
         )
     before, now = (dict(flatten(each.model_dump(mode="json"))) for each in (trained, config))
+    # A size in words must be the one it has; one that the hardware decides about is the checkpoint's.
+    in_words = config.model.size != "custom"
+    must_agree = _MUST_AGREE if in_words else (*_MUST_AGREE, *_SIZED)
+    free = {"model.size"} if config.model.size in ("custom", "auto") else set()
     differing = [
         f"{key} was {before.get(key)}, is {now.get(key)}"
-        for key in sorted(before | now)
-        if key.startswith(_MUST_AGREE) and before.get(key) != now.get(key)
+        for key in sorted((before | now).keys() - free)
+        if key.startswith((*must_agree, "model.size")) and before.get(key) != now.get(key)
     ]
     if differing:
         raise CheckpointError(

@@ -89,10 +89,15 @@ class Best(Document):
 
 
 class DeviceSummary(Document):
-    kind: Text | None = Field(None, description="`cpu`, `cuda` or `mps`.")
+    kind: Text | None = Field(None, description="`cpu`, `cuda`, `mps`, `xpu` or `tpu`.")
     name: Text | None = Field(None, description="Name of the hardware.")
     precision: Text | None = Field(None, description="Arithmetic used.")
     reason: Text | None = Field(None, description="Why this device and precision were chosen.")
+    count: int | None = Field(None, description="Devices that took part, one process each.")
+    threads: int | None = Field(None, description="CPU threads.")
+    memory_limit_mb: Number = Field(None, description="Memory the run was allowed to take, in MiB.")
+    memory_reason: Text | None = Field(None, description="Why that much.")
+    misfits: list[Text] = Field([], description="What the device profile asked for and the machine lacked.")
 
     @model_validator(mode="before")
     @classmethod
@@ -101,6 +106,24 @@ class DeviceSummary(Document):
         given = [values.get(name) for name in ("device_reason", "precision_reason")] if isinstance(values, dict) else []
         reasons = [text for text in given if isinstance(text, str) and text]
         return {"reason": "; ".join(reasons)} | values if reasons else values
+
+
+class ModelSummary(Document):
+    size: Text | None = Field(None, description="`custom`, `full` or `reduced`.")
+    parameters: int | None = Field(None, description="Weights that training changes.")
+    reason: Text | None = Field(None, description="Why this size.")
+
+
+class BatchSummary(Document):
+    starting: int | None = Field(None, description="Windows a step the hardware tier starts from.")
+    effective: int | None = Field(None, description="Windows per optimizer step.")
+    micro: int | None = Field(None, description="Windows computed at once.")
+    accumulate: int | None = Field(None, description="Parts whose gradients add up to a step.")
+    largest: int | None = Field(None, description="Largest part that fits into memory; null where not measured.")
+    gradient_checkpointing: bool | None = Field(None, description="Activations are computed twice to save memory.")
+    peak_mb: Number = Field(None, description="Expected peak memory in MiB; null where not measured.")
+    seconds_per_step: Number = Field(None, description="Measured time of one part; null where not measured.")
+    reason: Text | None = Field(None, description="Why this batch.")
 
 
 class GitState(Document):
@@ -114,6 +137,9 @@ class Environment(Document):
     torch: Text | None = Field(None, description="PyTorch version.")
     cuda: Text | None = Field(None, description="CUDA version PyTorch was built for; null without CUDA.")
     device: DeviceSummary | None = Field(None, description="Hardware the run computed on.")
+    tier: Text | None = Field(None, description="Hardware tier, from configs/hardware/tiers.yaml.")
+    model: ModelSummary | None = Field(None, description="Size of the model and why.")
+    batch: BatchSummary | None = Field(None, description="Batch of the run and why.")
     git: GitState | None = Field(None, description="State of the source code.")
     packages: dict[Text, Text | None] = Field(default_factory=dict, description="Installed versions.")
 

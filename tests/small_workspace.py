@@ -17,14 +17,16 @@ RUN_ID = "20261121-083000-1f3a"
 PIPELINE_ARGUMENTS = ("--patch-config", CONFIGS["patchtst"], "--swin-config", CONFIGS["swinmae"])
 _PATCHTST = """\
 defaults: [patchtst_ssl_local, _self_]
-device: {kind: cpu, threads: 1}
+device: {prefer: cpu}
+max_threads: 1
 data: {window: 32, stride: 8, score_stride: 16}
 model: {patch_length: 8, patch_stride: 8, d_model: 16, num_heads: 2, num_layers: 1, d_ff: 32}
 training: {epochs: 3, batch_size: 32, learning_rate: 0.01}
 """
 _SWINMAE = """\
 defaults: [swinmae_ssl_local, _self_]
-device: {kind: cpu, threads: 1}
+device: {prefer: cpu}
+max_threads: 1
 data: {window: 128, stride: 32, score_stride: 64}
 scalogram: {frequencies: 16, image_size: 32}
 model: {embed_dim: 12, depths: [1, 1], num_heads: [2, 4], decoder_depths: [1]}

@@ -87,6 +87,14 @@ def test_only_entry_points_print_or_exit(path):
     assert forbidden.isdisjoint(calls)
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_only_the_device_layer_asks_about_hardware(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    asked = names & {"torch.cuda", "torch.mps", "torch.xpu", "torch.backends", "torch.version", "torch.accelerator"}
+    assert not asked or path.is_relative_to(REPO_ROOT / "core/devices")
+
+
 def test_no_file_names_a_home_folder():
     home = re.compile(r"(?:/home|/Users|/root)/\w|[A-Za-z]:\\+Users\\")
     listed = subprocess.run(

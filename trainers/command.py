@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import sys
 from collections.abc import Sequence
 
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import local_config_file
-from core.config.schema import Stream
+from core.config.schema import AnyConfig, Stream
+from core.devices.process import start_right
 from core.errors import EXIT_OK
 
 
@@ -17,19 +20,45 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog=f"train {stream}", description=f"Trains {title}.")
     add_config_arguments(parser, default=local_config_file(stream))
     parser.add_argument("--resume", metavar="auto|never|PATH", help="short for training.resume=…")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="short for training.batch_size=N: no measuring")
     parser.add_argument("--run-id", help="name of the run's folder (default: a new one)")
 
     def command(arguments: argparse.Namespace) -> int:
         if arguments.resume:
             arguments.overrides.append(f"training.resume='{arguments.resume}'")
+        if arguments.batch_size is not None:
+            arguments.overrides.append(f"training.batch_size={arguments.batch_size}")
         loaded = config_of(arguments, stream=stream)
         if arguments.print_config:
             return print_config(arguments, loaded)
+        if argv is None:
+            start_right(loaded.config)  # only a command of its own may start its process anew
+        words = sys.argv[1:] if argv is None else list(argv)
+        if (exit_code := _train_in_processes(stream, loaded.config, words)) is not None:
+            return exit_code
+        is_main = os.environ.get("RANK", "0") == "0"
+        if not is_main:
+            logging.getLogger().setLevel(logging.WARNING)  # one process of a run tells; the others only warn
         from trainers.run import train
 
         result = train(loaded, root=root_of(arguments), run_id=arguments.run_id)
-        json.dump(result.to_json(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        if is_main:
+            json.dump(result.to_json(), sys.stdout, indent=2)
+            sys.stdout.write("\n")
         return EXIT_OK
 
     return run_command(command, parser, argv)
+
+
+def _train_in_processes(stream: Stream, config: AnyConfig, words: Sequence[str]) -> int | None:
+    """The exit code of training in one process a device; None where this process trains, alone or as one of them."""
+    if config.devices == 1 or config.distributed.strategy == "none" or "TORCHELASTIC_RUN_ID" in os.environ:
+        return None
+    from core.devices.manager import DeviceManager
+
+    plan = DeviceManager(config).plan()
+    if plan.count == 1:
+        return None
+    from trainers.distributed import launch
+
+    return launch(f"trainers.train_{stream}_ssl", words, plan.count, config.distributed)

@@ -17,19 +17,28 @@ from core import checkpoint
 from core.config.compose import flatten
 from core.config.schema import AnyConfig, Training
 from core.data.inputs import Inputs
-from core.devices.manager import DevicePlan
+from core.devices.backend import backend
+from core.devices.batching import BatchPlan
+from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.progress import Progress
 from core.reproducibility import generator
 from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, plot_loss, write_loss_csv
 from core.workspace import relative
+from trainers.distributed import ALONE, World
+from trainers.objective import Objective
+from trainers.profiling import profiled
 from trainers.schedule import learning_rate
 from trainers.signals import StopRequest
 
 log = logging.getLogger(__name__)
 
 # Configuration that may differ between a checkpoint and the run that resumes it without changing what is learned.
-_FREE_TO_CHANGE = ("logging.", "device.", "dqvl.", "scoring.", "training.resume", "data.score_stride")
+_FREE_TO_CHANGE = (
+    *("logging.", "device.", "distributed.", "hardware.", "dqvl.", "scoring.", "data.score_stride"),
+    *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
+    *("log_device_info", "profile_runtime", "training.resume", "training.gradient_checkpointing"),
+)  # fmt: skip
 
 # Step, learning rate, and loss and gradient norm still on the device.
 PendingStep = tuple[int, float, torch.Tensor, torch.Tensor]
@@ -61,7 +70,9 @@ class Position:
 class Trainer:
     """Fits a masked-reconstruction model.
 
-    model: `model(x, generator=g)` gives an output with the scalar `loss` over the hidden patches.
+    model: `model(x, mask)` gives an output with the scalar `loss` over the `count` hidden values, and
+        `model.draw_mask(n)` the mask of n windows.
+    batch: how many windows make a step, and how many of them are computed at once.
     bundle: what scoring needs beside the weights (configuration, scaler, channels, …); saved in every checkpoint.
     """
 
@@ -73,22 +84,31 @@ class Trainer:
         *,
         config: AnyConfig,
         plan: DevicePlan,
+        batch: BatchPlan,
         root: Path,
         bundle: Mapping[str, Any],
+        world: World = ALONE,
     ):
-        self.model = model.to(plan.device)
+        self.model = model.to(plan.device, plan.dtype)
         self.train, self.validation = train, validation
-        self.config, self.plan, self.root, self.bundle = config, plan, root, bundle
+        self.config, self.plan, self.root, self.bundle, self.world = config, plan, root, bundle, world
+        self.backend = backend(plan.kind)
+        self.batch, self.effective = batch, batch.effective
         self.best_path = root / config.logging.checkpoint_path
         self.last_path = checkpoint.last_path(self.best_path)
         self.optimizer = build_optimizer(model, config.training, fused=plan.kind in ("cpu", "cuda"))
         self.loss_scaler = torch.amp.GradScaler(plan.kind, enabled=plan.needs_loss_scaling)
+        self.objective = Objective(
+            self.model, config=config, plan=plan, micro=batch.micro, world=world, loss_scaler=self.loss_scaler
+        )
         self.position = Position()
+        self._slowest_step = self._validation_seconds = 0.0
 
         settings = config.training
         self.windows_per_epoch = min(settings.windows_per_epoch or len(train), len(train))
-        self.windows_per_step = settings.batch_size * settings.accumulate
-        self.steps_per_epoch = math.ceil(self.windows_per_epoch / self.windows_per_step)
+        if self.windows_per_epoch % self.effective < world.size:  # a last step with nothing for some process
+            self.windows_per_epoch -= self.windows_per_epoch % self.effective
+        self.steps_per_epoch = math.ceil(self.windows_per_epoch / self.effective)
         self.total_steps = self.steps_per_epoch * settings.epochs
         self.warmup_steps = round(settings.warmup_ratio * self.total_steps)
 
@@ -101,8 +121,9 @@ class Trainer:
     def fit(self, run: RunLog, stop: StopRequest) -> Position:
         """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
         epochs_left = self.config.training.epochs - self.position.epoch
-        remaining = self.windows_per_epoch * epochs_left - self.position.step * self.windows_per_step
-        with Progress(remaining, self.config.stream, unit="windows", mode=self.config.logging.progress) as progress:
+        remaining = self.windows_per_epoch * epochs_left - self.position.step * self.effective
+        mode = self.config.logging.progress if self.world.is_main else "off"
+        with Progress(remaining, self.config.stream, unit="windows", mode=mode) as progress:
             while not self._is_finished():
                 self._finish_epoch(self._run_epoch(run, stop, progress), run)
         return self.position
@@ -117,26 +138,31 @@ class Trainer:
 
     def _run_epoch(self, run: RunLog, stop: StopRequest, progress: Progress) -> EpochRecord:
         epoch, started = self.position.epoch, time.perf_counter() - self.position.seconds
-        steps = self._epoch_order(epoch).split(self.windows_per_step)
+        steps = self._epoch_order(epoch).split(self.effective)
         loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device)
         pending: list[PendingStep] = []
         self.model.train()
-        for step in range(self.position.step, len(steps)):
-            if stop.reason:
-                if pending:
-                    self._log_steps(run, epoch, pending)
-                self._stop(stop, loss_sum, time.perf_counter() - started)
-            rate, loss, norm = self._optimize(steps[step], epoch, step)
-            loss_sum += loss * len(steps[step])
-            pending.append((epoch * self.steps_per_epoch + step + 1, rate, loss, norm))
-            if len(pending) == self.config.logging.every_steps or step + 1 == len(steps):
-                last_loss = self._log_steps(run, epoch, pending)
-                pending.clear()
-                note = f"epoch {epoch + 1}/{self.config.training.epochs} loss {last_loss:.4f}"
-            progress.advance(len(steps[step]), note if not pending else "")
-            self.position.step = step + 1
+        with profiled(self._trace_path(run)) as step_profiled:
+            for step in range(self.position.step, len(steps)):
+                if self._must_stop(stop, steps_left=len(steps) - step, at_a_record=not pending):
+                    if pending:
+                        self._log_steps(run, epoch, pending)
+                    self._stop(stop, loss_sum, time.perf_counter() - started)
+                step_started = time.perf_counter()
+                rate, loss, norm = self._optimize(steps[step], epoch, step)
+                loss_sum += loss * len(steps[step])
+                pending.append((epoch * self.steps_per_epoch + step + 1, rate, loss, norm))
+                if len(pending) == self.config.logging.every_steps or step + 1 == len(steps):
+                    last_loss = self._log_steps(run, epoch, pending)
+                    pending.clear()
+                    note = f"epoch {epoch + 1}/{self.config.training.epochs} loss {last_loss:.4f}"
+                self._slowest_step = max(self._slowest_step, time.perf_counter() - step_started)
+                step_profiled()
+                progress.advance(len(steps[step]), note if not pending else "")
+                self.position.step = step + 1
         train_seconds = time.perf_counter() - started
-        val_loss = self.validation_loss()
+        val_loss = self.objective.mean_loss(self.validation)
+        self._validation_seconds = time.perf_counter() - started - train_seconds
         return EpochRecord(
             epoch=epoch + 1,
             train_loss=loss_sum.item() / self.windows_per_epoch,
@@ -159,32 +185,31 @@ class Trainer:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        masks = generator(self.config.seed, "masks", epoch, step, device=self.plan.device)
-        loss_sum = torch.zeros((), device=self.plan.device)
-        for micro_b in index_b.split(settings.batch_size):
-            with self.plan.autocast():
-                loss = self.model(self.train.batch(micro_b), generator=masks).loss * (len(micro_b) / len(index_b))
-            self.loss_scaler.scale(loss).backward()
-            loss_sum += loss.detach()
+        loss = self.objective.backward(self.train, index_b, "masks", epoch, step)
         self.loss_scaler.unscale_(self.optimizer)
-        limit = settings.gradient_clip or math.inf
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip_val or math.inf)
         self.loss_scaler.step(self.optimizer)
         self.loss_scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        return rate, loss_sum, norm
+        return rate, loss, norm
 
-    @torch.no_grad()
-    def validation_loss(self) -> float:
-        """Mean loss over the validation windows, each with the same mask at every call."""
-        self.model.eval()
-        size = self.config.training.batch_size
-        loss_sum = torch.zeros((), device=self.plan.device)
-        for number, x in enumerate(self.validation.batches(size)):
-            masks = generator(self.config.seed, "validation masks", number, device=self.plan.device)
-            with self.plan.autocast():
-                loss_sum += self.model(x, generator=masks).loss * len(x)
-        return loss_sum.item() / len(self.validation)
+    def _must_stop(self, stop: StopRequest, *, steps_left: int, at_a_record: bool) -> bool:
+        """Whether to save and end before the next step. Several processes ask each other, where they meet anyway."""
+        next_seconds = self._slowest_step + (self._validation_seconds if steps_left == 1 else 0.0)
+        if self.world.is_alone:
+            return stop.is_due(next_seconds)
+        if not at_a_record:
+            return False
+        due = stop.is_due(next_seconds * self.config.logging.every_steps)
+        if self.world.add(torch.tensor(float(due), device=self.plan.device)).item() == 0.0:
+            return False
+        stop.reason = stop.reason or "another process was asked to stop"
+        return True
+
+    def _trace_path(self, run: RunLog) -> Path | None:
+        """Where the profile of the first steps goes; later epochs are not profiled."""
+        wanted = self.config.profile_runtime and self.position.epoch == 0 and self.world.is_main
+        return run.folder / "trace.json" if wanted else None
 
     def _epoch_order(self, epoch: int) -> torch.Tensor:
         """Window indices of an epoch: each at most once, a pure function of seed and epoch."""
@@ -202,15 +227,16 @@ class Trainer:
         if not (math.isfinite(record.train_loss) and math.isfinite(record.val_loss)):
             raise LandfallError(
                 f"the loss became {record.train_loss} (validation {record.val_loss}) in epoch {record.epoch}",
-                hint="lower training.learning_rate, or set device.amp=false",
+                hint="lower training.learning_rate, or set precision=32",
             )
         previous = self.position.best
         history = [*self.position.history, record]
         self.position = Position(epoch=record.epoch, history=history)
         if previous is None or record.val_loss < previous.val_loss:
             self._save(self.best_path, {})
-        write_loss_csv(loss_csv_path(self.root, self.config), history)
-        plot_loss(loss_png_path(self.root, self.config), history, title=f"{self.config.stream}, run {run.run_id}")
+        if self.world.is_main:
+            write_loss_csv(loss_csv_path(self.root, self.config), history)
+            plot_loss(loss_png_path(self.root, self.config), history, title=f"{self.config.stream}, run {run.run_id}")
         run.epoch(record, best=self.position.best)
         self._save(self.last_path, self._training_state())  # last: a run killed before it does the whole epoch again
         log.info(
@@ -225,6 +251,8 @@ class Trainer:
         raise StoppedError(stop.reason or "", relative(self.last_path, self.root), interrupted=stop.interrupted)
 
     def _save(self, path: Path, extra: Mapping[str, Any]) -> None:
+        if not self.world.is_main:
+            return
         best = self.position.best
         facts = {
             "stream": self.config.stream,
@@ -238,7 +266,7 @@ class Trainer:
             **facts,
             "metrics": metrics,
             "config": self.bundle["config"],
-            "hardware": self.plan.to_json(),
+            "hardware": {**self.plan.to_json(), "batch": self.batch.to_json()},
             "parameters": sum(p.numel() for p in self.model.parameters()),
         }
         checkpoint.save(path, state, description=description)
@@ -249,8 +277,8 @@ class Trainer:
             "loss_scaler": self.loss_scaler.state_dict(),
             "position": asdict(self.position),
             "windows": self._num_windows(),
-            "torch_rng": torch.get_rng_state(),
-            "cuda_rng": torch.cuda.get_rng_state_all() if self.plan.kind == "cuda" else [],
+            "effective_batch": self.effective,
+            "rng": self.backend.rng_state(),
         }
 
     def _num_windows(self) -> list[int]:
@@ -275,12 +303,16 @@ class Trainer:
                 f"its data gave {state['windows']} windows (training, validation), now gives {self._num_windows()}",
                 hint="bring its data back, or start anew with --resume never",
             )
+        if state["effective_batch"] != self.effective:
+            raise CheckpointError(
+                path,
+                f"its steps took {state['effective_batch']} windows, now they would take {self.effective}",
+                hint=f"set training.effective_batch={state['effective_batch']}, or start anew with --resume never",
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.loss_scaler.load_state_dict(state["loss_scaler"])
-        torch.set_rng_state(state["torch_rng"])
-        if self.plan.kind == "cuda" and state["cuda_rng"]:
-            torch.cuda.set_rng_state_all(state["cuda_rng"])
+        self.backend.set_rng_state(state["rng"])
         history = [EpochRecord(**record) for record in state["position"].pop("history")]
         self.position = Position(**state["position"], history=history)
 

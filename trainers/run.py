@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,18 @@ from core.config.compose import LoadedConfig, render
 from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
 from core.data.inputs import Inputs, build_transform
-from core.devices.manager import DeviceManager, DevicePlan
+from core.devices import memory
+from core.devices.backend import backend
+from core.devices.manager import DeviceManager
+from core.devices.plan import DevicePlan
+from core.devices.profiles import seed_and_fix
 from core.environment import environment_record
 from core.errors import CheckpointError
 from core.models.factory import build_model, count_parameters
-from core.reproducibility import seed_everything
-from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path
+from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path
 from core.workspace import new_run_id, write_json
+from trainers.decisions import Sized, decide_batch, decide_model_size, start_report
+from trainers.distributed import World, joined
 from trainers.loop import Trainer
 from trainers.signals import StopRequest
 
@@ -54,34 +60,45 @@ class TrainingResult:
         }
 
 
-def train(loaded: LoadedConfig, *, root: Path, run_id: str | None = None) -> TrainingResult:
+def train(
+    loaded: LoadedConfig, *, root: Path, run_id: str | None = None, manager: DeviceManager | None = None
+) -> TrainingResult:
     """Trains the stream of the configuration. `run_id` names the run's folder (default: a new one).
 
+    manager: decides about the hardware (default: one that looks at this machine).
     Raises DataError for unusable data, CheckpointError where resuming is asked for and impossible, StoppedError
-    after a signal.
+    after a signal or near the wall-time limit.
     """
-    config = loaded.config
-    plan = DeviceManager(config.device).plan()
-    log.info("device %s (%s); precision %s (%s)", plan.name, plan.device_reason, plan.precision, plan.precision_reason)
+    manager = manager or DeviceManager(loaded.config)
+    world = World.from_environment()
+    plan = manager.plan(index=world.local_rank)
+    backend(plan.kind).select(plan.index)
+    seed_and_fix(loaded.config)
     torch.set_num_threads(plan.threads)
-    seed_everything(config.seed, deterministic=config.deterministic)
 
-    resume_from = _checkpoint_to_resume(config, root)
-    if resume_from is not None:
-        run_id = checkpoint.describe(resume_from)["run_id"]
-    run_id = run_id or new_run_id()
+    resume_from = _checkpoint_to_resume(loaded.config, root)
+    saved = checkpoint.describe(resume_from) if resume_from is not None else None
+    run_id = saved["run_id"] if saved else run_id or new_run_id()
+    sized = decide_model_size(loaded, manager, root=root, saved=saved)
+    config = sized.config
 
-    data = load_stream_data(config, root=root, parts=TRAINING_PARTS, run_id=run_id)
-    trainer = _build_trainer(config, data, plan=plan, root=root, run_id=run_id)
-    if resume_from is not None:
-        trainer.resume(resume_from)
-        log.info("resuming %s after %d epochs and %d steps", run_id, trainer.position.epoch, trainer.position.step)
-    with RunLog(root, config, run_id, steps=trainer.total_steps) as run, StopRequest() as stop:
-        run.write_config(render(loaded))
-        run.write_environment(environment_record(root, plan))
-        write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
-        run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
-        position = trainer.fit(run, stop)
+    with joined(world, plan, config.distributed), memory.applied(plan):
+        data = load_stream_data(config, root=root, parts=TRAINING_PARTS, run_id=run_id)
+        trainer, decisions = _build_trainer(sized, data, plan=plan, root=root, run_id=run_id, world=world, saved=saved)
+        if resume_from is not None:
+            trainer.resume(resume_from)
+            log.info("resuming %s after %d epochs, %d steps", run_id, trainer.position.epoch, trainer.position.step)
+        log_type = RunLog if world.is_main else SilentRunLog
+        with (
+            log_type(root, config, run_id, steps=trainer.total_steps) as run,
+            StopRequest(config.timeout_hours) as stop,
+        ):
+            run.write_config(render(replace(loaded, config=config)))
+            run.write_environment(environment_record(root, plan, decisions))
+            if world.is_main:
+                write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
+            run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
+            position = trainer.fit(run, stop)
     return TrainingResult(
         run_id=run_id,
         stream=config.stream,
@@ -98,12 +115,28 @@ def scaler_path(root: Path, config: AnyConfig) -> Path:
     return root / config.logging.artifacts_dir / f"scaler_{config.stream}.json"
 
 
-def _build_trainer(config: AnyConfig, data: StreamData, *, plan: DevicePlan, root: Path, run_id: str) -> Trainer:
+def _build_trainer(
+    sized: Sized,
+    data: StreamData,
+    *,
+    plan: DevicePlan,
+    root: Path,
+    run_id: str,
+    world: World,
+    saved: Mapping[str, Any] | None,
+) -> tuple[Trainer, dict[str, Any]]:
+    """The trainer, and for the record what the hardware decided."""
+    config = sized.config
     transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.parts["train"])
     progress = config.logging.progress
     train, validation = (Inputs(data.parts[name], transform, plan.device, progress=progress) for name in TRAINING_PARTS)
-    model = build_model(config, num_channels=len(data.channels))
-    log.info("%s: %.2f M parameters, %d channels", config.stream, count_parameters(model) / 1e6, len(data.channels))
+    model = build_model(config, num_channels=len(data.channels)).to(plan.device, plan.dtype)
+    batch = decide_batch(model, train, validation, sized=sized, plan=plan, world=world, root=root, saved=saved)
+    if config.log_device_info and world.is_main:
+        for line in start_report(model, train, sized=sized, plan=plan, batch=batch, root=root):
+            log.info("%s", line)
+    if plan.compiled:
+        model.compile()
     bundle = {
         "run_id": run_id,
         "config": config.model_dump(mode="json"),
@@ -112,7 +145,15 @@ def _build_trainer(config: AnyConfig, data: StreamData, *, plan: DevicePlan, roo
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
     }
-    return Trainer(model, train, validation, config=config, plan=plan, root=root, bundle=bundle)
+    trainer = Trainer(
+        model, train, validation, config=config, plan=plan, batch=batch, root=root, bundle=bundle, world=world
+    )
+    decisions = {
+        "tier": sized.tier.name,
+        "model": {"size": config.model.size, "parameters": count_parameters(model), "reason": sized.reason},
+        "batch": batch.to_json(),
+    }
+    return trainer, decisions
 
 
 def _checkpoint_to_resume(config: AnyConfig, root: Path) -> Path | None:

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
-from core.config.schema import SCHEMAS, AnyConfig, Stream
+from core.config.schema import SCHEMAS, AnyConfig, Execution, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.workspace import relative
 
@@ -39,7 +39,10 @@ COMPUTE_VARIABLES = {
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A validated configuration, the file it came from and, per dotted key, which file or override set the value."""
+    """A validated configuration, the file it came from and, per dotted key, which file or override set the value.
+
+    origins: in the order in which the values were set.
+    """
 
     config: AnyConfig
     source: str
@@ -77,6 +80,35 @@ def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
     return _validate(values, source=source, origins={})
 
 
+def execution_from_environment(environment: Mapping[str, str] | None = None) -> Execution:
+    """Device settings where there is no configuration file: defaults and what COMPUTE_* and LANDFALL_* variables set.
+
+    Raises ConfigError for a value that does not fit.
+    """
+    values: dict[str, Any] = {}
+    for override in _environment_overrides(os.environ if environment is None else environment, None):
+        *sections, key = override.key_or_group.split(".")
+        place = values
+        for name in sections:
+            place = place.setdefault(name, {})
+        place[key] = override.value()
+    known = {name: value for name, value in values.items() if name in Execution.model_fields}
+    try:
+        return Execution.model_validate(known)
+    except ValidationError as error:
+        faults = [_fault(details, Execution, {}) for details in error.errors(include_url=False)]
+        raise ConfigError("environment", faults) from None
+
+
+def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:
+    """Whether `key` was set where `reference` was, or later and so in its knowledge."""
+    if key not in origins or reference not in origins:
+        return key in origins
+    source, reference_source = (origins[name].partition(":")[0] for name in (key, reference))
+    order = list(origins)
+    return source == reference_source or order.index(key) > order.index(reference)
+
+
 def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
     """The whole configuration as YAML; `with_origin` adds who set each value as a comment."""
     lines = list(_yaml_lines(loaded.config.model_dump(mode="json")))
@@ -110,7 +142,7 @@ def _parse_override(text: str) -> Override:
         ) from error
 
 
-def _environment_overrides(environment: Mapping[str, str], root: Path) -> list[Override]:
+def _environment_overrides(environment: Mapping[str, str], root: Path | None) -> list[Override]:
     """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot, or for the slash of a
     group, as in `LANDFALL_LOCAL__DEVICES=cpu`."""
     overrides = [
@@ -126,8 +158,8 @@ def _environment_overrides(environment: Mapping[str, str], root: Path) -> list[O
     return overrides
 
 
-def _is_group(name: str, root: Path) -> bool:
-    return (root / CONFIG_DIR / name).is_dir()
+def _is_group(name: str, root: Path | None) -> bool:
+    return root is not None and (root / CONFIG_DIR / name).is_dir()
 
 
 def _hydra_text(override: Override, root: Path) -> str:
@@ -140,7 +172,13 @@ def _note_override_origins(origins: dict[str, str], overrides: Sequence[Override
     """An override that is a mapping, such as `data.scaling={method: zscore}`, set the keys it names and no others."""
     for override in overrides:
         for key, _ in flatten({override.key_or_group: override.value()}):
-            origins[key] = f"{source}: {override.input_line}"
+            _note(origins, key, f"{source}: {override.input_line}")
+
+
+def _note(origins: dict[str, str], key: str, source: str) -> None:
+    """The order of the mapping is the order in which the values were last set."""
+    origins.pop(key, None)
+    origins[key] = source
 
 
 # ------------------------------------------------------------------------------------------------------------ Hydra
@@ -174,7 +212,7 @@ def _file_origins(path: Path, overrides: list[str], *, root: Path) -> dict[str, 
         body = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
         prefix = f"{entry.package}." if entry.package else ""
         for key, _ in flatten({k: v for k, v in body.items() if k != "defaults"}, prefix):
-            origins[key] = relative(file, root)
+            _note(origins, key, relative(file, root))
     return origins
 
 

@@ -295,7 +295,10 @@ class Scalogram(Section):
 
 # ------------------------------------------------------------------------------------------------------------- models
 ModelSize = Literal["custom", "auto", "full", "reduced"]
-_SIZE = "`custom` takes the sizes below; `full`, `reduced` or `auto` those of configs/hardware/tiers.yaml."
+_SIZE = (
+    "`custom` takes the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of the two by the "
+    "hardware tier. A size that is set after this key stays."
+)
 
 
 class PatchTSTModel(Section):
@@ -374,8 +377,8 @@ class Training(Section):
     )
     effective_batch: Count | Auto = Field(
         "auto",
-        description="Windows per optimizer step under `batch_size: auto`; `auto` takes the hardware tier's, halved "
-        "until the run has `min_steps`.",
+        description="Windows per optimizer step under `batch_size: auto`; `auto` takes the largest power of two up to "
+        "the hardware tier's batch that leaves the run `min_steps`.",
     )
     min_steps: Count = Field(1000, description="Fewest optimizer steps an automatic effective batch leaves a run.")
     gradient_checkpointing: bool | Auto = Field(

@@ -1,48 +1,32 @@
-"""Which devices this machine has, found by doing real work on each; one detector a row of a table."""
+"""Which devices this machine has, found by doing real work on each; one detector a row of a table.
+
+`torch` is a parameter of the detectors so that tests can give them hardware this machine does not have.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
-import platform
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal, Protocol
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import psutil
 import torch
 
-DeviceKind = Literal["cpu", "cuda", "mps"]
-_MEGABYTE = 2**20
+from core.config.schema import DeviceKind
+from core.devices import nvidia_smi, tpu
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
+from core.devices.selftest import failure_on, first_line, native_dtypes
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class DeviceCapabilities:
-    """What one kind of device offers.
-
-    memory_total_mb, memory_free_mb: of one device, in MiB. native_dtypes: types its hardware computes in, no emulation.
-    usable: a forward and a backward pass succeeded on it. reason: what was found, or why it cannot be used.
-    """
-
-    kind: DeviceKind
-    name: str
-    count: int
-    memory_total_mb: int
-    memory_free_mb: int
-    native_dtypes: tuple[str, ...]
-    usable: bool
-    reason: str
-    compute_capability: str | None = None
-    cuda_version: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-class Detector(Protocol):
-    """The seam for hardware this machine cannot have: anything with this method can be given to a DeviceManager."""
-
-    def detect_capabilities(self) -> list[DeviceCapabilities]: ...
+Detect = Callable[..., DeviceCapabilities | None]
+_MEBIBYTE = 2**20
+_REDUCED = ("float16", "bfloat16")
+# The libraries our processes talk through, one a kind; Apple's GPU has none.
+_COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 
 
 class SystemDetector:
@@ -53,87 +37,238 @@ class SystemDetector:
         return [capabilities for capabilities in found if capabilities is not None]
 
 
-def detect_cuda() -> DeviceCapabilities | None:
+def _never_raises(kind: DeviceKind, name: str) -> Callable[[Detect], Detect]:
+    """Half a driver raises anything: a device whose detector fails is listed with the reason it cannot be used."""
+
+    def wrap(detect: Detect) -> Detect:
+        @functools.wraps(detect)
+        def guarded(*args: Any) -> DeviceCapabilities | None:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # what torch warns of, the reason says
+                    return detect(*args)
+            except Exception as error:
+                log.debug("the detector of %s failed", kind, exc_info=True)
+                reason = f"its driver fails: {first_line(error)}"
+                return DeviceCapabilities(kind, name, 0, 0, 0, (), usable=False, reason=reason)
+
+        return guarded
+
+    return wrap
+
+
+# --------------------------------------------------------------------------------------------------------------- CUDA
+@_never_raises("cuda", "CUDA GPU")
+def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
+    """NVIDIA's GPUs, and AMD's, which ROCm shows under the same names.
+
+    Only the GPU of this process is put to work: an operation takes some hundred MiB, which would be missed on GPUs of
+    other processes. The others are judged by what torch was built for.
+    """
     if not torch.cuda.is_available():
-        return None
-    device = torch.device("cuda", 0)
-    properties = torch.cuda.get_device_properties(device)
-    failure = _failure_on(device)
-    free, total = (0, properties.total_memory) if failure else torch.cuda.mem_get_info(device)
-    native_bf16 = not failure and torch.cuda.is_bf16_supported(including_emulation=False)
+        return _known_to_nvidia_smi(torch)
+    gpus, left_out = _with_kernels(torch)
+    index = _own_index(len(gpus))
+    device, own = torch.device("cuda", index), gpus[index]
+    failure = failure_on(device, torch)
+    verdicts = [failure, nvidia_smi.missing_kernels(_capability([own], torch), torch)] if failure else [_passed(own)]
+    total = min(gpu.total_memory for gpu in gpus)
+    dtypes = () if failure else native_dtypes(device, _cuda_dtypes(gpus, torch), torch)
     return DeviceCapabilities(
         kind="cuda",
-        name=properties.name,
-        count=torch.cuda.device_count(),
-        memory_total_mb=total // _MEGABYTE,
-        memory_free_mb=free // _MEGABYTE,
-        native_dtypes=("float32", "float16", "bfloat16") if native_bf16 else ("float32", "float16"),
+        name=_joined(gpu.name for gpu in gpus),
+        count=len(gpus),
+        memory_total_mb=total // _MEBIBYTE,
+        memory_free_mb=0 if failure else min(torch.cuda.mem_get_info(device)[0], total) // _MEBIBYTE,
+        native_dtypes=dtypes,
         usable=failure is None,
-        reason=failure or f"{properties.name} passed a forward and backward pass",
-        compute_capability=f"{properties.major}.{properties.minor}",
+        reason="; ".join(filter(None, [*verdicts, left_out, _differences(gpus, total)])),
+        compute_capability=_capability(gpus, torch),
         cuda_version=torch.version.cuda,
+        hip_version=torch.version.hip,
+        driver_version=None if torch.version.hip else nvidia_smi.driver_version(),
+        supports_mixed_precision=_is_mixed(dtypes),
+        supports_distributed=_supports_distributed("cuda", torch),
+        unified_memory=all(bool(gpu.is_integrated) for gpu in gpus),
     )
 
 
-def detect_mps() -> DeviceCapabilities | None:
+def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
+    """The GPUs before the first that torch has no kernels for, at least one, and what is left out.
+
+    Processes use the GPUs in order, so that none after a gap can be counted.
+    """
+    gpus = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    for index, gpu in enumerate(gpus):
+        problem = nvidia_smi.missing_kernels(_capability([gpu], torch), torch)
+        if problem and index > 0:
+            left_out = f"GPU {index} ({gpu.name}) and any after it are left out: {problem}"
+            return gpus[:index], f"{left_out}; CUDA_VISIBLE_DEVICES can hide it"
+    return gpus, None
+
+
+def _capability(gpus: Sequence[Any], torch: Any) -> str | None:
+    """The least of the GPUs; AMD's count differently."""
+    if torch.version.hip:
+        return None
+    return "{}.{}".format(*min((gpu.major, gpu.minor) for gpu in gpus))
+
+
+def _cuda_dtypes(gpus: Sequence[Any], torch: Any) -> tuple[str, ...]:
+    """Types every GPU computes in: torch asks the first one, and the others may be older."""
+    first = torch.cuda.is_bf16_supported(including_emulation=False)
+    others = bool(torch.version.hip) or all(gpu.major >= 8 for gpu in gpus[1:])
+    return _REDUCED if first and others else ("float16",)
+
+
+def _known_to_nvidia_smi(torch: Any) -> DeviceCapabilities | None:
+    gpus = nvidia_smi.query()
+    if not gpus:
+        return None
+    return DeviceCapabilities(
+        kind="cuda",
+        name=_joined(gpu.name for gpu in gpus),
+        count=len(gpus),
+        memory_total_mb=min(gpu.memory_total_mb for gpu in gpus),
+        memory_free_mb=min(gpu.memory_free_mb for gpu in gpus),
+        native_dtypes=(),
+        usable=False,
+        reason=nvidia_smi.why_unusable(gpus[0], torch),
+        compute_capability=gpus[0].compute_capability,
+        cuda_version=torch.version.cuda,
+        driver_version=gpus[0].driver_version,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- MPS
+@_never_raises("mps", "Apple GPU")
+def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
+    """Apple's GPU, which shares the machine's memory; Metal recommends how much of it to take at most.
+
+    bfloat16 is not claimed: it works from macOS 14 on, but nothing tells whether the chip emulates it.
+    """
     if not torch.backends.mps.is_available():
         return None
-    failure = _failure_on(torch.device("mps"))
-    memory = psutil.virtual_memory()
+    device = torch.device("mps")
+    failure = failure_on(device, torch)
+    memory = memory_mb()
+    dtypes = () if failure else native_dtypes(device, ("float16",), torch)
+    free, reason = 0, failure or "Apple GPU passed a forward and backward pass; memory is shared with the CPU"
+    if failure is None:
+        recommended = torch.mps.recommended_max_memory() // _MEBIBYTE
+        free = min(memory.free_mb, recommended - torch.mps.driver_allocated_memory() // _MEBIBYTE)
+        reason += f", at most {recommended} MiB are recommended"
+    name_of_chip = getattr(torch.backends.mps, "get_name", cpu_model)  # since torch 2.9
     return DeviceCapabilities(
         kind="mps",
-        name=f"Apple {platform.processor() or 'silicon'}",
+        name=name_of_chip(),
         count=1,
-        memory_total_mb=memory.total // _MEGABYTE,
-        memory_free_mb=memory.available // _MEGABYTE,
-        native_dtypes=("float32", "float16"),
+        memory_total_mb=memory.total_mb,
+        memory_free_mb=max(0, free),
+        native_dtypes=dtypes,
         usable=failure is None,
-        reason=failure or "Apple GPU passed a forward and backward pass; memory is shared with the CPU",
+        reason=reason,
+        supports_mixed_precision=_is_mixed(dtypes),
+        unified_memory=True,
     )
 
 
-def detect_cpu() -> DeviceCapabilities:
-    memory = psutil.virtual_memory()
-    model, flags = _cpu_model_and_flags()
-    has_bf16 = bool({"avx512_bf16", "amx_bf16"} & flags)
+# ---------------------------------------------------------------------------------------------------------------- XPU
+@_never_raises("xpu", "Intel GPU")
+def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
+    if not torch.xpu.is_available():
+        return None
+    gpus = [torch.xpu.get_device_properties(index) for index in range(torch.xpu.device_count())]
+    index = _own_index(len(gpus))
+    device = torch.device("xpu", index)
+    failure = failure_on(device, torch)
+    total = min(gpu.total_memory for gpu in gpus)
+    claimed = {
+        "float16": all(gpu.has_fp16 for gpu in gpus),
+        "bfloat16": torch.xpu.is_bf16_supported(including_emulation=False),
+    }
+    dtypes = () if failure else native_dtypes(device, (name for name in _REDUCED if claimed[name]), torch)
+    return DeviceCapabilities(
+        kind="xpu",
+        name=_joined(gpu.name for gpu in gpus),
+        count=len(gpus),
+        memory_total_mb=total // _MEBIBYTE,
+        memory_free_mb=0 if failure else min(_free_on_xpu(device, torch), total) // _MEBIBYTE,
+        native_dtypes=dtypes,
+        usable=failure is None,
+        reason="; ".join(filter(None, [failure or _passed(gpus[index]), _differences(gpus, total)])),
+        driver_version=gpus[0].driver_version,
+        supports_mixed_precision=_is_mixed(dtypes),
+        supports_distributed=_supports_distributed("xpu", torch),
+        unified_memory=all(getattr(gpu, "is_integrated_gpu", False) for gpu in gpus),
+    )
+
+
+def _free_on_xpu(device: Any, torch: Any) -> int:
+    """Free memory in bytes. Some of Intel's drivers do not tell it: what this process has not taken counts then."""
+    try:
+        return torch.xpu.mem_get_info(device)[0]
+    except (AttributeError, RuntimeError):
+        return torch.xpu.get_device_properties(device).total_memory - torch.xpu.memory_reserved(device)
+
+
+# ---------------------------------------------------------------------------------------------------------------- CPU
+def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
+    """What this process may use of the machine; it computes, or nothing here would run."""
+    memory, cores, physical = memory_mb(), usable_cores(), physical_cores()
+    claimed = ("bfloat16",) if BFLOAT16_FLAGS & cpu_flags() else ()
+    dtypes = native_dtypes(torch.device("cpu"), claimed, torch)
     return DeviceCapabilities(
         kind="cpu",
-        name=model,
-        count=usable_cores(),
-        memory_total_mb=memory.total // _MEGABYTE,
-        memory_free_mb=memory.available // _MEGABYTE,
-        native_dtypes=("float32", "bfloat16") if has_bf16 else ("float32",),
+        name=cpu_model(),
+        count=cores,
+        memory_total_mb=memory.total_mb,
+        memory_free_mb=memory.free_mb,
+        native_dtypes=dtypes,
         usable=True,
-        reason=f"{usable_cores()} cores may be used",
+        reason=f"{cores} cores may be used ({physical} physical), {memory.total_mb} MiB of memory ({memory.source})",
+        supports_mixed_precision=_is_mixed(dtypes),
+        supports_distributed=_supports_distributed("cpu", torch),
+        physical_cores=physical,
     )
 
 
-DETECTORS: tuple[Callable[[], DeviceCapabilities | None], ...] = (detect_cuda, detect_mps, detect_cpu)
+# -------------------------------------------------------------------------------------------------------------- shared
+def _own_index(count: int) -> int:
+    """The GPU of this process: torchrun numbers its processes; where each sees only one GPU, it is that."""
+    index = int(os.environ.get("LOCAL_RANK", "0"))
+    return index if index < count else 0
 
 
-def usable_cores() -> int:
-    """Cores this process may run on: its affinity where the system knows it, else all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+def _passed(gpu: Any) -> str:
+    return f"{gpu.name} passed a forward and backward pass"
 
 
-def _failure_on(device: torch.device) -> str | None:
-    """Why a small forward and backward pass fails there: a device may call itself available and run no kernel."""
-    try:
-        weight = torch.ones(8, 8, device=device, requires_grad=True)
-        (weight @ weight).sum().backward()
-        healthy = bool(torch.isfinite(weight.grad).all())
-    except RuntimeError as error:
-        first_line = str(error).strip().splitlines()[0]
-        return f"{device} is present but failed a small operation: {first_line}"
-    return None if healthy else f"{device} is present but computed wrong numbers"
+def _differences(gpus: Sequence[Any], least_memory: int) -> str | None:
+    if len({(gpu.name, gpu.total_memory // _MEBIBYTE) for gpu in gpus}) == 1:
+        return None
+    return f"the GPUs differ: the least memory counts, {least_memory // _MEBIBYTE} MiB"
 
 
-def _cpu_model_and_flags() -> tuple[str, frozenset[str]]:
-    """Model name and instruction flags; Linux lists both, elsewhere the flags stay unknown."""
-    cpuinfo = Path("/proc/cpuinfo")
-    fallback = platform.processor() or platform.machine()
-    if not cpuinfo.exists():
-        return fallback, frozenset()
-    pairs = (line.partition(":") for line in cpuinfo.read_text(encoding="utf-8").splitlines())
-    fields = {key.strip(): value.strip() for key, _, value in pairs}
-    return fields.get("model name", fallback), frozenset(fields.get("flags", "").split())
+def _is_mixed(dtypes: Sequence[str]) -> bool:
+    return any(name in dtypes for name in _REDUCED)
+
+
+def _supports_distributed(kind: DeviceKind, torch: Any) -> bool:
+    distributed = torch.distributed
+    is_there = getattr(distributed, f"is_{_COLLECTIVES[kind]}_available", None)  # of XCCL since torch 2.8
+    return distributed.is_available() and is_there is not None and is_there()
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Each name once, in order."""
+    return " + ".join(dict.fromkeys(names))
+
+
+DETECTORS: tuple[Detect, ...] = (
+    _never_raises("tpu", "TPU")(tpu.detect_tpu),
+    detect_cuda,
+    detect_mps,
+    detect_xpu,
+    detect_cpu,
+)

@@ -1,117 +1,332 @@
-"""Decides where and in which arithmetic to compute, and says why."""
+"""Decides where and in which arithmetic to compute and how much memory to take, and says why."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
+from core.config.compose import execution_from_environment
+from core.config.schema import Device, DeviceKind, Execution
+from core.devices import memory
+from core.devices.batching import BatchConfig, get_batch_config
+from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
+from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
+from core.devices.profiles import misfits
+from core.errors import ConfigError, ConfigFault, UsageError
 
-from core.config.schema import Device
-from core.devices.detect import Detector, DeviceCapabilities, SystemDetector
-from core.errors import UsageError
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger(__name__)
 
-Precision = Literal["32", "16-mixed", "bf16-mixed"]
-_AUTOCAST_DTYPES: dict[Precision, torch.dtype | None] = {
-    "32": None,
-    "16-mixed": torch.float16,
-    "bf16-mixed": torch.bfloat16,
+# What `device.prefer` may say, as the kinds that satisfy it.
+PREFERENCES: dict[str, tuple[DeviceKind, ...]] = {
+    "cpu": ("cpu",),
+    "gpu": GPU_KINDS,
+    "tpu": ("tpu",),
+    "mps": ("mps",),
+    "xpu": ("xpu",),
 }
-_DTYPE_NAMES: dict[Precision, str] = {"32": "float32", "16-mixed": "float16", "bf16-mixed": "bfloat16"}
-
-
-@dataclass(frozen=True)
-class DevicePlan:
-    """The device and precision of a run, each with the reason it was chosen."""
-
-    kind: str
-    name: str
-    precision: Precision
-    threads: int
-    device_reason: str
-    precision_reason: str
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device(self.kind)
-
-    @property
-    def needs_loss_scaling(self) -> bool:
-        """float16 gradients underflow without it; bfloat16 has the range of float32."""
-        return self.precision == "16-mixed"
-
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        dtype = _AUTOCAST_DTYPES[self.precision]
-        return contextlib.nullcontext() if dtype is None else torch.autocast(self.kind, dtype=dtype)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class DeviceManager:
-    """Chooses from what a detector finds, within what the configuration allows."""
+    """Chooses from what a detector finds, within what the configuration allows.
 
-    def __init__(self, config: Device | None = None, detector: Detector | None = None):
-        self.config = config or Device()
-        self.capabilities = (detector or SystemDetector()).detect_capabilities()
+    config: a whole configuration, an `Execution`, its `device` section alone, or None for the environment's
+    COMPUTE_* and LANDFALL_* variables over the defaults. detector: any object with `detect_capabilities()`.
+    """
 
-    def plan(self) -> DevicePlan:
-        """Raises UsageError where the configuration insists on what the machine lacks."""
-        chosen, device_reason = self._choose_device()
-        precision, precision_reason = self._choose_precision(chosen)
-        cores = next((found.count for found in self.capabilities if found.kind == "cpu"), 1)
-        threads = self.config.threads or cores
-        return DevicePlan(chosen.kind, chosen.name, precision, threads, device_reason, precision_reason)
+    def __init__(self, config: Execution | Device | None = None, detector: Detector | None = None):
+        if config is None:
+            config = execution_from_environment()
+        self.config = Execution(device=config) if isinstance(config, Device) else config
+        memory.prepare_environment(self.config.device)  # allocators read it once, when the detector wakes them
+        if detector is None:
+            from core.devices.detect import SystemDetector
 
-    def _choose_device(self) -> tuple[DeviceCapabilities, str]:
-        wanted = self.config.kind
-        usable = [found for found in self.capabilities if found.usable]
-        if wanted != "auto":
-            match = next((found for found in usable if found.kind == wanted), None)
-            if match is None:
-                seen = next((found.reason for found in self.capabilities if found.kind == wanted), "none was found")
-                raise UsageError(
-                    f"device.kind = {wanted}, but this machine has no usable one: {seen}",
-                    hint="use local/devices=auto, or install a torch build for this hardware",
-                )
-            return match, f"device.kind = {wanted}"
-        reasons = [f"first usable of {', '.join(found.kind for found in self.capabilities)}"]
-        if not self.config.prefer_cuda:
-            usable = [found for found in usable if found.kind != "cuda"]
-            reasons.append("device.prefer_cuda = false")
-        for broken in (found for found in self.capabilities if not found.usable):
-            log.warning("%s cannot be used: %s", broken.name, broken.reason)
-            reasons.append(broken.reason)
-        return usable[0], "; ".join(reasons)
+            detector = SystemDetector()
+        found = detector.detect_capabilities()
+        self.found = [found] if isinstance(found, DeviceCapabilities) else list(found)
+        self._chosen, self._reason, self._fallback = self._choose_device()
 
-    def _choose_precision(self, chosen: DeviceCapabilities) -> tuple[Precision, str]:
-        wanted = self.config.precision
-        if not self.config.amp:
-            return "32", "device.amp = false"
+    # ------------------------------------------------------------------------------------------------- what there is
+    @property
+    def capabilities(self) -> DeviceCapabilities:
+        """Of the platform in use."""
+        return self._chosen
+
+    @property
+    def has_gpu(self) -> bool:
+        return self.gpu_count > 0
+
+    @property
+    def gpu_count(self) -> int:
+        return len(self.gpu_devices)
+
+    @property
+    def device_count(self) -> int:
+        """Devices of the platform in use; a CPU is one."""
+        return 1 if self._chosen.kind == "cpu" else self._chosen.count
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """Every usable device, those of the platform in use first."""
+        ordered = sorted(self._usable(), key=lambda found: found is not self._chosen)
+        return [device for found in ordered for device in _torch_devices(found)]
+
+    @property
+    def gpu_devices(self) -> list[torch.device]:
+        return [device for found in self._usable() if found.kind in GPU_KINDS for device in _torch_devices(found)]
+
+    @property
+    def cpu_devices(self) -> list[torch.device]:
+        return [device for found in self._usable() if found.kind == "cpu" for device in _torch_devices(found)]
+
+    @property
+    def default_device(self) -> torch.device:
+        return _torch_devices(self._chosen)[0]
+
+    def _usable(self) -> list[DeviceCapabilities]:
+        return [found for found in self.found if found.usable]
+
+    # ------------------------------------------------------------------------------------------------------ decisions
+    def plan(self, *, index: int = 0) -> DevicePlan:
+        """What a run computes with; `index` is the device of this process.
+
+        Raises UsageError where `device.strict` is set and the preferred device or the profile's hardware is missing.
+        """
+        chosen, settings = self._chosen, self.config.device
+        precision, precision_reason = self._choose_precision()
+        unfit = tuple(str(misfit) for misfit in misfits(self.config, self.found, chosen))
+        self._tell_misfits(unfit)
+        limit = memory.memory_limit_mb(chosen, settings.memory.share)
+        return DevicePlan(
+            kind=chosen.kind,
+            name=chosen.name,
+            precision=precision,
+            threads=self._threads(),
+            device_reason=self._reason,
+            precision_reason=precision_reason,
+            count=self._count(),
+            index=index,
+            memory_share=settings.memory.share,
+            memory_limit_mb=limit,
+            memory_reason=f"{settings.memory.strategy}: {settings.memory.share:.0%} of {chosen.memory_total_mb} MiB, "
+            f"{chosen.memory_free_mb} MiB free",
+            compiled=settings.enable_jit,
+            x64=settings.enable_x64,
+            fallback=self._fallback,
+            misfits=unfit,
+        )
+
+    def _choose_device(self) -> tuple[DeviceCapabilities, str, bool]:
+        """The device, the reason, and whether it only stands in for the one asked for."""
+        settings = self.config.device
+        for broken in (found for found in self.found if not found.usable):
+            level = logging.WARNING if self._is_wanted(broken.kind) else logging.INFO
+            log.log(level, "%s cannot be used: %s", broken.name, broken.reason)
+        candidates = self._candidates()
+        if settings.prefer == "auto":
+            return candidates[0], self._reason_for_auto(candidates), False
+        wanted = PREFERENCES[settings.prefer]
+        match = next(
+            (found for kind in self._order() for found in self._usable() if found.kind == kind in wanted), None
+        )
+        if match is not None:
+            return match, f"device.prefer = {settings.prefer}", False
+        seen = "; ".join(found.reason for found in self.found if found.kind in wanted) or "none was found"
+        problem = f"device.prefer = {settings.prefer}, but this machine has no usable one: {seen}"
+        if settings.strict:
+            raise UsageError(problem, hint="use local/devices=auto, or install a torch build for this hardware")
+        stand_in = candidates[0]
+        log.warning("%s; %s is used instead (device.strict=true makes this an error)", problem, stand_in.name)
+        return stand_in, f"{problem}; {stand_in.kind} instead", True
+
+    def _candidates(self) -> list[DeviceCapabilities]:
+        """Usable platforms in order of priority, without those the configuration declines; the CPU is always one."""
+        declined = self._declined()
+        by_kind = {found.kind: found for found in self._usable()}
+        return [by_kind[kind] for kind in self._order() if kind in by_kind and kind not in declined]
+
+    def _order(self) -> Sequence[DeviceKind]:
+        return [*self.config.device.order, "cpu"]
+
+    def _declined(self) -> dict[DeviceKind, str]:
+        settings = self.config.device
+        declined: dict[DeviceKind, str] = {}
+        if not settings.prefer_cuda:
+            declined["cuda"] = "device.prefer_cuda = false"
+        if not settings.allow_tpu:
+            declined["tpu"] = "device.allow_tpu = false"
+        return declined
+
+    def _is_wanted(self, kind: DeviceKind) -> bool:
+        prefer = self.config.device.prefer
+        return kind in PREFERENCES[prefer] if prefer != "auto" else kind not in self._declined()
+
+    def _reason_for_auto(self, candidates: Sequence[DeviceCapabilities]) -> str:
+        found = {found.kind for found in self.found}
+        reasons = [f"first usable of {', '.join(kind for kind in dict.fromkeys(self._order()) if kind in found)}"]
+        reasons += [reason for kind, reason in self._declined().items() if kind in found]
+        reasons += [broken.reason for broken in self.found if not broken.usable]
+        return "; ".join(reasons)
+
+    def _choose_precision(self) -> tuple[Precision, str]:
+        chosen, settings, wanted = self._chosen, self.config.device, self.config.precision
+        if settings.enable_x64:
+            if chosen.kind == "mps":
+                raise UsageError("device.enable_x64: Apple's GPU has no float64", hint="use local/devices=cpu with it")
+            return "32", "device.enable_x64: everything in float64, nothing mixed"
+        for key in ("amp", "enable_mixed_precision"):
+            if not getattr(settings, key):
+                return "32", f"device.{key} = false"
         if wanted == "auto":
             return _AUTO_PRECISION[chosen.kind](chosen)
-        if _DTYPE_NAMES[wanted] not in chosen.native_dtypes:
-            log.warning("%s has no native %s; it will be emulated and slow", chosen.name, _DTYPE_NAMES[wanted])
-        return wanted, f"device.precision = {wanted}"
+        dtype = AUTOCAST_DTYPES[wanted]
+        if dtype is not None and dtype not in chosen.native_dtypes:
+            if self._fallback:
+                log.warning("precision %s was meant for another device; %s computes in 32 bit", wanted, chosen.name)
+                return "32", f"{wanted} was asked for a device that is missing; {chosen.name} has no native {dtype}"
+            log.warning("%s has no native %s; it will be emulated and slow", chosen.name, dtype)
+        return wanted, f"precision = {wanted}"
+
+    def _count(self) -> int:
+        """Processes a run may start: a CPU runs as many as are asked for, other platforms one a device."""
+        wanted = self.config.devices
+        if self.config.distributed.strategy == "none":
+            return 1
+        if self._chosen.kind == "cpu":
+            return 1 if wanted == "auto" or self._fallback else wanted
+        return self.device_count if wanted == "auto" else min(wanted, self.device_count)
+
+    def _threads(self) -> int:
+        """Of this process: its share of the cores, within the cap."""
+        cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
+        share = max(1, cores // self._count())
+        return min(self.config.max_threads or share, share)
+
+    def _tell_misfits(self, unfit: Sequence[str]) -> None:
+        if unfit and self.config.device.strict:
+            raise ConfigError("device profile", [ConfigFault("hardware", text) for text in unfit])
+        for text in unfit:
+            log.warning("the device profile does not fit this machine: %s", text)
+
+    # ------------------------------------------------------------------------------------- tensors, batches, memory
+    def create_tensor(
+        self, data: Any, *, dtype: torch.dtype | None = None, device_id: int | None = None
+    ) -> torch.Tensor:
+        """A tensor on the device in use; floating numbers take the default type."""
+        from core.devices import placement
+
+        return placement.create_tensor(data, self._device(device_id), dtype=dtype)
+
+    def move_to_device(self, value: Any, device_id: int | None = None) -> Any:
+        """Tensors in nested dicts, lists, tuples and dataclasses moved; what lies there already is not copied."""
+        from core.devices import placement
+
+        return placement.move_to_device(value, self._device(device_id))
+
+    def distribute_data(self, batch: Any, devices: Sequence[torch.device] | None = None) -> list[Any]:
+        """The batch in consecutive shares, one a device; sizes differ by one at most."""
+        from core.devices import placement
+
+        return placement.distribute_data(batch, devices or _torch_devices(self._chosen))
+
+    def get_batch_config(self, base_batch_size: int, *, mb_per_sample: float | None = None) -> BatchConfig:
+        settings = self.config.device
+        return get_batch_config(
+            self._chosen,
+            base_batch_size,
+            tpu_batch_factor=settings.tpu_batch_factor,
+            memory_share=settings.memory.share,
+            mb_per_sample=mb_per_sample,
+        )
+
+    def optimize_for_model_size(self, num_parameters: int) -> None:
+        """Takes the memory strategy that suits a model of this size for the plans to come."""
+        device = self.config.device.model_copy(update={"memory": memory.optimize_for_model_size(num_parameters)})
+        self.config = self.config.model_copy(update={"device": device})
+
+    def _device(self, index: int | None) -> torch.device:
+        devices = _torch_devices(self._chosen)
+        if index is not None and not 0 <= index < len(devices):
+            raise UsageError(f"device {index} does not exist: there are {len(devices)} of {self._chosen.kind}")
+        return devices[index or 0]
+
+    def get_device_info(self) -> Mapping[str, Any]:
+        """Everything `landfall devices --json` tells."""
+        from core.devices.report import device_report
+
+        return device_report(self)
 
 
-def _auto_on_cuda(found: DeviceCapabilities) -> tuple[Precision, str]:
+def _torch_devices(found: DeviceCapabilities) -> list[torch.device]:
+    import torch
+
+    if found.kind in ("cpu", "mps"):
+        return [torch.device(found.kind)]
+    name = "xla" if found.kind == "tpu" else found.kind
+    return [torch.device(name, index) for index in range(found.count)]
+
+
+def _auto_on_accelerator(found: DeviceCapabilities) -> tuple[Precision, str]:
     if "bfloat16" in found.native_dtypes:
         return "bf16-mixed", f"{found.name} computes bfloat16 natively"
-    return "16-mixed", f"{found.name} has no native bfloat16; float16 with loss scaling"
+    if "float16" in found.native_dtypes:
+        return "16-mixed", f"{found.name} has no native bfloat16; float16 with loss scaling"
+    return "32", f"{found.name} computes neither bfloat16 nor float16"
 
 
 def _auto_elsewhere(found: DeviceCapabilities) -> tuple[Precision, str]:
-    return "32", f"mixed precision on {found.kind} is not chosen unasked; set device.precision to try it"
+    return "32", f"mixed precision on {found.kind} is not chosen unasked; set precision to try it"
 
 
-_AUTO_PRECISION: dict[str, Callable[[DeviceCapabilities], tuple[Precision, str]]] = {
-    "cuda": _auto_on_cuda,
+_AUTO_PRECISION: dict[DeviceKind, Callable[[DeviceCapabilities], tuple[Precision, str]]] = {
+    "cuda": _auto_on_accelerator,
+    "xpu": _auto_on_accelerator,
+    "tpu": _auto_on_accelerator,
     "mps": _auto_elsewhere,
     "cpu": _auto_elsewhere,
 }
+
+
+# --------------------------------------------------------------------------------------------------- one for a process
+_manager: DeviceManager | None = None
+
+
+def get_device_manager(
+    config: Execution | Device | None = None,
+    force_reinit: bool = False,
+    prefer: str | None = None,
+    allow_tpu: bool | None = None,
+) -> DeviceManager:
+    """The manager of this process, made at the first call; arguments other than None make a new one."""
+    global _manager
+    overrides = {key: value for key, value in (("prefer", prefer), ("allow_tpu", allow_tpu)) if value is not None}
+    if _manager is None or force_reinit or config is not None or overrides:
+        execution = Execution(device=config) if isinstance(config, Device) else config or execution_from_environment()
+        device = Device.model_validate({**execution.device.model_dump(), **overrides})
+        _manager = DeviceManager(execution.model_copy(update={"device": device}))
+    return _manager
+
+
+def get_default_device() -> torch.device:
+    return get_device_manager().default_device
+
+
+def has_gpu() -> bool:
+    return get_device_manager().has_gpu
+
+
+def get_device_info() -> Mapping[str, Any]:
+    return get_device_manager().get_device_info()
+
+
+def print_device_info() -> None:
+    """The report of `landfall devices` on stdout, for notebooks."""
+    import sys
+
+    from core.devices.report import as_text
+
+    sys.stdout.write(as_text(get_device_info()) + "\n")

@@ -1,4 +1,4 @@
-"""What both masked models share: which units are hidden, what a forward pass returns, and the loss.
+"""What both masked models share: which units are hidden, what a forward pass returns, the loss, and inpainting.
 
 A unit is what is hidden as a whole: a patch of a time series, a window of image patches. True means hidden.
 """
@@ -17,14 +17,18 @@ from torch import Tensor, nn
 class MaskedOutput(NamedTuple):
     """What a masked model returns.
 
-    loss: scalar float32, mean squared error over values that are both hidden and observed; 0 where there are none.
-    reconstruction: float32, the shape and units of the input; only hidden units were predicted blind.
+    loss: scalar, mean squared error over values that are both hidden and observed; 0 where there are none.
+    reconstruction: the shape and units of the input; only hidden units were predicted blind.
     mask: bool, True where a unit was hidden.
+    count: scalar float32, how many values `loss` averages: the weight of this batch among others.
+
+    Loss and reconstruction are float32, also under autocast, and float64 where the weights are.
     """
 
     loss: Tensor
     reconstruction: Tensor
     mask: Tensor
+    count: Tensor
 
 
 def num_hidden(num_units: int, ratio: float) -> int:
@@ -75,13 +79,65 @@ def complementary_masks(num_units: int, ratio: float, *, seed: int = 0) -> Tenso
     return pass_of_unit == torch.arange(num_passes).unsqueeze(1)
 
 
-def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
-    """Mean squared error in float32 over the elements where `chosen` is True; 0 where there are none.
+def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean squared error over the elements where `chosen` is True, 0 where there are none, and their float32 count.
 
     prediction, target and chosen have one shape, and target is finite everywhere.
     """
-    squared = (prediction.float() - target.float()).square()
-    return (squared * chosen).sum() / chosen.sum().clamp(min=1)
+    squared = at_least_float32(prediction - target).square()
+    count = chosen.sum().float()
+    return (squared * chosen).sum() / count.clamp(min=1), count
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Values of 16 bit as float32, others as they are: sums and losses need more than 16 bit."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+class MaskedModel(nn.Module):
+    """A model that predicts hidden units of its input from the others.
+
+    unit_shape: of the mask of one sample; passes of `inpaint` run over its last axis. ratio: share of units hidden.
+    gradient_checkpointing: compute each block again in the backward pass instead of keeping its activations.
+    """
+
+    def __init__(self, unit_shape: tuple[int, ...], ratio: float):
+        super().__init__()
+        self.unit_shape, self.mask_ratio = unit_shape, ratio
+        self.gradient_checkpointing = False
+        self.register_buffer("passes_qn", complementary_masks(unit_shape[-1], ratio), persistent=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights, in which the model computes."""
+        return next(self.parameters()).dtype
+
+    def draw_mask(
+        self, batch_size: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
+    ) -> Tensor:
+        """A random mask, bool (batch_size, *unit_shape), by default where the model is."""
+        *shape, num_units = (batch_size, *self.unit_shape)
+        device = device or self.passes_qn.device
+        return random_mask(shape, num_units, self.mask_ratio, generator=generator, device=device)
+
+    def hidden_values(self, mask: Tensor) -> Tensor:
+        """Where the values of hidden units are: bool, fit to broadcast with the input."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def inpaint(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Predict every unit while it is hidden: (reconstruction, error), both of the shape of x.
+
+        A few passes hide complementary sets of units. error is the squared difference in the units of x, NaN where x is
+        missing. Always in evaluation mode, so each sample's result is its own, whatever shares the batch.
+        """
+        x = x.to(self.dtype)
+        reconstruction = torch.zeros_like(x)
+        with evaluating(self):
+            for mask_n in self.passes_qn:
+                mask = mask_n.expand(len(x), *self.unit_shape)
+                reconstruction = torch.where(self.hidden_values(mask), self(x, mask).reconstruction, reconstruction)
+        return reconstruction, (reconstruction - x).square()
 
 
 @contextmanager

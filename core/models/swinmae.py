@@ -7,8 +7,8 @@ Whole units of patches are replaced by a learned token after the patch embedding
 decoder without skip connections and a linear head predict their pixels. As in the paper's code there are no absolute
 positions and no norm between encoder and decoder.
 
-Shape suffixes: b batch, c channel, h/w rows and columns (of pixels or patches), d width, n mask unit, q pass of
-`inpaint`, v attention window, l patch within a window, a head, k width of a head, p values of a patch.
+Shape suffixes: b batch, c channel, h/w rows and columns (of pixels or patches), d width, n mask unit, v attention
+window, l patch within a window, a head, p values of a patch.
 A missing pixel is NaN, e.g. the plane of an axis the sensor lacks: zero in the input, absent from loss and error.
 """
 
@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError, ConfigFault
-from core.models.masking import MaskedOutput, complementary_masks, evaluating, masked_mse, random_mask
+from core.models.blocks import run_blocks
+from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, masked_mse
 
 TARGET_VARIANCE_FLOOR = 1e-6
 WEIGHT_STD = 0.02
@@ -155,22 +156,26 @@ class PatchExpanding(nn.Module):
         return self.norm(z.reshape(batch, 2 * height, 2 * width, dim // 2))
 
 
-class SwinMAE(nn.Module):
+class SwinMAE(MaskedModel):
     """Masked autoencoder of square images.
 
     Raises ConfigError where the image does not divide into mask units, where a stage cannot halve its map, or where a
     map larger than the attention window does not divide into windows. Seed before constructing: weights are drawn as
     in Swin (truncated normal of .02, zero biases), where the Swin-MAE code draws Xavier weights: docs/experiments.md
     compares the two.
+
+    Under `norm_target` the errors of `inpaint` tell of texture only, since the level and contrast of each patch are
+    given.
     """
 
     def __init__(self, settings: SwinMAEModel, *, image_size: int, in_channels: int = 3):
-        super().__init__()
         _refuse_bad_sizes(settings, image_size)
+        num_units = (image_size // (settings.patch_size * settings.mask_unit)) ** 2
+        super().__init__((num_units,), settings.mask_ratio)
         self.settings = settings
         self.image_size = image_size
         self.in_channels = in_channels
-        self.num_units = (image_size // (settings.patch_size * settings.mask_unit)) ** 2
+        self.num_units = num_units
 
         dim, patch = settings.embed_dim, settings.patch_size
         self.embed = nn.Conv2d(in_channels, dim, kernel_size=patch, stride=patch)
@@ -180,69 +185,56 @@ class SwinMAE(nn.Module):
         self.decoder = _decoder(settings, map_size=image_size // patch)
         self.norm_decoder = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, patch * patch * in_channels)
-        passes_qn = complementary_masks(self.num_units, settings.mask_ratio)
-        self.register_buffer("passes_qn", passes_qn, persistent=False)
         self.apply(_initialise)
         nn.init.normal_(self.mask_token, std=WEIGHT_STD)
 
     def forward(
-        self, image_bchw: Tensor, *, mask_bn: Tensor | None = None, generator: torch.Generator | None = None
+        self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> MaskedOutput:
         """Hide mask units, predict their pixels, and compare.
 
-        image_bchw: float (B, in_channels, image_size, image_size); NaN is missing.
+        image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. It is computed in the type of the
+        weights.
         mask_bn: bool (B, num_units), units row by row, True hides; drawn from `generator` where not given.
         Returns the loss (of normalised patches under `norm_target`), the reconstruction (B, C, H, W) in the units of
-        the image, and the mask. Under `norm_target` each reconstructed patch is given its true mean and variance.
+        the image, the mask, and how many values the loss averages. Under `norm_target` each reconstructed patch is
+        given its true mean and variance.
         """
         if image_bchw.shape[1:] != (self.in_channels, self.image_size, self.image_size):
             expected = f"(B, {self.in_channels}, {self.image_size}, {self.image_size})"
             raise ValueError(f"expected images {expected}, got {tuple(image_bchw.shape)}")
-        image_bchw = image_bchw.float()
+        image_bchw = image_bchw.to(self.dtype)
         if mask_bn is None:
-            ratio, batch = self.settings.mask_ratio, len(image_bchw)
-            mask_bn = random_mask((batch,), self.num_units, ratio, generator=generator, device=image_bchw.device)
+            mask_bn = self.draw_mask(len(image_bchw), generator=generator)
         observed_bchw = ~image_bchw.isnan()
         image_bchw = image_bchw.masked_fill(~observed_bchw, 0.0)
-        prediction_bhwp = self.decode(self.encode(image_bchw, mask_bn)).float()
+        prediction_bhwp = at_least_float32(self.decode(self.encode(image_bchw, mask_bn)))
 
         target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
         hidden_bhw1 = self.hidden_patches(mask_bn).unsqueeze(-1)
         if self.settings.norm_target:
             mean_bhw1, scale_bhw1 = patch_statistics(target_bhwp, observed_bhwp)
             target_bhwp = (target_bhwp - mean_bhw1) / scale_bhw1
-        loss = masked_mse(prediction_bhwp, target_bhwp, hidden_bhw1 & observed_bhwp)
+        loss, count = masked_mse(prediction_bhwp, target_bhwp, hidden_bhw1 & observed_bhwp)
         if self.settings.norm_target:
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
-        return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn)
-
-    @torch.no_grad()
-    def inpaint(self, image_bchw: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict every mask unit while it is hidden: (reconstruction_bchw, error_bchw), both float32.
-
-        A few passes hide complementary sets of units. error is the squared difference in the units of the image, NaN
-        where it is missing. Under `norm_target` it tells of texture only, since the level and contrast of each patch
-        are given. Always in evaluation mode, so each image's result is its own, whatever shares the batch.
-        """
-        reconstruction_bchw = torch.zeros_like(image_bchw, dtype=torch.float32)
-        with evaluating(self):
-            for mask_n in self.passes_qn:
-                mask_bn = mask_n.expand(len(image_bchw), -1)
-                hidden_hw = _enlarge(self.hidden_patches(mask_n[None])[0], self.settings.patch_size)
-                prediction_bchw = self(image_bchw, mask_bn=mask_bn).reconstruction
-                reconstruction_bchw = torch.where(hidden_hw, prediction_bchw, reconstruction_bchw)
-        return reconstruction_bchw, (reconstruction_bchw - image_bchw).square()
+        return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count)
 
     def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None) -> Tensor:
         """Images without NaN to the deepest map (B, H', W', D'); the mask token stands in for hidden patches."""
         z_bhwd = self.norm_embed(self.embed(image_bchw).permute(0, 2, 3, 1))
         if mask_bn is not None:
             z_bhwd = torch.where(self.hidden_patches(mask_bn).unsqueeze(-1), self.mask_token.to(z_bhwd.dtype), z_bhwd)
-        return self.encoder(z_bhwd)
+        return run_blocks(self.encoder, z_bhwd, recompute=self.gradient_checkpointing)
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
         """The deepest map to predicted patches (B, H, W, patch_size² · in_channels)."""
-        return self.head(self.norm_decoder(self.decoder(z_bhwd)))
+        z_bhwd = run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing)
+        return self.head(self.norm_decoder(z_bhwd))
+
+    def hidden_values(self, mask_bn: Tensor) -> Tensor:
+        """Hidden units (B, N) to hidden pixels of every plane, bool (B, 1, H, W)."""
+        return _enlarge(self.hidden_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
 
     def hidden_patches(self, mask_bn: Tensor) -> Tensor:
         """Hidden units (B, N) to hidden patches, bool (B, H, W)."""

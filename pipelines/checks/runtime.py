@@ -29,7 +29,7 @@ def checkpoint_fits(context: Context, stream: Stream) -> str:
     from inference.scoring import load_scoring_model
 
     config, path = context.config(stream), context.checkpoint(stream)
-    load_scoring_model(path, DeviceManager(config.device).plan(), config=config)
+    load_scoring_model(path, DeviceManager(config).plan(), config=config)
     told = checkpoint.describe(path)
     return f"epoch {told['epoch']}, {told['parameters'] / 1e6:.2f} M parameters, sha256 and configuration match"
 
@@ -38,7 +38,7 @@ def loss_falls(context: Context, stream: Stream) -> str:
     history = _history(context, stream)
     values = [value for record in history for value in (record.train_loss, record.val_loss)]
     if not all(math.isfinite(value) for value in values):
-        raise CheckFailed("the loss is not finite", "lower training.learning_rate, or set device.amp=false")
+        raise CheckFailed("the loss is not finite", "lower training.learning_rate, or set precision=32")
     first, best = history[0], min(history, key=lambda record: record.val_loss)
     if len(history) < 2:
         raise CheckSkipped("one epoch tells nothing about a trend", "train for at least two epochs")
@@ -162,7 +162,7 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
     from inference.scoring import infer_score, load_scoring_model
 
     config = context.config(stream)
-    plan = DeviceManager(config.device).plan()
+    plan = DeviceManager(config).plan()
     scoring = load_scoring_model(context.checkpoint(stream), plan)
     with tempfile.TemporaryDirectory() as folder:
         # Reading judges the files again; the reports of the run are evidence and stay as they are.

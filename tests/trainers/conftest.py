@@ -7,8 +7,8 @@ import torch
 
 # A PatchTST that trains an epoch in a blink.
 TINY = (
-    "device.kind=cpu",
-    "device.threads=1",
+    "device.prefer=cpu",
+    "max_threads=1",
     "logging.progress='off'",
     "logging.tensorboard=false",
     "logging.every_steps=3",

@@ -20,7 +20,8 @@ from core.config.schema import AnyConfig, Training
 from core.data.inputs import Identity, Inputs
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from core.devices.manager import DevicePlan
+from core.devices.batching import BatchPlan
+from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import EpochRecord, RunLog, read_loss_csv, read_metrics
 from tests.support import REPO_ROOT
@@ -62,6 +63,7 @@ class StopAfter:
 
     steps_left: int
     interrupted: bool = False
+    reason: str | None = None
 
     def __enter__(self):
         return self
@@ -69,20 +71,23 @@ class StopAfter:
     def __exit__(self, *error):
         pass
 
-    @property
-    def reason(self) -> str | None:
+    def is_due(self, next_seconds: float) -> bool:
         self.steps_left -= 1
-        return "asked to stop" if self.steps_left < 0 else None
+        self.reason = "asked to stop" if self.steps_left < 0 else None
+        return self.reason is not None
 
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    return lambda steps: monkeypatch.setattr(training_run, "StopRequest", lambda: StopAfter(steps))
+    return lambda steps: monkeypatch.setattr(training_run, "StopRequest", lambda hours: StopAfter(steps))
 
 
 # ---------------------------------------------------------------------------------------------------- a stand-in model
 class Output(NamedTuple):
     loss: torch.Tensor
+    reconstruction: torch.Tensor
+    mask: torch.Tensor
+    count: torch.Tensor
 
 
 class StandIn(nn.Module):
@@ -93,10 +98,14 @@ class StandIn(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1, 3))
         self.seen: list[list[int]] = []
 
-    def forward(self, x_btc: torch.Tensor, *, generator: torch.Generator) -> Output:
+    def draw_mask(self, batch_size: int, *, generator: torch.Generator, device: torch.device) -> torch.Tensor:
+        return torch.ones(batch_size, 1, dtype=torch.bool, device=device)
+
+    def forward(self, x_btc: torch.Tensor, mask_bn: torch.Tensor) -> Output:
         if self.training:
             self.seen.append((x_btc[:, 0, 0] / WINDOW).int().tolist())
-        return Output((x_btc / 100 - self.weight).square().mean())
+        loss = (x_btc / 100 - self.weight).square().mean()
+        return Output(loss, self.weight.expand_as(x_btc), mask_bn, torch.tensor(float(x_btc.numel())))
 
 
 def windows() -> WindowSet:
@@ -110,7 +119,17 @@ def make_trainer(root: Path, *overrides: str, model: nn.Module | None = None) ->
     config = config_of(root, *overrides)
     train_inputs, validation = (Inputs(windows(), Identity(), CPU.device) for _ in range(2))
     bundle = {"run_id": "run-1", "config": config.model_dump(mode="json")}
-    return Trainer(model or StandIn(), train_inputs, validation, config=config, plan=CPU, root=root, bundle=bundle)
+    parts = 1 if config.training.accumulate == "auto" else config.training.accumulate
+    batch = batch_of(config.training.batch_size, parts)
+    model = model or StandIn()
+    return Trainer(model, train_inputs, validation, config=config, plan=CPU, batch=batch, root=root, bundle=bundle)
+
+
+def batch_of(micro: int, parts: int = 1) -> BatchPlan:
+    return BatchPlan(
+        starting=micro, effective=micro * parts, micro=micro, accumulate=parts, largest=None,
+        gradient_checkpointing=False, peak_mb=None, seconds_per_step=None, reason="a test",
+    )  # fmt: skip
 
 
 def fit(trainer: Trainer) -> Position:
@@ -140,12 +159,13 @@ def test_the_epoch_loss_is_the_mean_over_windows(workspace):
     trainer = make_trainer(workspace, "training.epochs=1", "training.learning_rate=1e-12")
     everything = trainer.train.batch(torch.arange(NUM_WINDOWS))
     (record,) = fit(trainer).history
-    assert record.train_loss == pytest.approx(trainer.model(everything, generator=None).loss.item(), rel=1e-5)
+    mask = trainer.model.draw_mask(NUM_WINDOWS, generator=None, device=CPU.device)
+    assert record.train_loss == pytest.approx(trainer.model(everything, mask).loss.item(), rel=1e-5)
     assert record.val_loss == pytest.approx(record.train_loss, rel=1e-5)
 
 
 def first_gradient(root: Path, *overrides: str) -> tuple[torch.Tensor, dict]:
-    trainer = make_trainer(root, "training.epochs=1", "training.gradient_clip=0", *overrides)
+    trainer = make_trainer(root, "training.epochs=1", "gradient_clip_val=0", *overrides)
     fit(trainer)
     (step,) = metrics_of(root, "step")[-1:]
     return trainer.optimizer.state[trainer.model.weight]["exp_avg"], step
@@ -186,9 +206,10 @@ def test_epochs_without_improvement(val_losses, min_delta, since):
 class Worsening(StandIn):
     """Its validation loss is best after the second epoch."""
 
-    def forward(self, x_btc, *, generator):
-        loss = super().forward(x_btc, generator=generator).loss
-        return Output(loss if self.training else 0 * loss + abs(len(self.seen) / 3 - 2) + 1)
+    def forward(self, x_btc, mask_bn):
+        output = super().forward(x_btc, mask_bn)
+        loss = output.loss if self.training else 0 * output.loss + abs(len(self.seen) / 3 - 2) + 1
+        return output._replace(loss=loss)
 
 
 def test_early_stopping_keeps_the_best_epoch(workspace):
@@ -210,9 +231,9 @@ def test_a_run_that_stopped_early_stays_stopped_when_resumed(workspace):
 
 
 class Diverging(StandIn):
-    def forward(self, x_btc, *, generator):
-        loss = super().forward(x_btc, generator=generator).loss
-        return Output(loss * float("nan") if len(self.seen) > 4 else loss)
+    def forward(self, x_btc, mask_bn):
+        output = super().forward(x_btc, mask_bn)
+        return output._replace(loss=output.loss * float("nan")) if len(self.seen) > 4 else output
 
 
 def test_a_loss_that_is_no_number_ends_the_run_clearly(workspace):
@@ -275,7 +296,7 @@ def test_a_resumed_run_equals_the_straight_one_to_the_last_bit(plant, stop_after
     assert losses(resumed.history) == losses(straight.history)
     assert losses(read_loss_csv(resumed.loss_csv)) == losses(straight.history)
     assert metrics_of(plant, "step") == straight_steps
-    for part in ("model", "torch_rng"):
+    for part in ("model", "rng"):
         assert_equal_trees(checkpoint.load(last)[part], straight_state[part])
     assert_equal_trees(checkpoint.load(last)["optimizer"]["state"], straight_state["optimizer"]["state"])
     assert status_of(plant)["state"] == "completed"
@@ -286,6 +307,10 @@ def assert_equal_trees(one, other) -> None:
         assert one.keys() == other.keys()
         for key in one:
             assert_equal_trees(one[key], other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            assert_equal_trees(*pair)
     else:
         assert torch.equal(one, other)
 
@@ -335,7 +360,10 @@ def test_a_changed_configuration_is_refused_by_key_and_leaves_the_record(stopped
 
 
 def test_what_learning_does_not_depend_on_may_change(stopped):
-    changes = ("logging.every_steps=1", "scoring.batch_size=2", "data.score_stride=4", "training.resume=auto")
+    changes = (
+        *("logging.every_steps=1", "scoring.batch_size=2", "data.score_stride=4", "training.resume=auto"),
+        *("precision=32", "devices=auto", "timeout_hours=5", "training.gradient_checkpointing=true"),
+    )
     assert len(run_training(stopped, "training.epochs=2", *changes).history) == 2
 
 

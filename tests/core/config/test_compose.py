@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.config.compose import config_from_dict, load_config, local_config_file, render, schema_keys
+from core.config.compose import (
+    COMPUTE_VARIABLES,
+    config_from_dict,
+    execution_from_environment,
+    is_set_with,
+    load_config,
+    local_config_file,
+    render,
+    schema_keys,
+)
 from core.config.schema import SCHEMAS, STREAMS, Training
 from core.errors import ConfigError, UsageError
 from tests.support import REPO_ROOT
@@ -56,14 +65,64 @@ def test_each_layer_wins_over_the_one_before(workspace):
 def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(workspace):
     environment = {"LANDFALL_TRAINER": "quick", "LANDFALL_LOCAL__DEVICES": "cpu", "PATH": "/bin"}
     config = load(workspace, environment=environment).config
-    assert (config.training.epochs, config.device.kind) == (2, "cpu")
+    assert (config.training.epochs, config.device.prefer) == (2, "cpu")
     config = load(workspace, "trainer=default", "local/devices=auto", environment=environment).config
-    assert (config.training.windows_per_epoch, config.device.kind) == (0, "auto")
+    assert (config.training.windows_per_epoch, config.device.prefer) == (0, "auto")
 
 
 def test_the_environment_is_read_by_default(workspace, monkeypatch):
     monkeypatch.setenv("LANDFALL_SEED", "7")
     assert load_config(LOCAL, root=workspace).config.seed == 7
+
+
+def test_a_compute_variable_wins_over_files_and_gives_way_to_our_own(workspace):
+    environment = {"COMPUTE_PREFER": "TPU", "COMPUTE_ALLOW_TPU": "True", "COMPUTE_TPU_BATCH_FACTOR": "64"}
+
+    def prefer(*overrides: str, **more: str) -> str:
+        return load(workspace, *overrides, environment=environment | more).config.device.prefer
+
+    assert load(workspace, "local/devices=cpu").config.device.prefer == "cpu"
+    assert prefer("local/devices=cpu") == "tpu", "the environment is above a group file"
+    assert prefer(LANDFALL_DEVICE__PREFER="gpu") == "gpu"
+    assert prefer("device.prefer=mps", LANDFALL_DEVICE__PREFER="gpu") == "mps"
+    loaded = load(workspace, environment=environment)
+    assert (loaded.config.device.allow_tpu, loaded.config.device.tpu_batch_factor) == (True, 64)
+    assert loaded.origins["device.prefer"] == "environment: device.prefer=tpu"
+
+
+def test_an_empty_compute_variable_sets_nothing(workspace):
+    environment = dict.fromkeys(COMPUTE_VARIABLES, "")
+    assert load(workspace, environment=environment).config == load(workspace).config
+
+
+def test_a_wrong_compute_variable_is_a_fault(workspace):
+    faults = faults_of(workspace, environment={"COMPUTE_PREFER": "abacus", "COMPUTE_TPU_BATCH_FACTOR": "0"})
+    assert faults.keys() == {"device.prefer", "device.tpu_batch_factor"}
+    assert "(set by environment: device.prefer=abacus)" in faults["device.prefer"]
+
+
+def test_the_environment_alone_decides_where_there_is_no_file():
+    environment = {
+        "COMPUTE_PREFER": "gpu",
+        "LANDFALL_DEVICE__PREFER": "cpu",
+        "LANDFALL_DEVICE__MEMORY__STRATEGY": "aggressive",
+    }
+    execution = execution_from_environment(
+        {**environment, "LANDFALL_TRAINING__EPOCHS": "3", "LANDFALL_PRECISION": "32"}
+    )
+    assert (execution.device.prefer, execution.device.memory.share, execution.precision) == ("cpu", 0.9, "32")
+    with pytest.raises(ConfigError, match=r"environment: device.prefer: 'abacus'"):
+        execution_from_environment({"COMPUTE_PREFER": "abacus"})
+
+
+def test_origins_tell_what_was_set_before_what(workspace):
+    write(workspace, "site.yaml", "defaults: [patchtst_ssl_local, _self_]\nmodel: {d_model: 64}\n")
+    origins = load(workspace, "seed=3", file="site.yaml", environment={"LANDFALL_MODEL__D_FF": "512"}).origins
+    set_with_size = {key for key in origins if is_set_with(origins, key, "model.size")}
+    assert {"model.d_model", "model.d_ff", "seed"} <= set_with_size
+    assert "training.batch_size" in set_with_size, "of the same file"
+    assert set_with_size.isdisjoint({"model.num_heads", "model.num_layers", "training.epochs", "device.prefer"})
+    assert not is_set_with(origins, "model.dropout", "model.size"), "a default"
 
 
 def test_a_mapping_override_leaves_the_other_keys(workspace):
@@ -107,7 +166,7 @@ def test_a_file_without_a_stream_is_told_what_to_write(workspace):
     "file, overrides, words",
     [
         ("configs/nope.yaml", (), ("configs/nope.yaml does not exist", LOCAL)),
-        (LOCAL, ("trainer=nope",), (LOCAL, "trainer/nope", "default, quick")),
+        (LOCAL, ("trainer=nope",), (LOCAL, "trainer/nope", "default, kaggle_safe, multi_gpu, quick")),
         (LOCAL, ("training.epochs",), ("'training.epochs'", "key=value")),
         (LOCAL, ("training.epochs=1,2",), (LOCAL, "training.epochs=1,2")),
         (LOCAL, ("logging.log_dir='${nothing}'",), (LOCAL, "nothing")),
@@ -146,11 +205,11 @@ def test_every_value_knows_its_origin(workspace):
     }
     assert lines["epochs"] == "command line: training.epochs=3"
     assert lines["seed"] == "environment: seed=7"
-    assert lines["kind"] == "configs/local/devices/cpu.yaml"
+    assert lines["prefer"] == "configs/local/devices/cpu.yaml"
     assert lines["log_dir"] == LOCAL
     assert lines["weight_decay"] == "configs/trainer/default.yaml"
     assert lines["d_model"] == "configs/patchtst_ssl.yaml"
-    assert lines["deterministic"] == "default"
+    assert lines["enable_jit"] == "default"
 
 
 @pytest.mark.parametrize("file", ["configs/examples/site.yaml", "plant/site.yaml"])
@@ -160,7 +219,7 @@ def test_a_configuration_elsewhere_builds_on_ours(workspace, file, base):
     loaded = load(workspace, "local/devices=cpu", file=write(workspace, file, body))
     config = loaded.config
     assert (config.data.window, config.data.stride) == (128, 32)
-    assert (config.training.epochs, config.device.kind) == (2, "cpu")
+    assert (config.training.epochs, config.device.prefer) == (2, "cpu")
     assert loaded.source == loaded.origins["data.window"] == file
     assert loaded.origins["data.stride"] == "configs/patchtst_ssl.yaml"
     assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml"

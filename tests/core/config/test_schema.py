@@ -50,6 +50,11 @@ def test_required_keys_are_named():
         ),
         (minimal(training={"learning_rate": float("inf")}), "inf: input should be a finite number"),
         (minimal(model={"patch_size": 4}), "unknown key; did you mean patch_stride"),
+        (minimal(device={"memory": {"strategy": "custom"}}), "strategy = custom with fraction = None"),
+        (minimal(device={"memory": {"fraction": 0.5}}), "strategy = balanced with fraction = 0.5"),
+        (minimal(deterministic=True, cudnn_benchmark=True), "deterministic and cudnn_benchmark exclude each other"),
+        (minimal(device={"kind": "cpu"}), "device.kind: unknown key"),
+        (minimal(training={"gradient_clip": 1.0}), "training.gradient_clip: unknown key"),
     ],
 )
 def test_keys_that_do_not_fit_together_are_refused(values, words):
@@ -81,7 +86,20 @@ def test_bounds_keep_their_unit():
 
 
 def test_precision_may_be_written_as_a_number():
-    assert config_from_dict(minimal(device={"precision": 32}), source="a test").device.precision == "32"
+    assert config_from_dict(minimal(precision=32), source="a test").precision == "32"
+
+
+@pytest.mark.parametrize(
+    "memory, share",
+    [
+        ({}, 0.75),
+        ({"strategy": "conservative"}, 0.60),
+        ({"strategy": "aggressive"}, 0.90),
+        ({"strategy": "custom", "fraction": 0.5}, 0.5),
+    ],
+)
+def test_a_memory_strategy_is_a_share(memory, share):
+    assert config_from_dict(minimal(device={"memory": memory}), source="a test").device.memory.share == share
 
 
 def test_values_never_change_after_validation():

@@ -1,7 +1,10 @@
 import pytest
 import torch
 
+from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.models.masking import complementary_masks, masked_mse, num_hidden, random_mask
+from core.models.patchtst import PatchTST
+from core.models.swinmae import SwinMAE
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,101 @@ def test_passes_are_spread_without_a_rhythm():
 
 def test_loss_counts_chosen_values_only():
     prediction, target = torch.tensor([1.0, 2.0, 9.0]), torch.tensor([0.0, 0.0, 0.0])
-    assert masked_mse(prediction, target, torch.tensor([True, True, False])) == 2.5
-    assert masked_mse(prediction, target, torch.zeros(3, dtype=torch.bool)) == 0
-    assert masked_mse(prediction.bfloat16(), target, torch.ones(3, dtype=torch.bool)).dtype == torch.float32
+    assert masked_mse(prediction, target, torch.tensor([True, True, False])) == (2.5, 2)
+    assert masked_mse(prediction, target, torch.zeros(3, dtype=torch.bool)) == (0, 0)
+
+
+def test_16_bit_values_are_averaged_in_32_bit():
+    prediction, target = torch.full((2, 100_000), 3.0), torch.zeros(2, 100_000)
+    for dtype in (torch.bfloat16, torch.float16):
+        loss, count = masked_mse(prediction.to(dtype), target.to(dtype), torch.ones_like(target, dtype=torch.bool))
+        assert loss.dtype == count.dtype == torch.float32
+        assert (loss, count) == (9, 200_000)
+    loss, count = masked_mse(prediction.double(), target, torch.ones_like(target, dtype=torch.bool))
+    assert loss.dtype == torch.float64
+    assert count.dtype == torch.float32
+
+
+# ----------------------------------------------------------------------------------------------------- of both models
+def patchtst():
+    torch.manual_seed(0)
+    small = {"d_model": 16, "d_ff": 32, "num_layers": 2}
+    return PatchTST(PatchTSTModel(**small), num_channels=2, window=80), torch.randn(6, 80, 2)
+
+
+def swinmae():
+    torch.manual_seed(0)
+    small = {"patch_size": 2, "embed_dim": 8, "num_heads": (1, 2, 4)}
+    return SwinMAE(SwinMAEModel(**small), image_size=32), torch.randn(6, 3, 32, 32)
+
+
+BOTH = pytest.mark.parametrize("build", [patchtst, swinmae])
+
+
+@BOTH
+def test_a_mask_drawn_beforehand_is_the_one_forward_would_draw(build):
+    model, x = build()
+    mask = model.draw_mask(6, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(mask, model(x, generator=torch.Generator().manual_seed(3)).mask)
+    assert mask.dtype == torch.bool
+    torch.manual_seed(4)
+    mask = model.draw_mask(6)
+    torch.manual_seed(4)
+    assert torch.equal(mask, model(x).mask)
+    out = model.eval()(x[2:4], mask[2:4])
+    assert torch.equal(out.mask, mask[2:4])
+    assert torch.equal(out.reconstruction, model(x[2:4], **{model_mask_name(model): mask[2:4]}).reconstruction)
+
+
+def model_mask_name(model):
+    return "mask_bcn" if isinstance(model, PatchTST) else "mask_bn"
+
+
+@BOTH
+@pytest.mark.parametrize("micro", [1, 2, 4])
+def test_parts_weighted_by_their_count_give_the_loss_of_the_whole(build, micro):
+    model, x = build()
+    model.eval()
+    x[1] = torch.nan
+    x[2].view(-1)[::3] = torch.nan
+    mask = model.draw_mask(len(x))
+    whole = model(x, mask)
+    assert whole.count.dtype == torch.float32
+    assert whole.count == (model.hidden_values(mask) & ~x.isnan()).sum()
+    parts = [model(*part) for part in zip(x.split(micro), mask.split(micro), strict=True)]
+    assert sum(part.count for part in parts) == whole.count
+    torch.testing.assert_close(sum(part.loss * part.count for part in parts) / whole.count, whole.loss)
+    assert model(x[1:2], mask[1:2]).count == model(x[1:2], mask[1:2]).loss == 0
+
+
+@BOTH
+def test_float64_weights_compute_in_float64(build):
+    model, x = build()
+    x[0].view(-1)[:5] = torch.nan
+    mask = model.draw_mask(len(x))
+    single = model(x, mask)
+    model.double()
+    out = model(x, mask)
+    out.loss.backward()
+    assert out.loss.dtype == out.reconstruction.dtype == torch.float64
+    assert {parameter.grad.dtype for parameter in model.parameters()} == {torch.float64}
+    torch.testing.assert_close(out.loss, single.loss.double(), atol=1e-5, rtol=1e-5)
+    assert model.inpaint(x)[1].dtype == torch.float64
+
+    # No step of the way rounds to 32 bit: a change of the input far below that shows in the loss.
+    model.eval()
+    step = 1e-10 * torch.randn_like(x, dtype=torch.float64)
+    loss = [model(x.double() + sign * step, mask).loss for sign in (-1, 0, 1)]
+    torch.testing.assert_close(loss[2] - loss[1], loss[1] - loss[0], rtol=1e-3, atol=0)
+    assert loss[2] != loss[1]
+
+
+@BOTH
+def test_the_type_of_the_input_does_not_matter(build):
+    model, x = build()
+    model.eval()
+    mask = model.draw_mask(len(x))
+    expected = model(x, mask)
+    out = model(x.double(), mask)
+    assert out.loss.dtype == out.reconstruction.dtype == model.inpaint(x.double())[1].dtype == torch.float32
+    assert torch.equal(out.loss, expected.loss)

@@ -182,6 +182,26 @@ def test_inpaint_predicts_each_patch_while_it_is_hidden():
         assert not same.all()  # other patches do look at it
 
 
+@pytest.mark.parametrize("micro", [8, 16])
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_micro_batches_give_the_same_step(micro, norm):
+    whole, parts = build(norm=norm), build(norm=norm)
+    x, mask = windows(32), a_mask(32)
+    x[5, :30] = torch.nan
+    for _ in range(2):
+        expected = whole(x, mask)
+        expected.loss.backward()
+        outputs = [parts(*part) for part in zip(x.split(micro), mask.split(micro), strict=True)]
+        for out in outputs:
+            (out.loss * out.count / expected.count).backward()
+    torch.testing.assert_close(
+        torch.cat([out.reconstruction for out in outputs]), expected.reconstruction, atol=1e-6, rtol=0
+    )
+    for ours, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(dict(parts.named_buffers()), dict(whole.named_buffers()), atol=1e-6, rtol=1e-6)
+
+
 def test_learns_sinusoids():
     torch.manual_seed(0)
     model = PatchTST(settings(d_model=32, d_ff=64), num_channels=2, window=64)

@@ -1,0 +1,323 @@
+"""The calls that differ between platforms, one row each: waiting, caches, random state, memory and its exhaustion.
+
+The only place that speaks to torch.cuda, torch.mps, torch.xpu and torch_xla; the rest of the code asks `backend(kind)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from core.config.schema import DeviceKind
+from core.devices import host, process_memory
+from core.devices.process_memory import MIB, PeakMeter, SampledPeak
+
+log = logging.getLogger(__name__)
+
+
+class Backend(Protocol):
+    """One platform. Calls concern the device that `select` chose for this process; memory is in MiB.
+
+    kind: the platform. is_present: this torch can compute on it here, which the calls take for granted.
+    """
+
+    @property
+    def kind(self) -> DeviceKind: ...
+    @property
+    def is_present(self) -> bool: ...
+
+    def select(self, index: int) -> None:
+        """Makes this device the current one of the process."""
+
+    def synchronize(self) -> None:
+        """Waits until everything submitted to the device is done."""
+
+    def empty_cache(self) -> None:
+        """Returns memory that is kept for reuse, but free, to the system."""
+
+    def rng_state(self) -> list[torch.Tensor]:
+        """States of torch's global generators that a run draws from: the CPU's, then the device's."""
+
+    def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
+        """Puts back what `rng_state` gave; states of a CPU run leave the device's generator as it is."""
+
+    def allocated_mb(self) -> float:
+        """Memory that tensors occupy; for the CPU, what the process holds in RAM."""
+
+    def reserved_mb(self) -> float:
+        """Memory this process has taken from the device, free cached blocks included."""
+
+    def reset_peak_memory(self) -> None:
+        """Empties the cache and lets the peak start anew at what is still held."""
+
+    def peak_memory_mb(self) -> float:
+        """The most `reserved_mb` has been since the last reset: what decides whether a step fits."""
+
+    def memory_mb(self) -> tuple[float, float]:
+        """Free and total memory of the device, over all processes."""
+
+    def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
+        """Within it, an allocation that takes this process beyond the limit raises an out-of-memory error."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+@dataclass(frozen=True)
+class CpuBackend:
+    kind: DeviceKind = "cpu"
+    is_present: bool = True
+
+    def select(self, index: int) -> None:
+        """There is one."""
+
+    def synchronize(self) -> None:
+        """Operations on the CPU are done when they return."""
+
+    def empty_cache(self) -> None:
+        process_memory.give_back()
+
+    def rng_state(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state()]
+
+    def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+
+    def allocated_mb(self) -> float:
+        return process_memory.resident_mb()
+
+    def reserved_mb(self) -> float:
+        return process_memory.resident_mb()
+
+    def reset_peak_memory(self) -> None:
+        process_memory.peak_meter().reset()
+
+    def peak_memory_mb(self) -> float:
+        return process_memory.peak_meter().peak_mb()
+
+    def memory_mb(self) -> tuple[float, float]:
+        memory = host.memory_mb()
+        return memory.free_mb, memory.total_mb
+
+    def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
+        return process_memory.limited(limit_mb)
+
+
+@dataclass(frozen=True)
+class AcceleratorBackend:
+    """What the modules torch.cuda, torch.mps and torch.xpu have in common."""
+
+    kind: DeviceKind
+    api: Any
+
+    @property
+    def is_present(self) -> bool:
+        return self.api.device_count() > 0
+
+    def synchronize(self) -> None:
+        self.api.synchronize()
+
+    def empty_cache(self) -> None:
+        self.api.empty_cache()
+
+    def rng_state(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state(), self.api.get_rng_state()]
+
+    def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+        for state in states[1:]:
+            self.api.set_rng_state(state)
+
+
+@dataclass(frozen=True)
+class CachingBackend(AcceleratorBackend):
+    """torch.cuda, which is also ROCm's, and torch.xpu: the same functions under two names."""
+
+    def select(self, index: int) -> None:
+        self.api.set_device(index)
+
+    def allocated_mb(self) -> float:
+        return self.api.memory_allocated() / MIB
+
+    def reserved_mb(self) -> float:
+        return self.api.memory_reserved() / MIB
+
+    def reset_peak_memory(self) -> None:
+        self.api.empty_cache()
+        self.api.reset_peak_memory_stats()
+
+    def peak_memory_mb(self) -> float:
+        return self.api.max_memory_reserved() / MIB
+
+    def memory_mb(self) -> tuple[float, float]:
+        free, total = self.api.mem_get_info()
+        return free / MIB, total / MIB
+
+    @contextlib.contextmanager
+    def limited(self, limit_mb: float) -> Iterator[None]:
+        if not hasattr(self.api, "set_per_process_memory_fraction"):  # torch.xpu of older versions
+            log.warning("no memory limit: torch %s cannot set one on %s", torch.__version__, self.kind)
+            yield
+            return
+        current = getattr(self.api, "get_per_process_memory_fraction", None)  # torch.cuda of newer versions
+        before = current() if current else 1.0
+        self.api.set_per_process_memory_fraction(min(1.0, limit_mb / self.memory_mb()[1]))
+        try:
+            yield
+        finally:
+            self.api.set_per_process_memory_fraction(before)
+
+
+@dataclass(frozen=True)
+class MpsBackend(AcceleratorBackend):
+    """Apple's GPU: its memory is the machine's, and its allocator tells no peak."""
+
+    peak: PeakMeter = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "peak", SampledPeak(self.reserved_mb))
+
+    def select(self, index: int) -> None:
+        """There is one."""
+
+    def allocated_mb(self) -> float:
+        return self.api.current_allocated_memory() / MIB
+
+    def reserved_mb(self) -> float:
+        return self.api.driver_allocated_memory() / MIB
+
+    def reset_peak_memory(self) -> None:
+        self.api.empty_cache()
+        self.peak.reset()
+
+    def peak_memory_mb(self) -> float:
+        return self.peak.peak_mb()
+
+    def memory_mb(self) -> tuple[float, float]:
+        memory = host.memory_mb()
+        return memory.free_mb, memory.total_mb
+
+    @contextlib.contextmanager
+    def limited(self, limit_mb: float) -> Iterator[None]:
+        # Fractions are of what Metal recommends to hold, some three quarters of the machine; beyond that macOS pages.
+        self.api.set_per_process_memory_fraction(min(1.0, limit_mb * MIB / self.api.recommended_max_memory()))
+        try:
+            yield
+        finally:
+            started_with = os.environ.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "1.7")  # torch's default
+            self.api.set_per_process_memory_fraction(float(started_with))
+
+
+@dataclass(frozen=True)
+class XlaBackend:
+    """A TPU through torch_xla, which is imported by the first call. XLA plans memory itself: no cache and no limit."""
+
+    kind: DeviceKind = "tpu"
+    module: str = "torch_xla.core.xla_model"
+    peak: PeakMeter = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "peak", SampledPeak(self.reserved_mb))
+
+    @functools.cached_property
+    def api(self) -> Any:
+        return importlib.import_module(self.module)
+
+    @property
+    def is_present(self) -> bool:
+        return importlib.util.find_spec(self.module.partition(".")[0]) is not None
+
+    def select(self, index: int) -> None:
+        """A process of torch_xla sees its own device only."""
+
+    def synchronize(self) -> None:
+        self.api.mark_step()
+        self.api.wait_device_ops()
+
+    def empty_cache(self) -> None:
+        """XLA keeps none."""
+
+    def rng_state(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state(), torch.tensor(self.api.get_rng_state(), dtype=torch.uint64)]
+
+    def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+        for state in states[1:]:
+            self.api.set_rng_state(state.item())
+
+    def allocated_mb(self) -> float:
+        return self.reserved_mb()
+
+    def reserved_mb(self) -> float:
+        return self.api.get_memory_info()["bytes_used"] / MIB
+
+    def reset_peak_memory(self) -> None:
+        self.peak.reset()
+
+    def peak_memory_mb(self) -> float:
+        return self.peak.peak_mb()
+
+    def memory_mb(self) -> tuple[float, float]:
+        memory = self.api.get_memory_info()
+        return (memory["bytes_limit"] - memory["bytes_used"]) / MIB, memory["bytes_limit"] / MIB
+
+    def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
+        log.info("no memory limit: XLA plans a TPU's memory itself")
+        return contextlib.nullcontext()
+
+
+BACKENDS: dict[DeviceKind, Backend] = {
+    row.kind: row
+    for row in (
+        XlaBackend(),
+        CachingBackend("cuda", torch.cuda),
+        MpsBackend("mps", torch.mps),
+        CachingBackend("xpu", torch.xpu),
+        CpuBackend(),
+    )
+}
+
+
+def backend(kind: DeviceKind) -> Backend:
+    return BACKENDS[kind]
+
+
+def torch_versions() -> dict[str, str | None]:
+    """The torch that runs, and what it was built for; None for a platform it was not built for."""
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip}
+
+
+# ------------------------------------------------------------------------------------------------------- out of memory
+# What the message of a RuntimeError says, in lower case, where a platform has no exception class of its own for it.
+_EXHAUSTED = (
+    "out of memory",  # CUDA, ROCm, MPS and XPU, from allocator and driver
+    "_alloc_failed",  # cuBLAS, cuDNN, cuFFT, cuSOLVER, hipBLAS
+    "out_of_device_memory",  # Level Zero, below XPU
+    "out_of_host_memory",
+    "resource_exhausted",  # XLA
+    "invalid buffer size",  # MPS, one tensor larger than Metal allows
+    "can't allocate memory",  # CPU
+    "not enough memory",  # CPU, on Windows
+    "bad_alloc",  # C++
+    "could not create a primitive",  # oneDNN: no memory for its kernel or scratch
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on whatever device: the same work on a smaller batch may succeed.
+
+    oneDNN has one message for that and for what it does not support: what fails at every batch size was the latter.
+    """
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _EXHAUSTED)

@@ -1,0 +1,180 @@
+"""What the hardware found makes of batch and model size: starting points that are then measured, each with its reason.
+
+The rule of an automatic effective batch: the largest power of two that is not above the batch of the hardware tier, not
+above the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. It is never below one window
+for each process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.config.compose import config_from_dict, flatten, is_set_with
+from core.config.schema import AnyConfig, DeviceKind, Training
+from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
+from core.devices.memory import memory_limit_mb
+from core.devices.tables import Costs, SizeName, Tier, Tiers, load_costs
+from core.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+GPU_BATCH_FACTOR = 4
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How many windows make an optimizer step, and how many of them each process computes at once.
+
+    starting: the tier's batch, or the one asked for. effective: windows of a step, over all processes. micro: computed
+    at once; accumulate: how many of these make this process's share of a step. largest: the most that fit, None where
+    nothing was measured. peak_mb, seconds_per_step: expected at `micro`.
+    """
+
+    starting: int
+    effective: int
+    micro: int
+    accumulate: int
+    largest: int | None
+    gradient_checkpointing: bool
+    peak_mb: float | None
+    seconds_per_step: float | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """A batch made for one device from what suits a CPU.
+
+    largest: the most that memory allows, None where nobody said what a window takes. cost_per_hour_usd: of one device,
+    an estimate.
+    """
+
+    base: int
+    batch_size: int
+    factor: int
+    largest: int | None
+    cost_per_hour_usd: float
+    reason: str
+
+
+def get_batch_config(
+    chosen: DeviceCapabilities,
+    base_batch_size: int,
+    *,
+    tpu_batch_factor: int = 128,
+    memory_share: float = 0.75,
+    mb_per_sample: float | None = None,
+    costs: Costs | None = None,
+) -> BatchConfig:
+    """Scales a batch to the device: TPU × `tpu_batch_factor`, up to the next power of two; GPU × 4; CPU × 1.
+
+    mb_per_sample: memory of one window, in MiB; caps the batch at what `memory_share` of the device holds, one window
+    at least. Raises ValueError where a figure is not positive.
+    """
+    if base_batch_size < 1 or (mb_per_sample is not None and mb_per_sample <= 0):
+        raise ValueError(f"base_batch_size = {base_batch_size}, mb_per_sample = {mb_per_sample}: must be positive")
+    factor = tpu_batch_factor if chosen.kind == "tpu" else GPU_BATCH_FACTOR if chosen.kind in GPU_KINDS else 1
+    batch, largest, reason = base_batch_size * factor, None, f"{base_batch_size} × {factor} on {chosen.kind}"
+    if chosen.kind == "tpu":
+        batch = _power_of_two_from(batch)
+        reason += ", up to the next power of two"
+    if mb_per_sample is not None:
+        limit_mb = memory_limit_mb(chosen, memory_share)
+        largest = max(1, int(limit_mb / mb_per_sample))
+        if batch > largest:
+            batch = _power_of_two_to(largest) if chosen.kind == "tpu" else largest
+            reason += f"; {limit_mb} MiB hold {largest} of {mb_per_sample:g} MiB"
+    hourly = (costs or load_costs()).per_hour(chosen.kind)
+    return BatchConfig(base_batch_size, batch, factor, largest, hourly, reason)
+
+
+def run_cost(kind: DeviceKind, hours: float, count: int = 1, costs: Costs | None = None) -> float:
+    """Estimated USD of a run of `hours` on `count` devices."""
+    return (costs or load_costs()).per_hour(kind) * hours * count
+
+
+def tier_for(chosen: DeviceCapabilities, tiers: Tiers) -> Tier:
+    """The row of this kind with the most memory that the device has."""
+    rows = [tier for tier in tiers.tiers if tier.kind == chosen.kind and tier.min_memory_gb <= chosen.nominal_gb]
+    return max(rows, key=lambda tier: tier.min_memory_gb)
+
+
+def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_size: int = 1) -> tuple[int, str]:
+    """Windows of an optimizer step over all processes, and why; a number in `training.effective_batch` is taken as it
+    is. num_windows: those of the training part."""
+    if settings.effective_batch != "auto":
+        batch, reason = settings.effective_batch, f"training.effective_batch = {settings.effective_batch}"
+    else:
+        windows = min(settings.windows_per_epoch or num_windows, num_windows)
+        bounds = [
+            (tier.batch_size, f"the tier {tier.name} starts from {tier.batch_size}"),
+            (windows, f"an epoch has {windows} windows"),
+            (
+                settings.epochs * windows // settings.min_steps,
+                f"{settings.epochs} epochs of {windows} windows are to be {settings.min_steps} steps or more",
+            ),
+        ]
+        bound, reason = min(bounds)
+        batch = _power_of_two_to(max(1, bound))
+    if batch < world_size:
+        return world_size, f"one window for each of {world_size} processes"
+    return batch, reason
+
+
+def _power_of_two_to(number: int) -> int:
+    """The largest that is not above a positive number."""
+    return 1 << (number.bit_length() - 1)
+
+
+def _power_of_two_from(number: int) -> int:
+    """The smallest that is not below a positive number."""
+    return 1 << (number - 1).bit_length()
+
+
+# ----------------------------------------------------------------------------------------------------------- model size
+def resolve_model_size(
+    config: AnyConfig, tier: Tier, tiers: Tiers, origins: Mapping[str, str]
+) -> tuple[AnyConfig, str]:
+    """The configuration with the sizes that `model.size` stands for, and the reason in words.
+
+    `custom` changes nothing. A size that is set where `model.size` is, or later (a file that builds on it, the
+    environment, the command line), stays as it is. Where what `auto` picks does not fit the other values, such as
+    `data.window`, the reduced model is taken. Raises ConfigError where a size that was asked for does not fit.
+    """
+    asked = config.model.size
+    if asked == "custom":
+        return config, "model.size = custom"
+    if asked != "auto":
+        return _resized(config, asked, tiers, origins, f"model.size = {asked}")
+    reason = f"{tier.model_size} on the tier {tier.name}"
+    try:
+        return _resized(config, tier.model_size, tiers, origins, reason)
+    except ConfigError as error:
+        if tier.model_size == "reduced":
+            raise
+        reason = f"reduced: {'; '.join(fault.problem for fault in error.faults)}"
+        log.warning("the full model of the tier %s does not fit, the reduced one is taken: %s", tier.name, error)
+        return _resized(config, "reduced", tiers, origins, reason)
+
+
+def _resized(
+    config: AnyConfig, size: SizeName, tiers: Tiers, origins: Mapping[str, str], reason: str
+) -> tuple[AnyConfig, str]:
+    values = config.model_dump(mode="json")
+    values["model"]["size"] = size
+    kept = []
+    for key, value in flatten(tiers.models[config.stream][size]):
+        section, name = key.split(".")
+        if is_set_with(origins, key, "model.size"):
+            kept.append(f"{key} = {values[section][name]}")
+        else:
+            values[section][name] = value
+    if kept:
+        reason += f", but {', '.join(kept)} as set"
+    return config_from_dict(values, source=f"with model.size = {size}"), reason

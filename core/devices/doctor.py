@@ -1,0 +1,291 @@
+"""Real work on every device, disk and worker, each with the way out where it fails: `landfall devices --doctor`."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from core.devices.manager import DeviceManager
+from core.devices.report_document import CheckResult, Status
+from core.errors import UsageError
+from core.workspace import find_root
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+MIB, GIB = 2**20, 2**30
+
+# Limits of `grade`.
+FREE_DISK_GIB = (10.0, 1.0)
+SHARED_MEMORY_GIB = (1.0, 0.06)  # Docker's default of 64 MiB is less than one batch in flight
+WRITE_MIB_PER_S = (50.0, 1.0)
+WRITE_SIZE_MIB = 64
+WORKER_TIMEOUT_S = 60.0
+# Largest difference from the CPU, relative to the largest value: TF32 keeps 10 bits of mantissa, bfloat16 7.
+PARITY_TOLERANCE = 5e-3
+BFLOAT16_TOLERANCE = 2e-2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one trial gave on one subject: a device or a folder."""
+
+    subject: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What is examined: the hardware, and the folder that runs write to. shared_memory: where workers pass batches."""
+
+    manager: DeviceManager
+    root: Path
+    shared_memory: Path = Path("/dev/shm")
+
+    @property
+    def accelerators(self) -> list[torch.device]:
+        return [device for device in self.manager.devices if device.type != "cpu"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the examination: what is tried, and the cure where it does not pass."""
+
+    title: str
+    run: Callable[[Patient], Iterator[Finding]]
+    cure: str
+
+
+def examine(manager: DeviceManager, root: Path | None = None) -> list[CheckResult]:
+    """The results of every check, in order; one that raises has failed. root: by default the workspace around here."""
+    patient = Patient(manager, root or _workspace())
+    return [result for check in CHECKS for result in _results(check, patient)]
+
+
+def _results(check: Check, patient: Patient) -> Iterator[CheckResult]:
+    try:
+        for finding in check.run(patient):
+            cure = check.cure if finding.status in ("WARN", "FAIL") else None
+            yield CheckResult(check=check.title, **vars(finding), cure=cure)
+    except Exception as error:  # half a driver raises whatever it likes, and the checks after this one must run
+        yield CheckResult(check=check.title, subject="", status="FAIL", detail=_words(error), cure=check.cure)
+
+
+def _workspace() -> Path:
+    try:
+        return find_root()
+    except UsageError:
+        return Path.cwd()
+
+
+# ------------------------------------------------------------------------------------------------------------- devices
+def unusable_platforms(patient: Patient) -> Iterator[Finding]:
+    broken = [found for found in patient.manager.found if not found.usable]
+    for found in broken:
+        yield Finding(found.kind, "WARN", f"{found.name}: {found.reason}")
+    if not broken:
+        yield Finding("all", "PASS", "nothing was found that cannot be used")
+
+
+def forward_and_backward(patient: Patient) -> Iterator[Finding]:
+    yield from _on_each(patient.manager.devices, _train_step, "no device")
+
+
+def parity_with_cpu(patient: Patient) -> Iterator[Finding]:
+    yield from _on_each(patient.accelerators, _compare_with_cpu, "the CPU is the reference")
+
+
+def bfloat16_matmul(patient: Patient) -> Iterator[Finding]:
+    native = {found.kind for found in patient.manager.found if "bfloat16" in found.native_dtypes}
+    yield from _on_each(patient.manager.devices, lambda device: _multiply_bfloat16(device, native), "no device")
+
+
+def pinned_memory(patient: Patient) -> Iterator[Finding]:
+    gpus = [device for device in patient.accelerators if device.type == "cuda"]
+    yield from _on_each(gpus, _copy_pinned, "only a CUDA GPU reads pinned memory")
+
+
+def _on_each(
+    devices: list[torch.device], work: Callable[[torch.device], tuple[bool, str]], none: str
+) -> Iterator[Finding]:
+    """One finding a device; a device whose work raises has failed, and the next one is tried."""
+    for device in devices:
+        try:
+            passed, detail = work(device)
+        except Exception as error:
+            passed, detail = False, _words(error)
+        yield Finding(str(device), "PASS" if passed else "FAIL", detail)
+    if not devices:
+        yield Finding("–", "SKIP", none)
+
+
+class Trial(nn.Module):
+    """The operations of both models in small: convolution, the two normalisations, attention, and a Fourier
+    transform as in the scalogram."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(1, 16, kernel_size=4, stride=4)
+        self.norms = nn.ModuleList([nn.BatchNorm1d(16), nn.LayerNorm(16)])
+        self.heads = nn.Linear(16, 48)
+        self.out = nn.Linear(16, 16)
+
+    def forward(self, x_bhw: torch.Tensor) -> torch.Tensor:
+        spectrum_bhw = torch.fft.ifft(torch.fft.fft(x_bhw, dim=-1), dim=-1).abs()
+        tokens_bdn = self.norms[0](self.embed(spectrum_bhw[:, None]).flatten(2))
+        tokens_bnd = self.norms[1](tokens_bdn.transpose(1, 2))
+        query, key, value = self.heads(tokens_bnd).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        mixed_bnd = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        return self.out(F.gelu(tokens_bnd + mixed_bnd))
+
+
+def _trial_step(device: torch.device) -> list[torch.Tensor]:
+    """Output and gradients of one step, on the CPU; the same on every device, within its arithmetic."""
+    generator = torch.Generator().manual_seed(0)
+    model = Trial()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator) / 4)
+    x_bhw = torch.randn(4, 32, 32, generator=generator)
+    model.to(device)
+    y_bnd = model(x_bhw.to(device))
+    y_bnd.square().mean().backward()
+    return [tensor.detach().cpu() for tensor in (y_bnd, *(weight.grad for weight in model.parameters()))]
+
+
+def _train_step(device: torch.device) -> tuple[bool, str]:
+    _trial_step(device)  # the first one loads kernels
+    start = time.perf_counter()
+    finite = all(tensor.isfinite().all() for tensor in _trial_step(device))
+    took = f"a small step took {(time.perf_counter() - start) * 1000:.1f} ms"
+    return finite, took if finite else f"{took} and gave values that are not finite"
+
+
+def _compare_with_cpu(device: torch.device) -> tuple[bool, str]:
+    return agreement(_trial_step(device), _trial_step(torch.device("cpu")))
+
+
+def agreement(got: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> tuple[bool, str]:
+    """Whether a device computes what the CPU does, within the arithmetic of its tensor cores."""
+    worst = max(_difference(one, other) for one, other in zip(got, reference, strict=True))
+    return worst <= PARITY_TOLERANCE, f"outputs and gradients differ by {worst:.1e} at most"
+
+
+def _multiply_bfloat16(device: torch.device, native: set[str]) -> tuple[bool, str]:
+    a, b = torch.randn(2, 256, 256, generator=torch.Generator().manual_seed(0))
+    product = (a.to(device, torch.bfloat16) @ b.to(device, torch.bfloat16)).float().cpu()
+    difference = _difference(product, a @ b)
+    kind = "tpu" if device.type == "xla" else device.type
+    how = "native" if kind in native else "emulated, so not chosen by precision=auto"
+    return difference <= BFLOAT16_TOLERANCE, f"differs from float32 by {difference:.1e}; {how}"
+
+
+def _copy_pinned(device: torch.device) -> tuple[bool, str]:
+    host = torch.arange(16 * MIB // 4, dtype=torch.float32).pin_memory()
+    host.to(device)  # the first one starts the device
+    start = time.perf_counter()
+    copy = host.to(device)
+    speed = host.nbytes / GIB / (time.perf_counter() - start)
+    return torch.equal(copy.cpu(), host), f"{speed:.1f} GiB/s from the host"
+
+
+def _difference(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Largest difference relative to the largest value; infinite where something is not finite."""
+    worst = ((got - want).abs().max() / want.abs().max().clamp_min(1e-12)).item()
+    return math.inf if math.isnan(worst) else worst
+
+
+# ---------------------------------------------------------------------------------------------------- disk and workers
+def disk_write_speed(patient: Patient) -> Iterator[Finding]:
+    """Written through to the disk, and removed."""
+    block = os.urandom(MIB)
+    with tempfile.TemporaryFile(dir=patient.root) as file:
+        start = time.perf_counter()
+        for _ in range(WRITE_SIZE_MIB):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        speed = WRITE_SIZE_MIB / (time.perf_counter() - start)
+    yield Finding("workspace", grade(speed, WRITE_MIB_PER_S), f"{speed:.0f} MiB/s")
+
+
+def free_disk(patient: Patient) -> Iterator[Finding]:
+    usage = shutil.disk_usage(patient.root)
+    free = usage.free / GIB
+    yield Finding("workspace", grade(free, FREE_DISK_GIB), f"{free:.1f} of {usage.total / GIB:.1f} GiB free")
+
+
+def shared_memory(patient: Patient) -> Iterator[Finding]:
+    folder = patient.shared_memory
+    if not folder.is_dir():
+        yield Finding(str(folder), "SKIP", "this system has none and needs none")
+        return
+    usage = shutil.disk_usage(folder)
+    free = usage.free / GIB
+    yield Finding(str(folder), grade(free, SHARED_MEMORY_GIB), f"{free:.2f} of {usage.total / GIB:.2f} GiB free")
+
+
+def worker_process(patient: Patient) -> Iterator[Finding]:
+    start = time.perf_counter()
+    (batch,) = next(iter(_loader()))
+    took = f"the first batch came after {time.perf_counter() - start:.1f} s"
+    yield Finding("one worker", "PASS" if batch.tolist() == [0.0, 1.0] else "FAIL", took)
+
+
+def _loader() -> DataLoader:
+    from torch.utils.data import DataLoader, TensorDataset
+
+    return DataLoader(TensorDataset(torch.arange(2.0)), batch_size=2, num_workers=1, timeout=WORKER_TIMEOUT_S)
+
+
+def grade(value: float, limits: tuple[float, float]) -> Status:
+    """limits: below the first `value` is a warning, below the second a failure."""
+    warn, fail = limits
+    return "FAIL" if value < fail else "WARN" if value < warn else "PASS"
+
+
+def _words(error: Exception) -> str:
+    first_line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "platforms",
+        unusable_platforms,
+        "follow the recommendations; until then runs go elsewhere",
+    ),
+    Check(
+        "forward and backward",
+        forward_and_backward,
+        "update the driver, or install a torch build for this device (make setup TORCH_INDEX=…); "
+        "COMPUTE_PREFER=cpu runs without it",
+    ),
+    Check(
+        "parity with the CPU",
+        parity_with_cpu,
+        "update the driver and torch; COMPUTE_PREFER=cpu until the device computes what the CPU does",
+    ),
+    Check("bfloat16 product", bfloat16_matmul, "set precision=32 (or 16-mixed on a GPU)"),
+    Check("pinned memory", pinned_memory, "raise the limit on locked memory (ulimit -l unlimited)"),
+    Check("disk write speed", disk_write_speed, "put the workspace on a local disk that this user may write to"),
+    Check("free disk", free_disk, "remove old folders below runs/ and artifacts/notebooks/"),
+    Check("shared memory", shared_memory, "give the container more: docker run --shm-size=8g, or --ipc=host"),
+    Check(
+        "data loader worker",
+        worker_process,
+        "raise shared memory and the process limit (ulimit -u), or load data without workers",
+    ),
+)

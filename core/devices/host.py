@@ -1,0 +1,183 @@
+"""What the operating system lets this process use: cores, memory, and what the processor can do.
+
+A container or a batch system limits both through Linux control groups (cgroups). Version 1 keeps one hierarchy for
+each resource, version 2 one for all, and a limit on any parent counts too. `root` is where /proc and /sys are; tests
+give a tree of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_MEBIBYTE = 2**20
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class HostMemory:
+    """Memory of the machine, or of the control group where that is smaller, in MiB; `source` says whose it is.
+
+    free_mb: what can be taken without swapping; pages that only cache files count as free.
+    """
+
+    total_mb: int
+    free_mb: int
+    source: str
+
+
+@dataclass(frozen=True)
+class _MemoryFiles:
+    """Where a control group tells its memory, in bytes; cache: keys of `memory.stat` that hold droppable file pages."""
+
+    version: str
+    limit: str
+    usage: str
+    cache: tuple[str, str]
+
+
+_MEMORY_FILES = (
+    _MemoryFiles("cgroup v2", "memory.max", "memory.current", ("inactive_file", "active_file")),
+    _MemoryFiles(
+        "cgroup v1", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
+    ),
+)
+
+
+# -------------------------------------------------------------------------------------------------------------- cores
+def usable_cores(root: Path = _ROOT) -> int:
+    """Logical cores this process may use: those of its affinity, within the CPU quota rounded up; at least one."""
+    allowed = len(_affinity())
+    return min(allowed, math.ceil(min(_cpu_quotas(root), default=allowed)))
+
+
+def physical_cores(root: Path = _ROOT) -> int:
+    """Physical cores among them: two logical cores that share one count once."""
+    topologies = (root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list" for core in _affinity())
+    siblings = {_text(path) for path in topologies} - {None}
+    physical = len(siblings) or psutil.cpu_count(logical=False) or 1
+    return min(physical, usable_cores(root))
+
+
+def _affinity() -> set[int]:
+    """The logical cores the system may put this process on, all where it cannot be restricted."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _cpu_quotas(root: Path) -> Iterator[float]:
+    """Cores' worth of time each control group grants, as its quota over its period."""
+    for folder in _control_groups(root, "cpu"):
+        v1 = [_text(folder / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+        v2 = (_text(folder / "cpu.max") or "").split()
+        numbers = [_integer(text) for text in v2 or v1]
+        # No limit is `max` in version 2, -1 in version 1.
+        if len(numbers) == 2 and all(number is not None and number > 0 for number in numbers):
+            yield numbers[0] / numbers[1]
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+def memory_mb(root: Path = _ROOT) -> HostMemory:
+    """The smaller of what the machine has and what the control group may use, likewise for what is free."""
+    machine = psutil.virtual_memory()
+    total, free, source = machine.total, machine.available, "the machine"
+    for folder in _control_groups(root, "memory"):
+        for files in _MEMORY_FILES:
+            limit, usage = _integer(_text(folder / files.limit)), _integer(_text(folder / files.usage))
+            if limit is None or limit >= machine.total:
+                continue
+            cached = _file_cache(folder, files)
+            free = min(free, max(0, limit - max(0, (usage or 0) - cached)))
+            if limit < total:
+                total, source = limit, files.version
+    return HostMemory(total // _MEBIBYTE, free // _MEBIBYTE, source)
+
+
+def _file_cache(folder: Path, files: _MemoryFiles) -> int:
+    lines = (line.split() for line in (_text(folder / "memory.stat") or "").splitlines())
+    values = {line[0]: _integer(line[1]) or 0 for line in lines if len(line) == 2}
+    return sum(values.get(key, 0) for key in files.cache)
+
+
+# ---------------------------------------------------------------------------------------------------------- processor
+# The flags of an instruction set that multiplies bfloat16: AVX-512, AMX, Arm's.
+BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def cpu_model(root: Path = _ROOT) -> str:
+    """Name of the processor, or of its architecture where the system does not tell."""
+    name = _cpuinfo(root).get("model name") or _name_by_sysctl() or platform.processor() or platform.machine()
+    return name or "unknown processor"
+
+
+def cpu_flags(root: Path = _ROOT) -> frozenset[str]:
+    """Instruction sets in Linux's names; elsewhere they stay unknown."""
+    fields = _cpuinfo(root)
+    return frozenset((fields.get("flags") or fields.get("Features") or "").split())
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    """The first processor of /proc/cpuinfo; the others are alike."""
+    first = (_text(root / "proc/cpuinfo") or "").partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _name_by_sysctl() -> str | None:
+    """Apple's name for the chip."""
+    program = shutil.which("sysctl") if sys.platform == "darwin" else None
+    if program is None:
+        return None
+    command = [program, "-n", "machdep.cpu.brand_string"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------ control groups
+def _control_groups(root: Path, controller: str) -> Iterator[Path]:
+    """Folders of this process's control group and of its parents, of every hierarchy that may limit the resource."""
+    lines = (line.split(":", 2) for line in (_text(root / "proc/self/cgroup") or "").splitlines())
+    # Version 2 names no controllers: its path is that of "".
+    paths = {name: line[2] for line in lines if len(line) == 3 for name in line[1].split(",")}
+    for line in (_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        mount, filesystem = before.split(), after.split()
+        if filesystem[:1] == ["cgroup2"]:
+            path = paths.get("")
+        elif filesystem[:1] == ["cgroup"] and controller in filesystem[-1].split(","):
+            path = paths.get(controller)
+        else:
+            continue
+        if path is not None:
+            group = _inside(path, mount[3])
+            yield from (root / mount[4].lstrip("/") / folder for folder in (group, *group.parents))
+
+
+def _inside(path: str, mounted: str) -> Path:
+    """The group's folder below the mount point. A container may see only its own part of the hierarchy mounted."""
+    group = Path(path)
+    return group.relative_to(mounted) if group.is_relative_to(mounted) else Path()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return None

@@ -1,0 +1,54 @@
+"""Work with a model that leaves no trace in it, nor in the random generators."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+
+from core.devices.backend import Backend
+
+
+@contextmanager
+def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
+    """Gives the model and the random generators back bit for bit, whatever happens inside.
+
+    Weights, buffers, gradients, requires_grad and modes of the model, and the state of the generators of torch (CPU and
+    device), numpy and Python. Inside, the model starts without gradients. The copy of weights and buffers lies in the
+    memory of the CPU, where it counts towards the peak of a probe on the CPU.
+    """
+    modules = [(module, module.training) for module in model.modules()]
+    buffers = [
+        (module, name, buffer, _copy(buffer))
+        for module, _ in modules
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    parameters = [(p, _copy(p), p.grad, p.requires_grad) for p in model.parameters()]
+    rng, numpy_rng, python_rng = backend.rng_state(), np.random.get_state(), random.getstate()
+    for parameter, *_ in parameters:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, weights, gradient, requires_grad in parameters:
+                parameter.copy_(weights)
+                parameter.requires_grad_(requires_grad)
+                parameter.grad = gradient
+            for module, name, buffer, values in buffers:
+                module._buffers[name] = buffer  # a module may have put another tensor in its place
+                buffer.copy_(values)
+        for module, training in modules:
+            module.training = training
+        backend.set_rng_state(rng)
+        np.random.set_state(numpy_rng)
+        random.setstate(python_rng)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)

@@ -1,0 +1,333 @@
+"""Finds by measurement how many windows to compute at once: real steps of growing size, judged by their peak memory.
+
+Waiting for an out-of-memory error is no measurement: Windows and WSL page instead, and Linux kills the process.
+Memory is a straight line in the batch size, so a few small steps tell what a large one would take before it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import torch
+from torch import distributed
+
+from core.devices.backend import is_out_of_memory
+from core.workspace import utc_now, write_json
+
+log = logging.getLogger(__name__)
+
+# Share of the limit left free: other runs of the same step peak a little higher, and the allocator fragments.
+HEADROOM = 0.10
+# The first size after a single window, where it fits: between them lies nothing worth having.
+FIRST = 8
+# Throughputs closer than this are alike; the smaller batch wins, for it leaves memory to others.
+ALIKE = 0.03
+# Doublings without growth of the throughput after which larger batches are not tried.
+PATIENCE = 2
+# Sizes the line is fitted to: at small ones weights and workspaces hide what a window takes.
+FITTED = 3
+# Timed steps of a size: up to three, up to ten where they are short; fewer where they take this share of the budget.
+USUAL_STEPS, MOST_STEPS, ENOUGH_S, SLOW_SHARE = 3, 10, 0.25, 0.2
+
+
+class Meter(Protocol):
+    """What the probe asks of a device; a `Backend` has it."""
+
+    def synchronize(self) -> None: ...
+    def reset_peak_memory(self) -> None: ...
+    def peak_memory_mb(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One size that ran.
+
+    predicted_mb: what the smaller sizes foretold, None for the first. peak_mb and seconds (median of a train step)
+    are None where memory ran out.
+    """
+
+    size: int
+    predicted_mb: float | None
+    peak_mb: float | None
+    seconds: float | None
+    fits: bool
+
+    @property
+    def windows_per_second(self) -> float:
+        return self.size / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """Peak memory as a straight line in the number of windows, in MiB."""
+
+    fixed_mb: float
+    mb_per_window: float
+
+    def at(self, size: int) -> float:
+        return self.fixed_mb + self.mb_per_window * size
+
+    def largest_under(self, mb: float) -> float:
+        """Windows that fit, infinity where they cost nothing."""
+        return (mb - self.fixed_mb) / self.mb_per_window if self.mb_per_window > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """How many windows to compute at once.
+
+    micro: the choice. largest: the most that fit under the limit, in part foretold by the line.
+    peak_mb: expected peak memory at `micro`, of the whole process on a CPU. seconds_per_step: one train step of
+    `micro` windows with its optimizer step. needs_checkpointing: not even one window fits; `largest` is 0 then.
+    """
+
+    micro: int
+    largest: int
+    peak_mb: float | None
+    seconds_per_step: float | None
+    windows_per_second: float | None
+    limit_mb: float | None
+    line: Line | None
+    trials: tuple[Trial, ...]
+    reason: str
+    needs_checkpointing: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Raises TypeError or KeyError for anything `to_json` did not write."""
+        line = values["line"] and Line(**values["line"])
+        return cls(**{**values, "line": line, "trials": tuple(Trial(**trial) for trial in values["trials"])})
+
+
+# -------------------------------------------------------------------------------------------------------------- probing
+@dataclass(frozen=True)
+class _Probe:
+    """See `find_batch_size`."""
+
+    train_step: Callable[[int], None]
+    validation_step: Callable[[int], None]
+    meter: Meter
+    limit_mb: float | None
+    largest: int
+    group: int
+    budget_s: float
+    clock: Callable[[], float]
+
+    @property
+    def allowed_mb(self) -> float:
+        return math.inf if self.limit_mb is None else self.limit_mb * (1 - HEADROOM)
+
+    @property
+    def first(self) -> int:
+        """Whole groups, at least `FIRST` windows."""
+        return self.group * math.ceil(FIRST / self.group)
+
+    def run(self) -> ProbeResult:
+        """Tries larger and larger sizes until there is a reason to stop."""
+        started, trials, line, size, stop = self.clock(), [], None, 1, None
+        while stop is None:
+            trials.append(self._try(size, line))
+            if not trials[-1].fits:
+                break
+            line = _fit(trials, rest_mb=self._rest_mb() if size == 1 else 0.0)
+            size = self._next(size, line)
+            stop = self._reason_to_stop(size, trials, line, self.clock() - started)
+        return self._choose(trials, line, stop)
+
+    def _next(self, size: int, line: Line) -> int:
+        """Twice the size; from a single window at once to the first size worth having, where that fits."""
+        leap = size < self.first <= self.largest and line.at(self.first) <= self.allowed_mb
+        return self.first if leap else 2 * size
+
+    def _try(self, size: int, line: Line | None) -> Trial:
+        predicted_mb = line.at(size) if line else None
+        self.meter.reset_peak_memory()
+        try:
+            seconds = self._median_seconds(size)
+            self.validation_step(size)
+            self.meter.synchronize()
+            peak_mb = self.meter.peak_memory_mb()
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return Trial(size, predicted_mb, None, None, fits=False)
+        return Trial(size, predicted_mb, peak_mb, seconds, fits=peak_mb <= self.allowed_mb)
+
+    def _median_seconds(self, size: int) -> float:
+        self.train_step(size)  # the first one allocates, and picks or compiles kernels
+        seconds: list[float] = []
+        while not self._is_enough(seconds):
+            self.meter.synchronize()
+            started = self.clock()
+            self.train_step(size)
+            self.meter.synchronize()
+            seconds.append(self.clock() - started)
+        return statistics.median(seconds)
+
+    def _is_enough(self, seconds: Sequence[float]) -> bool:
+        if len(seconds) < USUAL_STEPS:
+            return bool(seconds) and sum(seconds) >= SLOW_SHARE * self.budget_s
+        return len(seconds) >= MOST_STEPS or sum(seconds) >= ENOUGH_S
+
+    def _rest_mb(self) -> float:
+        """Memory in use between steps: weights, their averages in the optimizer, on a CPU the whole process."""
+        self.meter.reset_peak_memory()
+        return self.meter.peak_memory_mb()
+
+    def _reason_to_stop(self, size: int, trials: Sequence[Trial], line: Line, elapsed_s: float) -> str | None:
+        """Why the next size is not tried, None where it is."""
+        # At least a first step, a timed one, and a validation step, whose missing backward pass leaves a third.
+        seconds = (2 + 1 / 3) * trials[-1].seconds * size / trials[-1].size
+        if size > self.largest:
+            return f"no use for more than {self.largest}"
+        if line.at(size) > self.allowed_mb:
+            return f"{size} would take {line.at(size):,.0f} MB"
+        if size > self.first and _has_stalled(trials):
+            return "throughput no longer grew"
+        if size > self.first and elapsed_s + seconds > self.budget_s:
+            return f"{size} would outlast the {self.budget_s:g} s of the probe"
+        return None
+
+    def _choose(self, trials: Sequence[Trial], line: Line | None, stop: str | None) -> ProbeResult:
+        limit = "no limit known" if self.limit_mb is None else f"limit {self.limit_mb:,.0f} MB less {HEADROOM:.0%}"
+        last, fitting = trials[-1], [trial for trial in trials if trial.fits]
+        if not last.fits:
+            stop = f"{last.size} " + ("ran out of memory" if last.peak_mb is None else f"took {last.peak_mb:,.0f} MB")
+        blank = ProbeResult(1, 0, last.peak_mb, None, None, self.limit_mb, line, tuple(trials), f"{stop} ({limit})")
+        if not fitting:
+            return replace(blank, needs_checkpointing=True)
+        candidates = [trial for trial in fitting if trial.size % self.group == 0] or fitting
+        best = max(trial.windows_per_second for trial in candidates)
+        chosen = next(trial for trial in candidates if trial.windows_per_second >= best * (1 - ALIKE))
+        # What ran is known to fit, what failed not to; the line tells the rest.
+        at_most = self.largest if last.fits else last.size - 1
+        largest = max(fitting[-1].size, math.floor(min(line.largest_under(self.allowed_mb), at_most)))
+        reason = (
+            f"the smallest batch within {ALIKE:.0%} of the best throughput, {best:,.0f} windows/s; "
+            f"{largest} fit ({limit}); measured up to {fitting[-1].size}: {stop}"
+        )
+        return _with_micro(replace(blank, largest=largest, reason=reason), chosen.size)
+
+
+def find_batch_size(
+    train_step: Callable[[int], None],
+    validation_step: Callable[[int], None],
+    *,
+    meter: Meter,
+    limit_mb: float | None,
+    largest: int,
+    group: int = 1,
+    budget_s: float = 5.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> ProbeResult:
+    """The fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, of 2 and 4 where 8
+    do not fit.
+
+    train_step(n): forward, backward and optimizer step of n windows; it must start by clearing its gradients, for an
+        earlier one may have run out of memory half-way. validation_step(n): a forward pass.
+    limit_mb: memory the process may take, `HEADROOM` of which stays free; None knows no limit.
+    largest: most windows of use: those of an optimizer step, or of the data set.
+    group: windows that batch normalisation takes together; whole groups are preferred.
+    budget_s: a size that would end later than this is not started, but for the first two.
+
+    No size runs whose predicted peak is over the limit. An out-of-memory error counts as too large.
+    """
+    return _Probe(train_step, validation_step, meter, limit_mb, largest, group, budget_s, clock).run()
+
+
+def _fit(trials: Sequence[Trial], *, rest_mb: float) -> Line:
+    """The line through the largest sizes; from a single one, as if all above the memory at rest grew with the batch,
+    which is too much rather than too little."""
+    if len(trials) == 1:
+        rest_mb = min(rest_mb, trials[0].peak_mb)
+        return Line(rest_mb, (trials[0].peak_mb - rest_mb) / trials[0].size)
+    last = trials[-FITTED:]
+    slope, intercept = statistics.linear_regression([t.size for t in last], [t.peak_mb for t in last])
+    return Line(intercept, slope) if slope > 0 else Line(max(t.peak_mb for t in last), 0.0)
+
+
+def _has_stalled(trials: Sequence[Trial]) -> bool:
+    if len(trials) <= PATIENCE:
+        return False
+    before = max(trial.windows_per_second for trial in trials[:-PATIENCE])
+    return max(trial.windows_per_second for trial in trials[-PATIENCE:]) < before * (1 + ALIKE)
+
+
+def _with_micro(result: ProbeResult, micro: int) -> ProbeResult:
+    """The result with another choice; figures come from its trial, or where it did not run from the line."""
+    trial = next((trial for trial in result.trials if trial.size == micro), None)
+    return replace(
+        result,
+        micro=micro,
+        peak_mb=trial.peak_mb if trial else result.line.at(micro),
+        seconds_per_step=trial.seconds if trial else None,
+        windows_per_second=trial.windows_per_second if trial else None,
+    )
+
+
+def agree(result: ProbeResult, device: torch.device | str = "cpu") -> ProbeResult:
+    """What every process that trains with this one can do: the smallest answer of all. Alone, the result itself.
+
+    device: where the process group's tensors lie. All processes must call it.
+    """
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return result
+    answer = torch.tensor([result.micro, result.largest, not result.needs_checkpointing], device=device)
+    distributed.all_reduce(answer, op=distributed.ReduceOp.MIN)
+    micro, largest, fits = answer.tolist()
+    result = replace(result, largest=largest, needs_checkpointing=not fits)
+    if micro == result.micro:
+        return result
+    return _with_micro(replace(result, reason=f"{result.reason}; another process takes {micro}"), micro)
+
+
+# ---------------------------------------------------------------------------------------------------------- remembering
+class ProbeCache:
+    """Answers of earlier probes in a JSON file, by everything they depend on."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def get(self, facts: Mapping[str, Any]) -> ProbeResult | None:
+        entry = self._read().get(_key(facts))
+        if entry is None:
+            return None
+        try:
+            return ProbeResult.from_json(entry["result"])
+        except (KeyError, TypeError) as error:
+            log.warning("%s: an entry cannot be read (%r); measuring anew", self.path, error)
+            return None
+
+    def put(self, facts: Mapping[str, Any], result: ProbeResult) -> None:
+        """Keeps the answer; of two processes that write at once, the last one's file stays whole."""
+        entry = {"time": utc_now(), "facts": dict(facts), "result": result.to_json()}
+        write_json(self.path, {**self._read(), _key(facts): entry})
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.warning("%s cannot be read (%s); measuring anew", self.path, error)
+            return {}
+        if isinstance(entries, dict):
+            return entries
+        log.warning("%s holds no table of answers; measuring anew", self.path)
+        return {}
+
+
+def _key(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

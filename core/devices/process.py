@@ -1,0 +1,78 @@
+"""The environment a process needs from its start, and the way to it: starting the command anew. Imports no torch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, MutableMapping
+
+from core.config.schema import Profile
+
+log = logging.getLogger(__name__)
+
+# cuBLAS computes alike in every run with one of these workspaces only; torch looks when it first multiplies on a GPU.
+# https://docs.nvidia.com/cuda/cublas/#results-reproducibility
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
+_HASH_SEED = "PYTHONHASHSEED"
+# Tells the new process what it was started for. No LANDFALL_ name: those are configuration.
+_STARTED_FOR = "_LANDFALL_STARTED_FOR"
+
+
+def needed_environment(profile: Profile) -> dict[str, str]:
+    """Variables a process of this profile is to be started with."""
+    needed = {}
+    if profile.pythonhashseed is not None:
+        needed[_HASH_SEED] = str(profile.pythonhashseed)
+    if profile.deterministic:
+        needed[_WORKSPACE] = _DETERMINISTIC_WORKSPACES[0]
+    return needed
+
+
+def wrong_environment(profile: Profile, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """What only a new start can mend, in words: Python reads PYTHONHASHSEED once."""
+    wanted, found = needed_environment(profile).get(_HASH_SEED), environ.get(_HASH_SEED)
+    if wanted in (None, found):
+        return []
+    return [f"{_HASH_SEED} is {found or 'not set'}, the profile asks for {wanted}"]
+
+
+def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Sets what a running process still can, before its first work on a GPU; a workspace the user chose stays.
+
+    Says so where theirs is not deterministic, for torch will refuse to multiply.
+    """
+    if not profile.deterministic:
+        return
+    if environ.setdefault(_WORKSPACE, _DETERMINISTIC_WORKSPACES[0]) not in _DETERMINISTIC_WORKSPACES:
+        log.warning(
+            "%s = %s is not deterministic; take one of %s",
+            _WORKSPACE, environ[_WORKSPACE], ", ".join(_DETERMINISTIC_WORKSPACES),
+        )  # fmt: skip
+
+
+def start_right(profile: Profile) -> None:
+    """For commands, before they import torch: starts the command anew where its environment is wrong."""
+    adopt(profile)
+    reasons = wrong_environment(profile)
+    if reasons:
+        log.info("starting anew: %s", "; ".join(reasons))
+        restart_with({_HASH_SEED: needed_environment(profile)[_HASH_SEED]})
+
+
+def restart_with(environment: Mapping[str, str]) -> None:
+    """This command again, in a process with `environment` added to the present one. Returns only where that has been
+    tried before: a process that loses its environment is not started for ever."""
+    purpose = " ".join(f"{name}={value}" for name, value in sorted(environment.items()))
+    if os.environ.get(_STARTED_FOR) == purpose:
+        log.warning("was started anew with %s, and still lacks it", purpose)
+        return
+    command = [sys.executable, *sys.orig_argv[1:]]
+    complete = {**os.environ, **environment, _STARTED_FOR: purpose}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name == "nt":  # there the shell would not wait for what exec starts
+        raise SystemExit(subprocess.call(command, env=complete))
+    os.execve(sys.executable, command, complete)

@@ -1,0 +1,143 @@
+"""What this process holds of the machine's memory, the most it held, and a limit it cannot pass. Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import logging
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+log = logging.getLogger(__name__)
+
+MIB = 2**20
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+
+def resident_mb() -> float:
+    """Memory of this process that lies in RAM, in MiB."""
+    return psutil.Process().memory_info().rss / MIB
+
+
+def give_back() -> None:
+    """Returns to the system what the C library keeps of freed memory; only glibc can be asked to."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+# --------------------------------------------------------------------------------------------------------------- peaks
+class PeakMeter(Protocol):
+    """The most memory held since the last reset, in MiB."""
+
+    def reset(self) -> None: ...
+    def peak_mb(self) -> float: ...
+
+
+class HighWaterMark:
+    """Kept by the Linux kernel for this process: exact and free; before the first reset, since the process started."""
+
+    def reset(self) -> None:
+        give_back()
+        _CLEAR_REFS.write_text("5")  # proc(5): the high-water mark starts anew at what is held now
+
+    def peak_mb(self) -> float:
+        return _status_mb("VmHWM")
+
+
+class SampledPeak:
+    """Read every few milliseconds by a thread, from the first reset on: a peak shorter than that can be missed.
+
+    read: the current value in MiB. The thread ends with the meter.
+    """
+
+    def __init__(self, read: Callable[[], float], interval_s: float = 0.005):
+        self._read, self._interval_s = read, interval_s
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._peak = 0.0
+
+    def reset(self) -> None:
+        give_back()
+        with self._lock:
+            self._peak = self._read()
+            if self._thread is None:
+                watched = (weakref.ref(self), self._interval_s)
+                self._thread = threading.Thread(target=_watch, args=watched, name="memory peak", daemon=True)
+                self._thread.start()
+
+    def peak_mb(self) -> float:
+        with self._lock:
+            self._peak = max(self._peak, self._read())
+            return self._peak
+
+
+def _watch(meter: weakref.ref[SampledPeak], interval_s: float) -> None:
+    while (watched := meter()) is not None:
+        watched.peak_mb()
+        del watched
+        time.sleep(interval_s)
+
+
+@functools.cache
+def peak_meter() -> PeakMeter:
+    """The best meter this system has for the process; one for all, since a reset is seen by everyone."""
+    if os.access(_CLEAR_REFS, os.W_OK):
+        return HighWaterMark()
+    log.info("this system keeps no resettable memory peak of a process; it is sampled instead")
+    return SampledPeak(resident_mb)
+
+
+# --------------------------------------------------------------------------------------------------------------- limit
+@contextlib.contextmanager
+def limited(limit_mb: float) -> Iterator[None]:
+    """Within it, an allocation that would take this process beyond `limit_mb` MiB in RAM raises an out-of-memory error,
+    where otherwise the kernel would kill the process once the memory is written to.
+
+    It is Linux' RLIMIT_DATA, which counts private writable address space. What is held now counts with what lies in
+    RAM, what is added counts in full, touched or not, so that the process stays within the limit. Child processes
+    inherit it. Where it cannot be set, nothing is limited and a warning says why.
+    """
+    with contextlib.ExitStack() as undo:
+        try:
+            undo.callback(_limit_data(limit_mb))
+        except (LookupError, OSError, ValueError) as error:
+            log.warning("no memory limit: %s", error.args[-1])
+        yield
+
+
+def _limit_data(limit_mb: float) -> Callable[[], None]:
+    """Sets the limit and gives what undoes it. Raises LookupError, OSError or ValueError where that cannot be."""
+    if sys.platform != "linux":
+        raise LookupError(f"{sys.platform} enforces none for a process")
+    import resource
+
+    headroom = int((limit_mb - resident_mb()) * MIB)
+    if headroom <= 0:
+        raise LookupError(f"the process already holds more than {limit_mb:,.0f} MiB")
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = int(_status_mb("VmData") * MIB) + headroom
+    if soft != resource.RLIM_INFINITY:
+        wanted = min(wanted, soft)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    return lambda: resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _status_mb(field: str) -> float:
+    """A memory figure of this process from proc(5)'s status file, in MiB. Raises LookupError where there is none."""
+    match = re.search(rf"^{field}:\s*(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    if match is None:
+        raise LookupError(f"{_STATUS} has no {field}")
+    return int(match[1]) / 1024

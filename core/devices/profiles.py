@@ -1,0 +1,150 @@
+"""Device profiles: what they ask of the hardware, and how a process follows them.
+
+A profile is a file of `configs/local/devices/`; its README explains the fields.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.config.compose import CONFIG_DIR
+from core.config.schema import Execution, Profile
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.plan import AUTOCAST_DTYPES
+from core.devices.process import adopt, wrong_environment
+from core.devices.tables import read_yaml
+from core.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
+
+
+def list_profiles(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / PROFILE_DIR).glob("*.yaml"))
+
+
+def load_profile(name: str, root: Path) -> Execution:
+    """A profile by itself, over the defaults. Raises UsageError for one that is missing, ConfigError for its faults."""
+    known = list_profiles(root)
+    if name not in known:
+        raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
+    return read_yaml(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
+
+
+# ------------------------------------------------------------------------------------------------------------ following
+def seed_and_fix(profile: Profile) -> None:
+    """Seeds Python, NumPy and torch, and sets how torch picks its kernels; the one place for both.
+
+    Call it before the model is built. A wrong PYTHONHASHSEED cannot be mended here: commands have started anew by now
+    (`process.start_right`), elsewhere, such as in a notebook, it is only told.
+    """
+    import numpy as np
+    import torch
+
+    from core.reproducibility import derive_seed
+
+    for reason in wrong_environment(profile):
+        log.warning("%s; set it before Python starts, for this process it is too late", reason)
+    random.seed(derive_seed(profile.seed, "python"))
+    numpy_seed = profile.numpy_seed
+    np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
+    torch.manual_seed(derive_seed(profile.seed, "torch"))
+    adopt(profile)
+    torch.use_deterministic_algorithms(profile.deterministic)
+    torch.backends.cudnn.benchmark = profile.cudnn_benchmark
+
+
+# -------------------------------------------------------------------------------------------------------------- fitting
+@dataclass(frozen=True)
+class Misfit:
+    """A key that the hardware does not satisfy, what is wrong, and what to write instead."""
+
+    key: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.problem} ({self.remedy})"
+
+
+def misfits(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> list[Misfit]:
+    """What the profile asks for and the chosen device lacks. On another platform than the profile's own, that is all
+    there is to say: its other figures are about another kind of hardware."""
+    platform = list(_platform(profile, found, chosen))
+    if platform:
+        return platform
+    return [misfit for rule in _RULES for misfit in rule(profile, chosen)]
+
+
+def _platform(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    wanted = profile.hardware.kind
+    if wanted in (None, chosen.kind):
+        return
+    reasons = [entry.reason for entry in found if entry.kind == wanted and not entry.usable]
+    seen = "; ".join(reasons) or ("was not chosen" if any(entry.kind == wanted for entry in found) else "there is none")
+    yield Misfit(
+        "hardware.kind",
+        f"the profile was made for {wanted}, {chosen.name} is {chosen.kind}; {wanted}: {seen}",
+        "take local/devices=auto",
+    )
+
+
+def _device_count(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    """A CPU runs as many processes as are asked for."""
+    wanted = chosen.count if profile.devices == "auto" else profile.devices
+    if chosen.kind == "cpu" or wanted == 1:
+        return
+    if wanted > chosen.count:
+        noun = "device" if chosen.count == 1 else "devices"
+        yield Misfit("devices", f"{wanted} asked for, there is {chosen.count} {noun}", f"set devices={chosen.count}")
+    elif not chosen.supports_distributed and profile.distributed.strategy != "none":
+        yield Misfit("devices", f"{chosen.name} cannot train in several processes", "set devices=1")
+
+
+def _memory(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    wanted = profile.hardware.memory_gb
+    if chosen.nominal_gb < wanted:
+        yield Misfit(
+            "hardware.memory_gb",
+            f"{chosen.name} has {chosen.nominal_gb} GB, the profile was made for {wanted:g}",
+            "leave training.batch_size=auto, or take a profile for this device",
+        )
+
+
+def _compute_capability(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    """AMD's devices have none."""
+    wanted, has = profile.hardware.compute_capability, chosen.compute_capability
+    if has is not None and chosen.hip_version is None and float(has) < wanted:
+        yield Misfit(
+            "hardware.compute_capability",
+            f"{chosen.name} has {has}, the profile was made for {wanted:.1f} and later",
+            "take a profile for this device, or local/devices=auto",
+        )
+
+
+def _precision(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    settings = profile.device
+    mixes = settings.amp and settings.enable_mixed_precision and not settings.enable_x64
+    dtype = AUTOCAST_DTYPES.get(profile.precision) if mixes else None
+    if dtype is not None and dtype not in chosen.native_dtypes:
+        instead = "16-mixed" if "float16" in chosen.native_dtypes else "32"
+        yield Misfit("precision", f"{dtype} is not native on {chosen.name}: slow", f"set precision={instead}")
+
+
+def _double_precision(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    if profile.device.enable_x64 and chosen.kind == "mps":
+        yield Misfit("device.enable_x64", "Apple's GPU has no float64", "take local/devices=cpu with it")
+
+
+_RULES: tuple[Callable[[Execution, DeviceCapabilities], Iterator[Misfit]], ...] = (
+    _device_count,
+    _memory,
+    _compute_capability,
+    _precision,
+    _double_precision,
+)

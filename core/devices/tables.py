@@ -1,0 +1,132 @@
+"""The tables a user may edit: hardware tiers, model sizes and costs under `configs/hardware/`. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from core.config.compose import CONFIG_DIR
+from core.config.schema import SCHEMAS, Count, DeviceKind, Section, Stream
+from core.errors import ConfigError, ConfigFault, UsageError
+from core.workspace import find_root
+
+HARDWARE_DIR = f"{CONFIG_DIR}/hardware"
+SizeName = Literal["full", "reduced"]
+SIZE_NAMES: tuple[SizeName, ...] = get_args(SizeName)
+
+S = TypeVar("S", bound=BaseModel)
+
+
+class Tier(Section):
+    """What a run starts from on devices of one kind with at least `min_memory_gb` of memory each."""
+
+    name: str
+    kind: DeviceKind
+    min_memory_gb: float = Field(ge=0.0)
+    batch_size: Count
+    gradient_checkpointing: bool
+    model_size: SizeName
+
+
+class TierTable(Section):
+    """`tiers.yaml`."""
+
+    tiers: tuple[Tier, ...]
+
+    @model_validator(mode="after")
+    def _every_device_has_one_row(self) -> TierTable:
+        for kind in get_args(DeviceKind):
+            bounds = [tier.min_memory_gb for tier in self.tiers if tier.kind == kind]
+            if 0.0 not in bounds:
+                raise ValueError(f"no row for {kind} from min_memory_gb 0")
+            if len(set(bounds)) < len(bounds):
+                raise ValueError(f"two rows for {kind} with the same min_memory_gb")
+        return self
+
+
+class Tiers(TierTable):
+    """The tiers, and per stream and size the configuration keys it sets: `{"model": {"d_model": 128, …}}`."""
+
+    models: Mapping[Stream, Mapping[SizeName, Mapping[str, Any]]]
+
+
+class Costs(Section):
+    """`costs.yaml`: estimated USD for one device and hour."""
+
+    cpu: float = Field(ge=0.0)
+    gpu: float = Field(ge=0.0)
+    tpu: float = Field(ge=0.0)
+
+    def per_hour(self, kind: DeviceKind) -> float:
+        return getattr(self, kind if kind in ("cpu", "tpu") else "gpu")
+
+
+def load_tiers(root: Path | None = None) -> Tiers:
+    """The tiers and model sizes of a workspace, by default the one around the current folder, else this source's.
+
+    Raises UsageError for a file that is missing or no YAML, ConfigError naming file and keys for wrong content.
+    """
+    root = root or _tables_root()
+    table = read_yaml(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
+    models = {stream: {size: _read_size(stream, size, root) for size in SIZE_NAMES} for stream in SCHEMAS}
+    return Tiers(tiers=table.tiers, models=models)
+
+
+def load_costs(root: Path | None = None) -> Costs:
+    """As `load_tiers`."""
+    return read_yaml(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or _tables_root())
+
+
+def read_yaml(file: str, schema: type[S], *, root: Path) -> S:
+    """A YAML file of the workspace, validated. Raises UsageError and ConfigError as `load_tiers` does."""
+    return _validated(_yaml_values(file, root), schema, file)
+
+
+def _read_size(stream: Stream, size: SizeName, root: Path) -> dict[str, Any]:
+    """The sections of a size; each must be valid by itself."""
+    file = f"{HARDWARE_DIR}/sizes/{stream}/{size}.yaml"
+    sections = _yaml_values(file, root)
+    fields = SCHEMAS[stream].model_fields
+    for name, values in sections.items():
+        if name not in ("model", "scalogram") or name not in fields:
+            raise ConfigError(file, [ConfigFault(name, "is no section that a model size sets")])
+        _validated(values, fields[name].annotation, file, section=name)
+    return sections
+
+
+def _yaml_values(file: str, root: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load((root / file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be read: {error.strerror}", hint="bring it back from the repository"
+        ) from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(file, [ConfigFault("the file", "holds no keys")])
+    return values
+
+
+def _validated(values: Any, schema: type[S], file: str, *, section: str | None = None) -> S:
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(file, [_fault(details, section) for details in error.errors(include_url=False)]) from None
+
+
+def _fault(details: Any, section: str | None) -> ConfigFault:
+    key = ".".join(map(str, [*([section] if section else []), *details["loc"]]))
+    problem = str(details["ctx"]["error"]) if details["type"] == "value_error" else details["msg"]
+    return ConfigFault(key or "the file", problem)
+
+
+def _tables_root() -> Path:
+    try:
+        return find_root()
+    except UsageError:
+        return Path(__file__).resolve().parents[2]

@@ -1,0 +1,230 @@
+import logging
+from dataclasses import replace
+
+import pytest
+
+from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.schema import Scalogram, Stream, SwinMAEModel, Training
+from core.devices.batching import effective_batch, get_batch_config, resolve_model_size, run_cost, tier_for
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.tables import Costs, load_tiers
+from core.errors import ConfigError
+from tests.support import REPO_ROOT
+
+CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
+TIERS = load_tiers(REPO_ROOT)
+COSTS = Costs(cpu=0.0, gpu=0.5, tpu=2.0)
+
+
+def device(kind: str, memory_mb: int = 16_000, free_mb: int | None = None) -> DeviceCapabilities:
+    free = memory_mb if free_mb is None else free_mb
+    return replace(CPU, kind=kind, name=f"some {kind}", count=1, memory_total_mb=memory_mb, memory_free_mb=free)
+
+
+def tier(name: str):
+    return next(tier for tier in TIERS.tiers if tier.name == name)
+
+
+# --------------------------------------------------------------------------------------------------------------- tiers
+@pytest.mark.parametrize(
+    "kind, memory_mb, start",
+    [
+        ("cuda", 81_920, (2048, False, "full")),  # A100, 80 GB
+        ("cuda", 40_536, (2048, False, "full")),  # A100, 40 GB
+        ("cuda", 24_268, (1536, False, "full")),  # RTX 3090
+        ("cuda", 22_723, (1536, False, "full")),  # A10, sold with 24 GB, a part of it taken by ECC
+        ("cuda", 15_102, (1024, False, "full")),  # T4, sold with 16 GB
+        ("cuda", 11_441, (512, True, "full")),  # K80
+        ("mps", 65_536, (512, False, "full")),
+        ("mps", 32_768, (512, False, "full")),
+        ("mps", 16_384, (256, True, "reduced")),
+        ("cpu", 512_000, (256, False, "reduced")),
+        ("cpu", 900, (256, False, "reduced")),
+        ("xpu", 16_384, (1024, False, "full")),
+        ("tpu", 32_768, (2048, False, "full")),
+    ],
+)
+def test_a_device_starts_from_its_tier(kind, memory_mb, start):
+    found = tier_for(device(kind, memory_mb), TIERS)
+    assert found.kind == kind
+    assert (found.batch_size, found.gradient_checkpointing, found.model_size) == start
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    turned = TIERS.model_copy(update={"tiers": TIERS.tiers[::-1]})
+    assert tier_for(device("cuda", 24_268), turned).name == "cuda-24gb"
+
+
+# ------------------------------------------------------------------------------------------------------ batch by device
+@pytest.mark.parametrize(
+    "kind, base, batch",
+    [("tpu", 1, 128), ("tpu", 2, 256), ("tpu", 3, 512), ("cuda", 8, 32), ("mps", 3, 12), ("cpu", 7, 7)],
+)
+def test_a_batch_is_scaled_to_the_device(kind, base, batch):
+    found = get_batch_config(device(kind), base, costs=COSTS)
+    assert (found.base, found.batch_size, found.largest) == (base, batch, None)
+    assert f"{base} × {found.factor} on {kind}" in found.reason
+
+
+def test_the_factor_of_a_tpu_can_be_set():
+    assert get_batch_config(device("tpu"), 3, tpu_batch_factor=8, costs=COSTS).batch_size == 32
+
+
+@pytest.mark.parametrize(
+    "kind, free_mb, share, batch, largest",
+    [
+        ("cuda", 10_000, 0.75, 75, 75),  # three quarters of 10,000 MiB hold 75 windows of 100
+        ("cuda", 10_000, 0.60, 60, 60),
+        ("cuda", 2_000, 0.75, 20, 20),  # others hold the rest
+        ("tpu", 10_000, 0.75, 64, 75),  # a power of two
+        ("cuda", 10, 0.75, 1, 1),  # one window at least
+    ],
+)
+def test_memory_caps_the_batch(kind, free_mb, share, batch, largest):
+    found = get_batch_config(device(kind, 10_000, free_mb), 50, memory_share=share, mb_per_sample=100.0, costs=COSTS)
+    assert (found.batch_size, found.largest) == (batch, largest)
+    assert f"hold {largest} of 100 MiB" in found.reason
+
+
+def test_memory_that_is_plentiful_leaves_the_batch():
+    found = get_batch_config(device("cuda", 10_000), 8, mb_per_sample=1.0, costs=COSTS)
+    assert (found.batch_size, found.largest) == (32, 7_500)
+    assert "hold" not in found.reason
+
+
+@pytest.mark.parametrize("figures", [{"base_batch_size": 0}, {"base_batch_size": 1, "mb_per_sample": 0.0}])
+def test_figures_that_cannot_be_are_refused(figures):
+    with pytest.raises(ValueError, match="must be positive"):
+        get_batch_config(device("cuda"), **figures, costs=COSTS)
+
+
+def test_cost_is_per_device_and_hour(monkeypatch):
+    assert get_batch_config(device("tpu"), 1, costs=COSTS).cost_per_hour_usd == 2.0
+    assert run_cost("cuda", 3.0, 8, COSTS) == pytest.approx(12.0)
+    assert run_cost("cpu", 100.0, 4, COSTS) == 0.0
+    monkeypatch.chdir(REPO_ROOT)
+    assert run_cost("xpu", 2.0) == pytest.approx(1.0), "without a table the workspace's own is read"
+
+
+# ------------------------------------------------------------------------------------------------------ effective batch
+@pytest.mark.parametrize(
+    "settings, num_windows, world_size, batch, words",
+    [
+        ({"epochs": 20}, 10**6, 1, 2048, "the tier cuda-40gb starts from 2048"),
+        ({"epochs": 20}, 10_000, 1, 128, "20 epochs of 10000 windows are to be 1000 steps or more"),
+        ({"epochs": 20}, 400, 1, 8, "1000 steps or more"),
+        ({"epochs": 10, "windows_per_epoch": 800}, 10**6, 1, 8, "10 epochs of 800 windows"),
+        ({"epochs": 10_000}, 100, 1, 64, "an epoch has 100 windows"),
+        ({"epochs": 1}, 10, 1, 1, "1000 steps or more"),
+        ({"epochs": 1}, 10, 4, 4, "one window for each of 4 processes"),
+        ({"epochs": 20, "min_steps": 10}, 400, 1, 256, "an epoch has 400 windows"),
+        ({"effective_batch": 48}, 400, 1, 48, "training.effective_batch = 48"),
+        ({"effective_batch": 2}, 400, 4, 4, "one window for each of 4 processes"),
+    ],
+)
+def test_a_step_takes_as_many_windows_as_leave_enough_steps(settings, num_windows, world_size, batch, words):
+    found, reason = effective_batch(
+        Training(batch_size="auto", **settings), tier("cuda-40gb"), num_windows=num_windows, world_size=world_size
+    )
+    assert found == batch
+    assert words in reason
+
+
+@pytest.mark.parametrize("name", [row.name for row in TIERS.tiers])
+@pytest.mark.parametrize("num_windows", [1, 7, 5_000, 3 * 10**6])
+def test_an_automatic_batch_is_a_power_of_two_within_all_bounds(name, num_windows):
+    settings = Training(epochs=20)
+    batch, _ = effective_batch(settings, tier(name), num_windows=num_windows)
+    assert batch.bit_count() == 1
+    assert batch <= min(tier(name).batch_size, num_windows)
+    assert batch == 1 or settings.epochs * num_windows / batch >= settings.min_steps
+
+
+# ----------------------------------------------------------------------------------------------------------- model size
+def local(stream: Stream, *overrides: str, environment: dict[str, str] | None = None, root=REPO_ROOT, file=None):
+    return load_config(file or local_config_file(stream), overrides, root=root, environment=environment or {})
+
+
+def resolved(loaded: LoadedConfig, name: str):
+    return resolve_model_size(loaded.config, tier(name), TIERS, loaded.origins)
+
+
+def test_on_a_cpu_the_models_are_the_small_ones():
+    process, reason = resolved(local("patchtst"), "cpu")
+    model = process.model
+    assert (model.d_model, model.num_heads, model.num_layers, model.d_ff) == (128, 4, 3, 256)
+    assert (model.size, reason) == ("reduced", "reduced on the tier cpu")
+    vibration, _ = resolved(local("swinmae"), "cpu")
+    assert vibration.model == SwinMAEModel(size="reduced")
+    assert vibration.scalogram == Scalogram(frequencies=64, image_size=64, frequency_min_hz=10)
+
+
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+def test_only_sizes_change(stream):
+    loaded = local(stream)
+    before = loaded.config.model_dump(mode="json")
+    for row in TIERS.tiers:
+        config, _ = resolved(loaded, row.name)
+        assert config.model.size == row.model_size
+        expected = dict(before)
+        for name, values in TIERS.models[stream][row.model_size].items():
+            expected[name] = expected[name] | values
+        expected["model"]["size"] = row.model_size
+        assert config.model_dump(mode="json") == expected
+
+
+def test_a_custom_size_changes_nothing():
+    loaded = local("swinmae", "model.size=custom")
+    config, reason = resolved(loaded, "cuda-40gb")
+    assert config is loaded.config
+    assert reason == "model.size = custom"
+
+
+@pytest.mark.parametrize("size, heads", [("full", 16), ("reduced", 4)])
+def test_a_size_may_be_asked_for_on_any_hardware(size, heads):
+    for name in ("cpu", "cuda-40gb"):
+        config, reason = resolved(local("patchtst", f"model.size={size}"), name)
+        assert (config.model.size, config.model.num_heads) == (size, heads)
+        assert reason == f"model.size = {size}"
+
+
+def test_what_the_environment_or_the_command_line_sets_stays():
+    loaded = local("patchtst", "model.d_ff=384", environment={"LANDFALL_MODEL__NUM_LAYERS": "5"})
+    config, reason = resolved(loaded, "cuda-40gb")
+    assert (config.model.d_ff, config.model.num_layers, config.model.num_heads) == (384, 5, 16)
+    assert "full on the tier cuda-40gb, but model.num_layers = 5, model.d_ff = 384 as set" in reason
+
+
+def test_what_a_file_of_ones_own_sets_stays_unless_the_size_is_set_after_it(workspace):
+    (workspace / "site.yaml").write_text("defaults: [patchtst_ssl_local, _self_]\nmodel: {d_model: 64}\n")
+    config, reason = resolved(local("patchtst", root=workspace, file="site.yaml"), "cuda-40gb")
+    assert (config.model.d_model, config.model.num_heads) == (64, 16)
+    assert "but model.d_model = 64 as set" in reason
+    config, _ = resolved(local("patchtst", "model.size=full", root=workspace, file="site.yaml"), "cpu")
+    assert config.model.d_model == 128
+
+
+def test_a_configuration_without_origins_takes_the_whole_size():
+    config, _ = resolve_model_size(local("patchtst", "model.d_ff=384").config, tier("cuda-40gb"), TIERS, {})
+    assert config.model.d_ff == 512
+
+
+def test_a_full_model_that_does_not_fit_the_windows_gives_way_loudly(caplog):
+    with caplog.at_level(logging.WARNING):
+        config, reason = resolved(local("swinmae", "data.window=256"), "cuda-40gb")
+    assert (config.model.size, config.scalogram.image_size) == ("reduced", 64)
+    assert reason.startswith("reduced: data.window = 256 is less than two samples for each of the 224 columns")
+    assert "the full model of the tier cuda-40gb does not fit, the reduced one is taken" in caplog.text
+
+
+def test_a_full_model_that_was_asked_for_is_not_replaced():
+    with pytest.raises(ConfigError, match=r"model.size = full.*224 columns"):
+        resolved(local("swinmae", "data.window=256", "model.size=full"), "cpu")
+
+
+def test_where_not_even_the_reduced_model_fits_all_is_told():
+    loaded = local("swinmae", "data.window=200", "model.size=custom")
+    config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update={"window": 100})})
+    config = config.model_copy(update={"model": config.model.model_copy(update={"size": "auto"})})
+    with pytest.raises(ConfigError, match="64 columns"):
+        resolve_model_size(config, tier("cuda-40gb"), TIERS, {})

@@ -1,0 +1,289 @@
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+import torch
+
+from core.config.compose import config_from_dict
+from core.config.schema import STREAMS, Device, Memory
+from core.devices import memory
+from core.devices.backend import BACKENDS, backend
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.memory import MIXED_PRECISION_PRESETS, memory_limit_mb, optimize_for_model_size, prepare_environment
+from core.devices.plan import DevicePlan
+from core.errors import ConfigError
+from core.models.factory import build_model
+from tests.support import REPO_ROOT
+
+T4 = DeviceCapabilities("cuda", "T4", 1, 15_102, 14_900, ("float32", "float16"), True, "T4 passed", "7.5")
+TORCH_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+HIGH, LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+JAX, NEW_JAX = "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"
+
+
+def settings(strategy: str = "balanced", **environment: str) -> Device:
+    return Device(memory=Memory(strategy=strategy), environment=environment)
+
+
+def plan(kind: str = "cpu", limit_mb: int | None = None, index: int = 0) -> DevicePlan:
+    return DevicePlan(kind, kind, "32", 1, "", "", index=index, memory_limit_mb=limit_mb)
+
+
+# ----------------------------------------------------------------------------------------------------------- strategies
+@pytest.mark.parametrize(
+    "parameters, strategy, share",
+    [
+        (0, "conservative", 0.60),
+        (999_999, "conservative", 0.60),
+        (1_000_000, "balanced", 0.75),
+        (99_999_999, "balanced", 0.75),
+        (100_000_000, "aggressive", 0.90),
+    ],
+)
+def test_a_larger_model_takes_a_larger_share(parameters, strategy, share):
+    chosen = optimize_for_model_size(parameters)
+    assert (chosen.strategy, chosen.share) == (strategy, share)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_preset_allows_mixed_precision_and_takes_the_strategy_of_its_model(stream):
+    custom = Device(amp=False, enable_x64=True, memory=Memory(strategy="custom", fraction=0.3))
+    preset = Device.model_validate({**custom.model_dump(), **MIXED_PRECISION_PRESETS[stream]})
+    assert (preset.amp, preset.enable_mixed_precision, preset.enable_x64) == (True, True, False)
+    logging_section = {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"}
+    config = config_from_dict(
+        {"stream": stream, "logging": logging_section, "dqvl": {"report_dir": "artifacts/x"}}, source="a test"
+    )
+    model = build_model(config, num_channels=3)
+    assert preset.memory == optimize_for_model_size(sum(parameter.numel() for parameter in model.parameters()))
+
+
+# ---------------------------------------------------------------------------------------------------------- environment
+def test_the_environment_is_prepared_for_each_allocator():
+    environment: dict[str, str] = {}
+    done = prepare_environment(settings(), environment)
+    assert done.items() <= environment.items()
+    assert (done[HIGH], done[LOW]) == ("0.75", "0.618")
+    assert (done["XLA_PYTHON_CLIENT_PREALLOCATE"], done[JAX]) == ("false", "0.75")
+    assert done.get("PYTORCH_ALLOC_CONF") == ("expandable_segments:True" if sys.platform == "linux" else None)
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in environment  # torch warns about its old name
+
+
+@pytest.mark.parametrize(
+    "version, name",
+    [("2.6.0", TORCH_NAMES[1]), ("2.8.1+cu126", TORCH_NAMES[1]), ("2.9.0", TORCH_NAMES[0]), ("3.0", TORCH_NAMES[0])],
+)
+def test_torchs_variable_is_named_as_its_version_reads_it(monkeypatch, version, name):
+    monkeypatch.setattr(memory.importlib.metadata, "version", lambda package: version)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert set(prepare_environment(settings(), {})) & set(TORCH_NAMES) == {name}
+
+
+def test_segments_do_not_grow_where_drivers_cannot(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert set(prepare_environment(settings(), {})).isdisjoint(TORCH_NAMES)
+
+
+@pytest.mark.parametrize("name", [*TORCH_NAMES, LOW, NEW_JAX, JAX])
+def test_a_variable_of_the_user_wins_under_each_of_its_names(name, caplog):
+    """JAX refuses both names of its fraction at once, and MPS a low watermark above the high one."""
+    same = next(names for names in (TORCH_NAMES, (HIGH, LOW), (JAX, NEW_JAX)) if name in names)
+    with caplog.at_level(logging.INFO):
+        environment = {name: "0.5"}
+        prepare_environment(settings(), environment)
+    assert {key: environment[key] for key in same if key in environment} == {name: "0.5"}
+    assert f"{name} = 0.5 of the environment stays as it is" in caplog.text
+
+
+@pytest.mark.parametrize("high, low", [("0.5", "0.412"), ("0.0", "0.000"), ("plenty", None)])
+def test_the_low_watermark_follows_a_high_one_of_the_user(high, low):
+    environment = {HIGH: high}
+    prepare_environment(settings(), environment)
+    assert (environment[HIGH], environment.get(LOW)) == (high, low)
+
+
+def test_variables_of_the_configuration_come_before_those_of_the_allocators(caplog):
+    environment: dict[str, str] = {}
+    config = settings(NCCL_DEBUG="INFO", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync", **{HIGH: "0.9"})
+    done = prepare_environment(config, environment)
+    assert environment["NCCL_DEBUG"] == done["NCCL_DEBUG"] == "INFO"
+    assert set(done) & set(TORCH_NAMES) == {"PYTORCH_CUDA_ALLOC_CONF"}
+    assert (done[HIGH], done[LOW]) == ("0.9", "0.741")
+    assert caplog.text == ""
+
+
+def test_a_variable_of_the_configuration_gives_way_to_the_environments_with_a_warning(caplog):
+    environment = {"NCCL_DEBUG": "WARN", "OMP_PROC_BIND": "true"}
+    done = prepare_environment(settings(NCCL_DEBUG="INFO", OMP_PROC_BIND="true"), environment)
+    assert environment["NCCL_DEBUG"] == "WARN"
+    assert "NCCL_DEBUG" not in done
+    assert [record.message for record in caplog.records] == [
+        "device.environment.NCCL_DEBUG = INFO gives way: the environment has WARN"
+    ]
+
+
+def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users():
+    environment = {JAX: "0.33"}
+    prepare_environment(settings("balanced", NCCL_DEBUG="INFO"), environment)
+    child = dict(environment)
+    prepare_environment(settings("conservative", NCCL_DEBUG="WARN"), child)
+    assert (child[HIGH], child[LOW], child[JAX], child["NCCL_DEBUG"]) == ("0.6", "0.494", "0.33", "WARN")
+    child[HIGH] = "0.8"  # now the user's
+    prepare_environment(settings("aggressive"), child)
+    assert (child[HIGH], child[JAX]) == ("0.8", "0.33")
+
+
+@pytest.mark.parametrize("name, value", [("A=B", "1"), ("FINE", "null\0byte")])
+def test_a_variable_that_cannot_be_set_is_a_fault_of_the_configuration(name, value):
+    with pytest.raises(ConfigError) as caught:
+        prepare_environment(settings(**{name: value}), os.environ)
+    assert caught.value.faults[0].key == f"device.environment.{name}"
+
+
+def python(script: str) -> Any:
+    """What a fresh process prints as JSON."""
+    environment = {name: value for name, value in os.environ.items() if name not in TORCH_NAMES}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(torch._C, "_accelerator_getAllocatorSettings"),
+    reason="this torch does not tell its allocator's settings, or has none for this system",
+)
+def test_torch_gets_its_settings_though_it_was_imported_first():
+    assert python(
+        """
+        import json, torch
+        before = torch._C._accelerator_getAllocatorSettings()  # now the environment has been read
+        from core.config.schema import Device
+        from core.devices.memory import prepare_environment
+        prepare_environment(Device())
+        print(json.dumps([before, torch._C._accelerator_getAllocatorSettings()]))
+        """
+    ) == ["", "expandable_segments:True"]
+
+
+def test_the_environment_is_prepared_without_torch():
+    assert python(
+        """
+        import json, sys
+        from core.config.schema import Device
+        from core.devices.memory import prepare_environment
+        done = prepare_environment(Device())
+        print(json.dumps(["torch" in sys.modules, "XLA_PYTHON_CLIENT_PREALLOCATE" in done]))
+        """
+    ) == [False, True]
+
+
+# ---------------------------------------------------------------------------------------------------------------- limit
+@pytest.mark.parametrize("share, limit_mb", [(0.6, 9_061), (0.75, 11_326), (0.9, 13_591), (0.99, 14_900)])
+def test_a_limit_is_the_share_of_a_gpu_that_is_not_there_but_no_more_than_is_free(share, limit_mb):
+    assert memory_limit_mb(T4, share) == limit_mb
+
+
+def test_what_this_process_holds_of_a_device_counts_as_available_to_it():
+    held_mb = backend("cpu").reserved_mb()
+    machine = DeviceCapabilities("cpu", "CPU", 8, 16_000, 1_000, ("float32",), True, "8 cores")
+    assert memory_limit_mb(machine, 0.9) == pytest.approx(held_mb + 1_000, abs=20)
+    assert memory_limit_mb(machine, 0.9, processes=2) == pytest.approx(held_mb + 500, abs=20)
+    assert memory_limit_mb(machine, 0.01) == 160
+
+
+GUARDED_TRAINING = """
+    import json, resource
+    import torch
+    from core.config.schema import Memory
+    from core.devices import memory
+    from core.devices.backend import backend, is_out_of_memory
+    from core.devices.capabilities import DeviceCapabilities
+    from core.devices.plan import DevicePlan
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(64, 64)
+    x = torch.randn(256, 64)
+
+    def step():
+        loss = (model(x) - x).square().mean()
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients):
+                parameter -= 0.5 * gradient
+        return loss.item()
+
+    step()
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    held_mb = backend("cpu").allocated_mb()
+    strategy = Memory(strategy="conservative")
+    machine = DeviceCapabilities("cpu", "CPU", 1, int((held_mb + 200) / strategy.share), 9_000, (), True, "")
+    limit_mb = memory.memory_limit_mb(machine, strategy.share)
+    answer = {"limit_mb": limit_mb - held_mb, "losses": []}
+    with memory.applied(DevicePlan("cpu", "CPU", "32", 1, "", "", memory_limit_mb=limit_mb)):
+        torch.ones(100 * 2**18)
+        for attempt in range(3):
+            try:
+                torch.ones(300 * 2**18)
+            except RuntimeError as error:
+                answer["losses"].append(step())
+                answer["known"] = is_out_of_memory(error)
+        answer["peak_mb"] = backend("cpu").peak_memory_mb() - held_mb
+    answer["restored"] = resource.getrlimit(resource.RLIMIT_DATA) == before
+    answer["afterwards_mb"] = torch.empty(300 * 2**18).nbytes >> 20
+    print(json.dumps(answer))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_a_strategys_limit_on_a_cpu_raises_what_training_survives_and_ends_with_the_run():
+    answer = python(GUARDED_TRAINING)
+    assert answer["limit_mb"] == pytest.approx(200, abs=2)
+    assert answer["known"]
+    first, _, last = answer["losses"]  # three allocations were refused, and training went on after each
+    assert last < first
+    assert 100 <= answer["peak_mb"] <= 200
+    assert answer["restored"]
+    assert answer["afterwards_mb"] == 300
+
+
+class Noting:
+    """Stands for a GPU's row."""
+
+    kind, is_present = "cuda", True
+
+    def __init__(self):
+        self.calls = []
+
+    def select(self, index):
+        self.calls.append(("select", index))
+
+    def limited(self, limit_mb):
+        self.calls.append(("limited", limit_mb))
+        return memory.contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("limit_mb, limits", [(11_326, [("limited", 11_326)]), (None, [])])
+def test_a_plan_takes_its_device_and_its_limit(monkeypatch, limit_mb, limits):
+    gpu = Noting()
+    monkeypatch.setitem(BACKENDS, "cuda", gpu)
+    with memory.applied(plan("cuda", limit_mb, index=2)):
+        assert gpu.calls == [("select", 2), *limits]
+
+
+def test_the_footprint_of_a_cpu_is_measured():
+    figures = memory.footprint(plan(limit_mb=4_000))
+    assert list(figures) == ["allocated", "reserved", "peak", "free", "total", "limit"]
+    assert 0 < figures["allocated"] <= figures["peak"] + 20
+    assert figures["free"] < figures["total"]
+    assert figures["limit"] == 4_000
+
+
+def test_the_footprint_of_hardware_that_is_not_there_is_unknown():
+    figures = memory.footprint(plan("mps", limit_mb=11_326))
+    assert figures.pop("limit") == 11_326
+    assert set(figures.values()) == {None}

@@ -1,0 +1,339 @@
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from core.devices.probe import ALIKE, HEADROOM, ProbeCache, ProbeResult, agree, find_batch_size
+from tests.support import REPO_ROOT
+
+
+def level(plateau: int, power: float = 1.0) -> Callable[[int], float]:
+    """Seconds of a step: the same up to the plateau; beyond it they grow with the batch, at power 1 in proportion."""
+    return lambda size: 0.01 * max(1.0, size / plateau) ** power
+
+
+USUAL = level(64)
+
+
+@dataclass
+class Machine:
+    """Memory and speed by law: a peak of `fixed + per_window · n` MB, and `seconds(n)` a step. Notes what ran."""
+
+    fixed: float = 100.0
+    per_window: float = 2.0
+    capacity: float = math.inf
+    seconds: Callable[[int], float] = USUAL
+    gradients: float = 0.0  # memory of small steps: their activations hide behind it
+    now: float = 0.0
+    peak: float = 0.0
+    ran: list[int] = field(default_factory=list)
+
+    def peak_of(self, size: int) -> float:
+        return self.fixed + max(self.gradients, self.per_window * size)
+
+    def train_step(self, size: int) -> None:
+        self.ran.append(size)
+        self.peak = max(self.peak, self.peak_of(size))
+        if self.peak > self.capacity:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB")
+        self.now += self.seconds(size)
+
+    def validation_step(self, size: int) -> None:
+        assert self.ran[-1] == size
+        self.now += self.seconds(size) / 3
+
+    def synchronize(self) -> None: ...
+
+    def reset_peak_memory(self) -> None:
+        self.peak = self.fixed
+
+    def peak_memory_mb(self) -> float:
+        return self.peak
+
+    def probe(self, *, limit_mb: float | None = None, largest: int = 1024, **options) -> ProbeResult:
+        return find_batch_size(
+            self.train_step,
+            self.validation_step,
+            meter=self,
+            limit_mb=limit_mb,
+            largest=largest,
+            clock=lambda: self.now,
+            **{"budget_s": 1e6, **options},
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+@pytest.mark.parametrize("limit_mb", [120, 150, 200, 400, 1000, 3000])
+@pytest.mark.parametrize("group", [1, 8])
+def test_no_size_over_the_limit_ever_runs(limit_mb, group):
+    machine = Machine()
+    result = machine.probe(limit_mb=limit_mb, group=group)
+    allowed = limit_mb * (1 - HEADROOM)
+    assert max(map(machine.peak_of, machine.ran)) <= allowed
+    assert machine.peak_of(result.micro) == result.peak_mb <= allowed
+    assert machine.peak_of(result.largest) <= allowed
+    assert result.largest == 1024 or machine.peak_of(result.largest + 1) > allowed
+    assert result.line.mb_per_window == pytest.approx(machine.per_window)
+
+
+def test_more_memory_never_means_a_smaller_batch():
+    results = [Machine().probe(limit_mb=limit_mb) for limit_mb in range(115, 3000, 37)]
+    assert [result.largest for result in results] == sorted(result.largest for result in results)
+    assert [result.micro for result in results] == sorted(result.micro for result in results)
+
+
+def test_a_peak_that_was_not_foretold_counts():
+    """Below the size of the gradients memory seems not to grow at all, then it does."""
+    machine = Machine(gradients=20.0)
+    result = machine.probe(limit_mb=168)  # 151 allowed; 32 windows take 164, but 4, 8 and 16 tell 148
+    assert machine.ran[-1] == 32
+    assert (result.trials[-1].fits, result.trials[-1].peak_mb) == (False, 164.0)
+    assert result.trials[-1].predicted_mb < 151
+    assert 16 <= result.largest < 32
+    assert result.micro == 16
+    assert "16: 32 took 164 MB" in result.reason
+
+
+def test_without_a_known_limit_only_the_need_ends_the_growth():
+    machine = Machine(seconds=level(10_000))
+    result = machine.probe(largest=100)
+    assert (result.micro, result.largest, max(machine.ran)) == (64, 100, 64)
+    assert "no use for more than 100" in result.reason
+
+
+def test_running_out_of_memory_counts_as_too_large():
+    machine = Machine(capacity=300, seconds=level(10_000))
+    result = machine.probe()
+    assert (result.micro, machine.ran[-1]) == (64, 128)
+    assert 64 <= result.largest < 128
+    assert (result.trials[-1].peak_mb, result.trials[-1].fits) == (None, False)
+    assert "128 ran out of memory" in result.reason
+
+
+def test_another_error_is_not_taken_for_a_lack_of_memory():
+    machine = Machine()
+
+    def broken(size: int) -> None:
+        raise RuntimeError("expected scalar type Float but found Half")
+
+    with pytest.raises(RuntimeError, match="found Half"):
+        find_batch_size(broken, machine.validation_step, meter=machine, limit_mb=None, largest=8)
+
+
+@pytest.mark.parametrize("machine, limit_mb", [(Machine(), 105), (Machine(capacity=50), None)])
+def test_where_not_one_window_fits_the_result_asks_for_checkpointing(machine, limit_mb):
+    result = machine.probe(limit_mb=limit_mb)
+    assert (result.needs_checkpointing, result.micro, result.largest) == (True, 1, 0)
+    assert set(machine.ran) == {1}
+    assert ("1 ran out of memory" if limit_mb is None else "1 took 102 MB (limit 105 MB less 10%)") in result.reason
+
+
+# ---------------------------------------------------------------------------------------------------------------- speed
+def test_the_smallest_of_the_fastest_sizes_is_chosen():
+    machine = Machine(seconds=level(32, power=1.2))
+    result = machine.probe(limit_mb=100_000, largest=4096)
+    assert result.micro == 32
+    assert result.windows_per_second == pytest.approx(3200)
+    assert result.seconds_per_step == pytest.approx(0.01)
+    assert max(machine.ran) == 128, "two doublings without growth are enough"
+    assert result.largest == 4096
+    assert "throughput no longer grew" in result.reason
+
+
+@pytest.mark.parametrize("gain, micro", [(ALIKE / 2, 32), (ALIKE * 2, 64)])
+def test_a_larger_batch_must_be_faster_to_be_chosen(gain, micro):
+    machine = Machine(seconds=lambda size: {32: 1.0, 64: 2.0 / (1 + gain)}.get(size, 100.0))
+    assert machine.probe(largest=64).micro == micro
+
+
+def test_a_size_that_would_outlast_the_budget_is_not_started():
+    machine = Machine(seconds=level(1, power=0.8))  # each doubling pays, so that only time ends it
+    result = machine.probe(budget_s=5.0, largest=2**20)
+    assert 2.0 < machine.now < 6.0
+    assert result.micro == max(machine.ran) > 64
+    assert f"{2 * result.micro} would outlast the 5 s" in result.reason
+
+
+def test_whole_groups_are_preferred_whatever_the_budget():
+    machine = Machine(seconds=lambda size: 1.0 * size)
+    result = machine.probe(group=8, budget_s=1.0)
+    assert machine.ran == [1, 1, 8, 8], "no more steps than it takes: a first and a timed one"
+    assert result.micro == 8
+
+
+def test_where_no_group_fits_smaller_batches_do():
+    machine = Machine(per_window=10)
+    result = machine.probe(group=8, limit_mb=170)  # 153 allowed: five windows
+    assert (result.micro, result.largest) == (4, 5)
+
+
+def test_a_group_larger_than_the_need_is_no_hindrance():
+    assert Machine().probe(group=8, largest=5).micro == 4
+
+
+# ---------------------------------------------------------------------------------------------------------- remembering
+def test_a_result_survives_json():
+    for result in (Machine().probe(limit_mb=400), Machine(capacity=50).probe(), Machine(capacity=300).probe()):
+        assert ProbeResult.from_json(json.loads(json.dumps(result.to_json(), allow_nan=False))) == result
+
+
+def test_the_cache_knows_only_what_it_was_asked_before(tmp_path):
+    cache = ProbeCache(tmp_path / "cache" / "probe.json")
+    facts = {"device": "a GPU", "precision": "32"}
+    result = Machine().probe(limit_mb=400)
+    assert cache.get(facts) is None
+    cache.put(facts, result)
+    cache.put({**facts, "precision": "bf16-mixed"}, Machine().probe(limit_mb=200))
+    assert ProbeCache(cache.path).get(dict(reversed(facts.items()))) == result
+    assert cache.get({**facts, "device": "another GPU"}) is None
+
+
+@pytest.mark.parametrize("content", ["", "{ torn", "[1, 2]", "entry"])
+def test_a_damaged_cache_is_ignored_with_a_warning_and_renewed(tmp_path, caplog, content):
+    cache, result = ProbeCache(tmp_path / "probe.json"), Machine().probe(limit_mb=400)
+    if content == "entry":
+        cache.put({"a": 1}, result)
+        content = cache.path.read_text().replace('"micro"', '"macro"')
+    cache.path.write_text(content)
+    assert cache.get({"a": 1}) is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "measuring anew" in caplog.text
+    cache.put({"a": 1}, result)
+    assert cache.get({"a": 1}) == result
+
+
+def answers_of(commands: Iterable[list[str]]) -> list:
+    """What the commands print as JSON; all run at once."""
+    running = [subprocess.Popen(command, cwd=REPO_ROOT, stdout=subprocess.PIPE) for command in commands]
+    printed = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * len(running)
+    return [json.loads(text) for text in printed]
+
+
+# ---------------------------------------------------------------------------------------------------- several processes
+AGREE = """
+import json, sys
+from dataclasses import replace
+from torch import distributed
+from core.devices.probe import agree
+from tests.core.devices.test_probe import Machine, level
+
+rank, store = int(sys.argv[1]), sys.argv[2]
+distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+own = Machine(seconds=level(10_000)).probe(limit_mb=(400, 200)[rank])
+agreed = agree(own)
+starved = agree(replace(own, needs_checkpointing=rank == 1))
+distributed.destroy_process_group()
+print(json.dumps([own.to_json(), agreed.to_json(), starved.needs_checkpointing]))
+"""
+
+
+def test_processes_agree_on_what_the_smallest_can(tmp_path):
+    answers = answers_of([sys.executable, "-c", AGREE, rank, str(tmp_path / "store")] for rank in "01")
+    owns, agreed = ([ProbeResult.from_json(answer[which]) for answer in answers] for which in (0, 1))
+    assert [own.micro for own in owns] == [128, 32]
+    assert [result.micro for result in agreed] == [32, 32]
+    assert [result.largest for result in agreed] == [owns[1].largest] * 2
+    assert agreed[0].peak_mb == Machine().peak_of(32)
+    assert agreed[1] == owns[1]
+    assert [starved for _, _, starved in answers] == [True, True]
+
+
+def test_a_process_alone_agrees_with_itself():
+    result = Machine().probe(limit_mb=400)
+    assert agree(result) is result
+
+
+# --------------------------------------------------------------------------------------------------------- this machine
+# A PatchTST whose activations dwarf its weights, in control groups that let the process grow by so many MB.
+LIMITED = """
+import itertools, json, sys
+from pathlib import Path
+import torch
+from core.config.schema import PatchTSTModel
+from core.devices import host
+from core.devices.backend import backend, is_out_of_memory
+from core.devices.probe import find_batch_size
+from core.models.patchtst import PatchTST
+
+torch.set_num_threads(1)
+settings = PatchTSTModel(patch_length=8, patch_stride=8, d_model=32, num_heads=4, num_layers=2, d_ff=64)
+model = PatchTST(settings, num_channels=16, window=256)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
+cpu, root = backend("cpu"), Path(sys.argv[1])
+(root / "proc/self").mkdir(parents=True)
+(root / "sys/fs/cgroup/job").mkdir(parents=True)
+(root / "proc/self/cgroup").write_text("0::/job")
+(root / "proc/self/mountinfo").write_text("30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw")
+
+def train_step(size):
+    optimizer.zero_grad()
+    model(torch.ones(size, 256, 16)).loss.backward()
+    optimizer.step()
+
+@torch.no_grad()
+def validation_step(size):
+    model(torch.ones(size, 256, 16))
+
+def refused(size):
+    try:
+        train_step(size)
+    except RuntimeError as error:
+        return is_out_of_memory(error)
+    return False
+
+def answer(growth_mb):
+    cpu.empty_cache()
+    held_mb = cpu.allocated_mb()
+    (root / "sys/fs/cgroup/job/memory.max").write_text(str(round(held_mb + growth_mb) * 2**20))
+    limit_mb = host.memory_mb(root).total_mb
+    clock = itertools.count().__next__  # every step takes a second, so only memory ends the growth
+    with cpu.limited(limit_mb):
+        result = find_batch_size(
+            train_step, validation_step, meter=cpu, limit_mb=limit_mb, largest=128, budget_s=1e3, clock=clock
+        )
+        cpu.reset_peak_memory()
+        train_step(result.micro)
+        train_step(result.micro)
+        peak_mb = cpu.peak_memory_mb()
+        wall = refused(4 * result.largest)
+    return {"result": result.to_json(), "held_mb": held_mb, "limit_mb": limit_mb, "peak_mb": peak_mb, "wall": wall}
+
+train_step(8)
+print(json.dumps([answer(growth_mb) for growth_mb in (100, 170)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """What the probe says in a control group that leaves 100 MB, then in one that leaves 170 MB, above what is held."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux can limit the memory of a process")
+    return answers_of([[sys.executable, "-c", LIMITED, str(tmp_path_factory.mktemp("root"))]])[0]
+
+
+def test_the_choice_lives_within_the_limit_of_the_process(limited):
+    for answer in limited:
+        result = ProbeResult.from_json(answer["result"])
+        assert answer["peak_mb"] < answer["limit_mb"]
+        assert all(trial.peak_mb < answer["limit_mb"] for trial in result.trials), "the line told in time"
+        assert answer["wall"], "the limit is real: four times the batch is refused"
+
+
+def test_more_memory_takes_a_larger_batch(limited):
+    small, large = (answer["result"]["largest"] for answer in limited)
+    assert 8 <= small < large
+
+
+def test_the_line_foretells_what_is_measured(limited):
+    """Judged by the growth over what is held: the interpreter and torch would hide any error of the line."""
+    result, held_mb = ProbeResult.from_json(limited[-1]["result"]), limited[-1]["held_mb"]
+    last = result.trials[-1]
+    assert last.peak_mb - held_mb > 50
+    assert last.predicted_mb - held_mb == pytest.approx(last.peak_mb - held_mb, rel=0.25)
+    assert limited[-1]["peak_mb"] == pytest.approx(result.peak_mb, rel=0.10)

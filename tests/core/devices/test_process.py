@@ -1,0 +1,104 @@
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.config.schema import Profile
+from core.devices.process import adopt, needed_environment, wrong_environment
+from tests.support import REPO_ROOT
+
+MODULE = """\
+import os
+import sys
+
+from core.config.schema import Profile
+from core.devices.process import start_right
+
+with open("starts", "a") as starts:
+    starts.write(f"{os.getpid()}\\n")
+if "--forgetful" in sys.argv:
+    os.environ.pop("PYTHONHASHSEED", None)
+start_right(Profile(pythonhashseed=42))
+assert "torch" not in sys.modules
+print(hash("x"), os.environ.get("KEPT"), *sys.argv[1:])
+"""
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    plain = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONHASHSEED", "_LANDFALL_STARTED_FOR")
+    }
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**plain, "PYTHONPATH": f"{folder}{os.pathsep}{REPO_ROOT}", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A place with a command that wants PYTHONHASHSEED = 42 and notes each of its starts."""
+    (tmp_path / "seeded.py").write_text(MODULE)
+    return tmp_path
+
+
+def starts(folder: Path) -> list[str]:
+    return (folder / "starts").read_text().split()
+
+
+@pytest.mark.parametrize("seed, count", [({}, 2), ({"PYTHONHASHSEED": "7"}, 2), ({"PYTHONHASHSEED": "42"}, 1)])
+def test_a_command_starts_anew_where_its_hash_seed_is_wrong(folder, seed, count):
+    expected = run(folder, "-c", "print(hash('x'))", PYTHONHASHSEED="42").stdout.strip()
+    result = run(folder, "-m", "seeded", "a b", "training.epochs=2", KEPT="yes", **seed)
+    assert result.stdout == f"{expected} yes a b training.epochs=2\n", "same words, same environment"
+    assert len(starts(folder)) == count
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot replace a process")
+def test_the_new_start_is_the_same_process(folder):
+    run(folder, "-m", "seeded")
+    assert len(set(starts(folder))) == 1
+
+
+def test_a_process_that_loses_its_environment_is_started_anew_once(folder):
+    result = run(folder, "-m", "seeded", "--forgetful")
+    assert len(starts(folder)) == 2
+    assert "was started anew with PYTHONHASHSEED=42, and still lacks it" in result.stderr
+
+
+def test_a_profile_says_what_it_needs():
+    assert needed_environment(Profile()) == {}
+    assert needed_environment(Profile(pythonhashseed=0)) == {"PYTHONHASHSEED": "0"}
+    needed = needed_environment(Profile(deterministic=True))
+    assert needed == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+
+def test_a_wrong_hash_seed_is_told():
+    profile = Profile(pythonhashseed=42)
+    assert wrong_environment(profile, {}) == ["PYTHONHASHSEED is not set, the profile asks for 42"]
+    assert wrong_environment(profile, {"PYTHONHASHSEED": "7"}) == ["PYTHONHASHSEED is 7, the profile asks for 42"]
+    assert wrong_environment(profile, {"PYTHONHASHSEED": "42"}) == []
+    assert wrong_environment(Profile(), {"PYTHONHASHSEED": "7"}) == []
+
+
+def test_a_deterministic_workspace_is_set_and_the_users_own_stays(caplog):
+    environ: dict[str, str] = {}
+    adopt(Profile(), environ)
+    assert environ == {}
+    adopt(Profile(deterministic=True), environ)
+    assert environ == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    environ = {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+    adopt(Profile(deterministic=True), environ)
+    assert (environ, caplog.text) == ({"CUBLAS_WORKSPACE_CONFIG": ":16:8"}, "")
+    environ = {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}
+    with caplog.at_level(logging.WARNING):
+        adopt(Profile(deterministic=True), environ)
+    assert environ == {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}
+    assert "CUBLAS_WORKSPACE_CONFIG = :0:0 is not deterministic" in caplog.text

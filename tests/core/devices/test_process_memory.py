@@ -1,0 +1,132 @@
+import logging
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from core.devices import process_memory
+from core.devices.process_memory import HighWaterMark, SampledPeak
+from tests.support import REPO_ROOT
+
+only_linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel interfaces of Linux")
+
+
+@pytest.mark.parametrize(
+    "make_meter", [pytest.param(HighWaterMark, marks=only_linux), lambda: SampledPeak(process_memory.resident_mb)]
+)
+def test_a_peak_is_remembered_until_the_next_reset(make_meter):
+    meter = make_meter()
+    meter.reset()
+    before_mb = meter.peak_mb()
+    blocks = [torch.ones(2**14) for _ in range(3_200)]  # 64 KiB each: the C library keeps what it gets back of them
+    assert meter.peak_mb() - before_mb == pytest.approx(200, rel=0.2)
+    blocks = blocks[-1]
+    assert meter.peak_mb() - before_mb == pytest.approx(200, rel=0.2)
+    meter.reset()
+    assert meter.peak_mb() - before_mb < 40
+
+
+@only_linux
+def test_the_kernels_mark_sees_what_is_gone_before_anyone_looks():
+    meter = process_memory.peak_meter()
+    assert isinstance(meter, HighWaterMark)
+    meter.reset()
+    before_mb = meter.peak_mb()
+    torch.ones(200 * 2**18).sum()
+    assert meter.peak_mb() - before_mb == pytest.approx(200, rel=0.2)
+
+
+def test_a_sampled_peak_is_seen_by_its_thread():
+    seen = threading.Event()
+
+    def read() -> float:
+        if threading.current_thread() is threading.main_thread():
+            return 100.0
+        seen.set()
+        return 300.0
+
+    meter = SampledPeak(read, interval_s=0.001)
+    assert meter.peak_mb() == 100.0
+    meter.reset()
+    assert seen.wait(timeout=10)
+    assert meter.peak_mb() == 300.0
+    thread = meter._thread
+    del meter
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_without_the_kernels_mark_the_peak_is_sampled_and_that_is_told(monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr(process_memory, "_CLEAR_REFS", tmp_path / "absent")
+    process_memory.peak_meter.cache_clear()
+    with caplog.at_level(logging.INFO):
+        assert isinstance(process_memory.peak_meter(), SampledPeak)
+    process_memory.peak_meter.cache_clear()
+    assert "sampled instead" in caplog.text
+
+
+GUARDED = """
+import resource
+import numpy as np
+from core.devices import process_memory
+
+before = resource.getrlimit(resource.RLIMIT_DATA)
+def bound():
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+with process_memory.limited(process_memory.resident_mb() + 100):
+    outer = bound()
+    np.empty(50 * 2**17)
+    try:
+        np.empty(400 * 2**17)
+    except MemoryError:
+        print("refused")
+    with process_memory.limited(process_memory.resident_mb() + 50):
+        print("tighter" if bound() < outer else "looser")
+    with process_memory.limited(process_memory.resident_mb() + 10_000):
+        print("kept" if bound() == outer else "lifted")
+    print("outer back" if bound() == outer else "lost")
+print("restored" if resource.getrlimit(resource.RLIMIT_DATA) == before else "left behind")
+print(len(np.empty(400 * 2**17)) // 2**17)
+"""
+
+
+@only_linux
+def test_a_limit_refuses_what_goes_beyond_it_and_ends_with_its_block():
+    done = subprocess.run([sys.executable, "-c", GUARDED], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["refused", "tighter", "kept", "outer back", "restored", "400"]
+
+
+@only_linux
+def test_a_limit_below_what_is_held_already_limits_nothing_and_says_so(caplog):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with process_memory.limited(process_memory.resident_mb() / 2):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "already holds more" in caplog.text
+
+
+def test_elsewhere_than_on_linux_nothing_is_limited_and_that_is_told(monkeypatch, caplog):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with process_memory.limited(100_000):
+        pass
+    assert "darwin enforces none" in caplog.text
+
+
+@only_linux
+@pytest.mark.parametrize("status", ["VmRSS:\t  100 kB\n", None])
+def test_a_kernel_that_does_not_tell_what_is_held_limits_nothing_and_says_so(monkeypatch, tmp_path, caplog, status):
+    import resource
+
+    file = tmp_path / "status"
+    if status:
+        file.write_text(status)
+    monkeypatch.setattr(process_memory, "_STATUS", file)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with process_memory.limited(100_000):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert "no memory limit: " in caplog.text

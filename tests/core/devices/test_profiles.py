@@ -1,0 +1,271 @@
+import logging
+import os
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from core.config.compose import load_config, local_config_file
+from core.config.schema import STREAMS, Execution, Profile
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.profiles import PROFILE_DIR, Misfit, list_profiles, load_profile, misfits, seed_and_fix
+from core.errors import ConfigError, UsageError
+from core.reproducibility import derive_seed
+from tests.support import REPO_ROOT
+
+PROFILES = list_profiles(REPO_ROOT)
+NAMED = {
+    "auto", "cpu", "single_gpu", "multi_gpu", "kaggle_t4", "kaggle_a10", "kaggle_l4", "kaggle_h100", "hpc_a100",
+    "workstation_3090", "lab_4090", "cloud_v100", "mps",
+}  # fmt: skip
+
+CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
+T4 = DeviceCapabilities(
+    "cuda", "Tesla T4", 1, 15_102, 15_000, ("float32", "float16"), True, "passed", "7.5", supports_distributed=True
+)
+BF16 = (*T4.native_dtypes, "bfloat16")
+A100 = replace(T4, name="A100", count=8, memory_total_mb=40_536, native_dtypes=BF16, compute_capability="8.0")
+APPLE = DeviceCapabilities("mps", "Apple M3", 1, 16_384, 8_000, ("float32", "float16"), True, "passed")
+
+
+def profile(name: str, **values) -> Execution:
+    return load_profile(name, REPO_ROOT).model_copy(update=values)
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+def test_all_profiles_are_there():
+    assert set(PROFILES) == NAMED
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_holds_every_field(name):
+    values = yaml.safe_load((REPO_ROOT / PROFILE_DIR / f"{name}.yaml").read_text())
+    assert values.keys() | {"hardware"} == Profile.model_fields.keys() | {"device"}
+    assert values["device"]["prefer"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_is_sound(name):
+    found = load_profile(name, REPO_ROOT)
+    assert (found.seed, found.numpy_seed, found.gradient_clip_val) == (42, 42, 1.0)
+    assert found.pythonhashseed == (None if name == "auto" else 42)
+    if name.startswith("kaggle_"):
+        assert 0 < found.timeout_hours <= 9
+    assert f"| `{name}` |" in (REPO_ROOT / PROFILE_DIR / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "precision, names",
+    [
+        ("16-mixed", {"kaggle_t4", "cloud_v100"}),
+        ("bf16-mixed", {"kaggle_a10", "kaggle_l4", "kaggle_h100", "hpc_a100", "workstation_3090", "lab_4090"}),
+        ("32", {"cpu", "mps"}),
+        ("auto", {"auto", "single_gpu", "multi_gpu"}),
+    ],
+)
+def test_the_precision_is_that_of_the_hardware(precision, names):
+    assert {name for name in PROFILES if load_profile(name, REPO_ROOT).precision == precision} == names
+
+
+def test_a_profile_that_does_not_exist_is_told_what_there_is():
+    with pytest.raises(UsageError, match=r"no device profile 'tpu_pod'.*auto, cloud_v100, cpu"):
+        load_profile("tpu_pod", REPO_ROOT)
+
+
+def test_a_faulty_profile_is_named_with_its_key(workspace):
+    file = f"{PROFILE_DIR}/mine.yaml"
+    (workspace / file).write_text("devices: few\ntimeout_hour: 3\ndeterministic: true\n")
+    with pytest.raises(ConfigError) as caught:
+        load_profile("mine", workspace)
+    assert caught.value.source == file
+    assert "timeout_hour" in {fault.key for fault in caught.value.faults}
+
+
+# ------------------------------------------------------------------------------------------------------------- recipes
+RECIPES = {
+    "local=default local/devices=cpu": (1, "32", "cpu", None),
+    "local=default local/devices=single_gpu": (1, "auto", "gpu", None),
+    "trainer=multi_gpu local=hpc local/devices=multi_gpu devices=4": (4, "auto", "gpu", None),
+    "trainer=kaggle_safe local=default local/devices=kaggle_t4": ("auto", "16-mixed", "gpu", 8.5),
+    "trainer=kaggle_safe local=default local/devices=kaggle_a10": (1, "bf16-mixed", "gpu", 8.5),
+    "trainer=kaggle_safe local=default local/devices=kaggle_l4": ("auto", "bf16-mixed", "gpu", 8.5),
+    "trainer=multi_gpu local=hpc local/devices=hpc_a100 devices=8": (8, "bf16-mixed", "gpu", 24),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_composes_as_it_is_written(stream, recipe):
+    config = load_config(local_config_file(stream), recipe.split(), root=REPO_ROOT, environment={}).config
+    devices, precision, prefer, hours = RECIPES[recipe]
+    assert (config.devices, config.precision, config.device.prefer) == (devices, precision, prefer)
+    assert config.timeout_hours == hours
+    assert config.distributed.strategy == "ddp"
+    assert (config.training.batch_size, config.model.size, config.training.epochs) == ("auto", "auto", 20)
+    assert config.training.resume == ("never" if recipe.startswith("local=default") else "auto")
+    assert config.distributed.timeout_minutes <= 30
+    assert config.logging.artifacts_dir == "artifacts"
+
+
+# ------------------------------------------------------------------------------------------------------------- misfits
+def texts(found: list[Misfit]) -> list[str]:
+    return [str(misfit) for misfit in found]
+
+
+def test_a_cluster_profile_on_one_t4_says_each_thing_that_does_not_fit():
+    assert texts(misfits(profile("hpc_a100"), [T4, CPU], T4)) == [
+        "devices: 8 asked for, there is 1 device (set devices=1)",
+        "hardware.memory_gb: Tesla T4 has 16 GB, the profile was made for 40 "
+        "(leave training.batch_size=auto, or take a profile for this device)",
+        "hardware.compute_capability: Tesla T4 has 7.5, the profile was made for 8.0 and later "
+        "(take a profile for this device, or local/devices=auto)",
+        "precision: bfloat16 is not native on Tesla T4: slow (set precision=16-mixed)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, chosen",
+    [
+        ("auto", CPU),
+        ("auto", T4),
+        ("cpu", CPU),
+        ("mps", APPLE),
+        ("single_gpu", APPLE),
+        ("multi_gpu", A100),
+        ("hpc_a100", A100),
+        ("kaggle_t4", T4),
+        ("kaggle_t4", replace(T4, count=2)),
+        ("cloud_v100", replace(T4, name="Tesla V100", memory_total_mb=16_160, compute_capability="7.0")),
+        ("kaggle_a10", replace(A100, name="A10", count=1, memory_total_mb=22_723, compute_capability="8.6")),
+        ("kaggle_l4", replace(A100, name="L4", count=4, memory_total_mb=23_034, compute_capability="8.9")),
+        ("workstation_3090", replace(A100, name="RTX 3090", memory_total_mb=24_268, compute_capability="8.6")),
+        ("lab_4090", replace(A100, name="RTX 4090", memory_total_mb=24_564, compute_capability="8.9")),
+        ("kaggle_h100", replace(A100, name="H100", memory_total_mb=81_559, compute_capability="9.0")),
+        ("lab_4090", replace(A100, name="RTX 6000", memory_total_mb=97_887, compute_capability="12.0")),
+    ],
+)
+def test_a_profile_fits_the_hardware_it_was_made_for(name, chosen):
+    assert misfits(profile(name), [chosen, CPU], chosen) == []
+
+
+@pytest.mark.parametrize(
+    "found, seen",
+    [
+        ([CPU], "cuda: there is none"),
+        ([replace(T4, usable=False, reason="this torch is a CPU-only build"), CPU], "this torch is a CPU-only build"),
+        ([T4, CPU], "cuda: was not chosen"),
+    ],
+)
+def test_on_another_platform_only_that_is_told(found, seen):
+    (misfit,) = misfits(profile("hpc_a100"), found, CPU)
+    assert misfit.key == "hardware.kind"
+    assert "made for cuda, Plain CPU is cpu" in misfit.problem
+    assert misfit.problem.endswith(seen)
+    assert misfit.remedy == "take local/devices=auto"
+
+
+def test_a_cpu_runs_as_many_processes_as_are_asked_for():
+    assert misfits(profile("cpu", devices=4), [CPU], CPU) == []
+
+
+def test_devices_that_cannot_talk_to_each_other_are_told():
+    alone = replace(A100, supports_distributed=False)
+    assert texts(misfits(profile("multi_gpu"), [alone], alone)) == [
+        "devices: A100 cannot train in several processes (set devices=1)"
+    ]
+    assert misfits(profile("single_gpu"), [alone], alone) == []
+
+
+def test_amd_has_no_cuda_capability():
+    instinct = replace(A100, name="MI300X", compute_capability="9.4", hip_version="6.2")
+    wanted = profile("hpc_a100").hardware.model_copy(update={"compute_capability": 10.0})
+    assert misfits(profile("hpc_a100", hardware=wanted), [instinct], instinct) == []
+    assert misfits(profile("hpc_a100", hardware=wanted), [A100], A100) != []
+
+
+def test_apple_has_no_float64():
+    settings = profile("mps").device.model_copy(update={"enable_x64": True})
+    (misfit,) = misfits(profile("mps", device=settings), [APPLE, CPU], APPLE)
+    assert (misfit.key, misfit.problem) == ("device.enable_x64", "Apple's GPU has no float64")
+
+
+@pytest.mark.parametrize("update", [{"amp": False}, {"enable_mixed_precision": False}, {"enable_x64": True}])
+def test_where_nothing_is_mixed_no_type_is_missed(update):
+    wanted = profile("kaggle_a10", hardware=profile("auto").hardware)
+    assert [misfit.key for misfit in misfits(wanted, [T4], T4)] == ["precision"]
+    settings = wanted.device.model_copy(update=update)
+    assert misfits(wanted.model_copy(update={"device": settings}), [T4], T4) == []
+
+
+def test_a_device_without_float16_is_told_to_compute_in_32_bit():
+    pascal = replace(T4, name="GTX 1080", native_dtypes=("float32",))
+    (misfit,) = misfits(Execution(precision="16-mixed"), [pascal], pascal)
+    assert misfit.remedy == "set precision=32"
+
+
+# --------------------------------------------------------------------------------------------------- seeds and kernels
+@pytest.fixture
+def _process_as_it_was(monkeypatch):
+    """Seeds and switches are global; other tests are not to notice."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    deterministic, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        yield
+    random.setstate(python)
+    np.random.set_state(numpy)
+    torch.use_deterministic_algorithms(deterministic)
+    torch.backends.cudnn.benchmark = benchmark
+
+
+def draw() -> tuple[float, float, float]:
+    return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_all_global_generators_follow_the_seed():
+    draws = []
+    for seed in (1, 1, 2):
+        seed_and_fix(Profile(seed=seed))
+        draws.append(draw())
+    assert draws[0] == draws[1]
+    assert all(one != other for one, other in zip(draws[0], draws[2], strict=True))
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_numpy_may_have_a_seed_of_its_own():
+    seed_and_fix(Profile(seed=1, numpy_seed=42))
+    assert np.random.rand() == np.random.RandomState(42).rand()
+    assert random.random() == random.Random(derive_seed(1, "python")).random(), "the others keep theirs"
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+@pytest.mark.parametrize("benchmark", [True, False])
+def test_cudnn_times_its_kernels_or_not(benchmark):
+    seed_and_fix(Profile(cudnn_benchmark=benchmark))
+    assert torch.backends.cudnn.benchmark is benchmark
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_deterministic_kernels_are_really_demanded():
+    """`put_` of several values in one place has no deterministic form, not even on a CPU."""
+    seed_and_fix(Profile(deterministic=True))
+    assert torch.are_deterministic_algorithms_enabled()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    with pytest.raises(RuntimeError, match="deterministic"):
+        torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
+    seed_and_fix(Profile(deterministic=False))
+    torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+@pytest.mark.parametrize("found, warned", [("7", True), ("42", False)])
+def test_a_wrong_hash_seed_is_told_where_nothing_can_start_anew(monkeypatch, caplog, found, warned):
+    monkeypatch.setenv("PYTHONHASHSEED", found)
+    with caplog.at_level(logging.WARNING):
+        seed_and_fix(Profile(pythonhashseed=42))
+    assert ("PYTHONHASHSEED is 7, the profile asks for 42" in caplog.text) is warned

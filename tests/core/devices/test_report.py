@@ -1,0 +1,339 @@
+"""The report of `landfall devices`, on this machine and on machines this one is not.
+
+Golden files and the published schema are renewed by
+
+    python -m tests.core.devices.test_report
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from core.config.schema import Device, Execution
+from core.devices.advice import torch_for
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.manager import DeviceManager
+from core.devices.report import Facts, as_text, device_report, main
+from core.devices.report_document import SCHEMA_FILE, CheckResult, schema_text
+from core.devices.tables import load_costs, load_tiers
+from core.workspace import json_text
+from tests.support import REPO_ROOT
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+# ---------------------------------------------------------------------------------------------------------- stand-ins
+def cpu(name: str, cores: int, physical: int, memory_mb: int) -> DeviceCapabilities:
+    """A CPU with nine tenths of its memory free."""
+    reason = f"{cores} cores may be used ({physical} physical), {memory_mb} MiB of memory (the machine)"
+    free_mb = memory_mb * 9 // 10
+    return DeviceCapabilities(
+        "cpu", name, cores, memory_mb, free_mb, ("float32",), True, reason,
+        supports_distributed=True, physical_cores=physical,
+    )  # fmt: skip
+
+
+CPU = cpu("AMD EPYC", 2, 2, 24_105)
+T4 = DeviceCapabilities(
+    "cuda", "Tesla T4", 1, 15_102, 14_999, ("float32", "float16"), True, "Tesla T4 passed a forward and backward pass",
+    compute_capability="7.5", cuda_version="13.0", driver_version="580.65.06",
+    supports_mixed_precision=True, supports_distributed=True,
+)  # fmt: skip
+A100 = replace(
+    T4, name="NVIDIA A100-SXM4-40GB", count=8, memory_total_mb=40_326, memory_free_mb=39_900, compute_capability="8.0",
+    native_dtypes=("float32", "float16", "bfloat16"), reason="NVIDIA A100-SXM4-40GB passed a forward and backward pass",
+)  # fmt: skip
+M2 = DeviceCapabilities(
+    "mps", "Apple M2", 1, 16_384, 9_216, ("float32", "float16"), True,
+    "Apple GPU passed a forward and backward pass; memory is shared with the CPU, at most 10922 MiB are recommended",
+    supports_mixed_precision=True, unified_memory=True,
+)  # fmt: skip
+V5E = DeviceCapabilities(
+    "tpu", "TPU v5e", 8, 15_258, 0, (), False,
+    "TPU_ACCELERATOR_TYPE=v5litepod-8 announces a TPU, but training needs torch_xla: pip install torch_xla",
+    platform="v5e",
+)  # fmt: skip
+HIDDEN_T4 = replace(
+    T4, usable=False, native_dtypes=(), cuda_version=None, supports_mixed_precision=False, supports_distributed=False,
+    reason="torch 2.13.0+cpu is a CPU-only build; install one for CUDA",
+)  # fmt: skip
+HALF_A_DRIVER = DeviceCapabilities("cuda", "CUDA GPU", 0, 0, 0, (), False, "its driver fails: libcuda.so.1 is torn")
+
+MACHINES = {
+    "cpu": (CPU,),
+    "t4": (T4, cpu("Intel(R) Xeon(R) CPU @ 2.00GHz", 4, 2, 30_086)),
+    "a100x8": (A100, cpu("AMD EPYC 7742 64-Core Processor", 96, 96, 1_100_000)),
+    "m2": (M2, cpu("Apple M2", 8, 8, 16_384)),
+    "tpu-v5e": (V5E, cpu("AMD EPYC 7B13", 224, 112, 386_000)),
+}
+
+
+class StandIn:
+    """Hardware this machine does not have."""
+
+    def __init__(self, *found: DeviceCapabilities):
+        self.found = list(found)
+
+    def detect_capabilities(self) -> list[DeviceCapabilities]:
+        return self.found
+
+
+def facts(found: tuple[DeviceCapabilities, ...], **changes) -> Facts:
+    """Facts of a machine that has nothing to be said about; what varies from place to place is fixed here."""
+    plain = Facts(
+        frameworks={"PyTorch": "2.13.0", "TensorFlow": None, "JAX": None},
+        environment={},
+        torch_cuda=None,
+        ram_mb=found[-1].memory_total_mb,
+        tiers=load_tiers(REPO_ROOT),
+        costs=load_costs(REPO_ROOT),
+    )
+    return replace(plain, **changes)
+
+
+def report_of(*found: DeviceCapabilities, config: Execution | Device | None = None, **changes) -> dict:
+    manager = DeviceManager(config or Execution(), StandIn(*found))
+    return device_report(manager, facts(found, **changes))
+
+
+def recommended(*found: DeviceCapabilities, **settings) -> dict[str, str]:
+    """Findings and what to do about each."""
+    return {advice["finding"]: advice["action"] for advice in report_of(*found, **settings)["recommendations"]}
+
+
+def check_schema(report: dict) -> None:
+    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(report)
+
+
+# --------------------------------------------------------------------------------------------------------- golden files
+def goldens() -> dict[str, str]:
+    """What every golden file should hold."""
+    texts: dict[str, str] = {}
+    for name, found in MACHINES.items():
+        report = report_of(*found, torch_cuda=found[0].cuda_version)
+        texts[f"{name}.json"] = json_text(report)
+        texts[f"{name}.txt"] = as_text(report) + "\n"
+    return texts
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("ending", ["txt", "json"])
+def test_the_report_is_the_golden_one(machine, ending):
+    name = f"{machine}.{ending}"
+    assert goldens()[name] == (GOLDEN / name).read_text("utf-8"), "renew: python -m tests.core.devices.test_report"
+
+
+def test_no_golden_file_is_left_over():
+    assert {path.name for path in GOLDEN.iterdir()} == set(goldens())
+
+
+# --------------------------------------------------------------------------------------------------------------- schema
+def test_the_published_schema_is_the_one_of_the_model():
+    assert SCHEMA_FILE.read_text("utf-8") == schema_text(), "renew: python -m tests.core.devices.test_report"
+
+
+def test_the_schema_is_valid_and_pins_the_version():
+    schema = json.loads(SCHEMA_FILE.read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["schema_version"]["const"] == 1
+    assert set(schema["properties"]) == set(schema["required"])
+
+
+@pytest.mark.parametrize("found", [*MACHINES.values(), (HALF_A_DRIVER, CPU), (HIDDEN_T4, CPU)])
+def test_every_report_keeps_to_the_schema(found):
+    check_schema(report_of(*found))
+
+
+def test_a_report_that_lacks_something_does_not_keep_to_the_schema():
+    report = report_of(CPU)
+    del report["routing"]["mode"]
+    with pytest.raises(jsonschema.ValidationError, match="'mode' is a required property"):
+        check_schema(report)
+
+
+# ------------------------------------------------------------------------------------------------------------- routing
+@pytest.mark.parametrize(
+    "environment, mode, set_by",
+    [
+        ({}, "manual", "configuration"),
+        ({"COMPUTE_PREFER": "CPU"}, "manual", "COMPUTE_PREFER"),
+        ({"COMPUTE_PREFER": "cpu", "LANDFALL_DEVICE__PREFER": "cpu"}, "manual", "LANDFALL_DEVICE__PREFER"),
+        ({"COMPUTE_PREFER": "gpu"}, "manual", "configuration"),
+    ],
+)
+def test_who_chose_the_device_is_told(environment, mode, set_by):
+    routing = report_of(T4, CPU, config=Device(prefer="cpu"), environment=environment)["routing"]
+    assert (routing["mode"], routing["set_by"]) == (mode, set_by)
+
+
+def test_a_gpu_count_and_its_cost_follow_the_devices_in_use():
+    report = report_of(A100, CPU, config=Execution(devices=4))
+    assert report["cost"] == {"usd_per_hour": 2.0, "runs": [{"hours": 1, "usd": 2.0}, {"hours": 8, "usd": 16.0}]}
+    assert "cuda: 4 of 8 × NVIDIA A100-SXM4-40GB" in as_text(report)
+
+
+# ----------------------------------------------------------------------------------------------------- recommendations
+def test_a_machine_in_order_needs_nothing():
+    assert recommended(replace(A100, count=1), CPU) == {}
+
+
+@pytest.mark.parametrize("devices, idle", [(1, 7), (5, 3), (8, 0), ("auto", 0)])
+def test_idle_gpus_are_told(devices, idle):
+    told = recommended(A100, cpu("AMD EPYC", 96, 96, 24_105), config=Execution(devices=devices))
+    assert told == ({f"{idle} of 8 × {A100.name} stay idle": "devices=8"} if idle else {})
+
+
+def test_a_preferred_device_that_is_missing_is_told():
+    (finding, action), *_ = recommended(CPU, config=Device(prefer="gpu")).items()
+    assert finding == "device.prefer = gpu cannot be followed: AMD EPYC is used instead"
+    assert "COMPUTE_PREFER" in action
+
+
+def test_a_profile_that_does_not_fit_is_told():
+    told = recommended(T4, CPU, config=Execution(hardware={"kind": "cuda", "memory_gb": 40}))
+    assert any("40" in finding and "local/devices" in action for finding, action in told.items())
+
+
+@pytest.mark.parametrize("allow, count", [(False, 1), (True, 0)])
+def test_a_tpu_that_works_but_is_not_allowed_is_told(allow, count):
+    tpu = replace(V5E, usable=True, native_dtypes=("float32", "bfloat16"), memory_free_mb=15_000, reason="passed")
+    told = recommended(tpu, CPU, config=Device(prefer="cpu", allow_tpu=allow))
+    assert sum("COMPUTE_ALLOW_TPU" in action for action in told.values()) == count
+
+
+@pytest.mark.parametrize("free_mb, count", [(1_511, 0), (1_510, 1)])
+def test_less_than_a_tenth_of_the_memory_free_is_told(free_mb, count):
+    told = recommended(replace(T4, memory_free_mb=free_mb), CPU)
+    assert sum("nvidia-smi" in action for action in told.values()) == count
+
+
+@pytest.mark.parametrize("ram_mb, count", [(24_105, 0), (24_500, 0), (64_000, 1)])
+def test_a_memory_limit_below_the_machines_memory_is_told(ram_mb, count):
+    assert sum("cgroup" in finding for finding in recommended(CPU, ram_mb=ram_mb)) == count
+
+
+@pytest.mark.parametrize("processes, threads", [(1, 2), (2, 1)])
+def test_threads_beyond_the_physical_cores_are_told(processes, threads):
+    told = recommended(cpu("AMD EPYC", 4, 2, 24_105), config=Execution(devices=processes))
+    assert told["4 threads on 2 physical cores get in each other's way"] == f"max_threads={threads}"
+
+
+def test_a_gpu_that_cannot_be_used_comes_with_the_cure():
+    told = recommended(HIDDEN_T4, CPU)
+    assert told == {"Tesla T4 cannot be used": "make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130"}
+    hidden = recommended(HIDDEN_T4, CPU, environment={"CUDA_VISIBLE_DEVICES": ""})
+    assert hidden == {"Tesla T4 cannot be used": "unset CUDA_VISIBLE_DEVICES"}
+    torn = recommended(HALF_A_DRIVER, CPU)
+    assert torn == {"CUDA GPU cannot be used": "install its driver anew; nvidia-smi must list the GPU"}
+    other = recommended(replace(M2, kind="xpu", name="Arc", usable=False), CPU)
+    assert "TORCH_INDEX" in other["Arc cannot be used"]
+
+
+@pytest.mark.parametrize(
+    "driver, capability, torch_cuda, expected",
+    [
+        ("580.65.06", "7.5", None, "/whl/cu130"),
+        ("550.54", "7.5", None, "/whl/cu126"),
+        ("550.54", "7.5", "13.0", "/whl/cu126"),
+        ("580.65.06", "6.0", "13.0", "/whl/cu126"),
+        (None, None, None, "/whl/cu130"),
+        ("470.82", "8.0", None, "driver to 525 or newer"),
+        ("570.86", "12.0", "12.6", "driver to 580 or newer"),
+        ("470.82", "3.7", None, "no current PyTorch computes on compute capability 3.7"),
+        ("580.65.06", "7.5", "13.0", "restart the machine"),
+    ],
+)
+def test_the_build_suits_driver_and_gpu(driver, capability, torch_cuda, expected):
+    gpu = replace(HIDDEN_T4, driver_version=driver, compute_capability=capability)
+    assert expected in torch_for(gpu, torch_cuda)
+
+
+# ---------------------------------------------------------------------------------------------------------------- text
+@pytest.mark.parametrize("found", [*MACHINES.values(), (HALF_A_DRIVER, CPU)])
+def test_no_line_is_longer_than_a_hundred_columns(found):
+    report = report_of(*(replace(one, name=f"{one.name} {'with a long name ' * 8}") for one in found))
+    assert max(map(len, as_text(report, verbose=True).splitlines())) <= 100
+
+
+def test_half_a_driver_is_one_line_of_the_report():
+    text = as_text(report_of(HALF_A_DRIVER, CPU))
+    assert "CUDA GPU  NOT USABLE" in text
+    assert "its driver fails: libcuda.so.1 is torn" in text
+    assert text.startswith("Device        cpu: AMD EPYC\n")
+
+
+def test_verbose_adds_metadata_cost_and_what_other_frameworks_see():
+    report = report_of(T4, CPU, framework_devices={"JAX": ["cuda:0"], "TensorFlow": "no answer in 20 s"})
+    text = as_text(report, verbose=True)
+    added = set(text.splitlines()) - set(as_text(report).splitlines())
+    assert {line.strip() for line in added} == {
+        "1 h: 0.50 USD; 8 h: 4.00 USD",
+        "driver 580.65.06 · CUDA 13.0 · capability 7.5 · native float32, float16 · mixed precision ·",
+        "distributed",
+        "2 physical cores · native float32 · no mixed precision · distributed",
+    }
+    assert "JAX: cuda:0" in text
+    assert "TensorFlow: no answer in 20 s" in text
+
+
+def test_checks_are_a_table_with_the_cure_below():
+    checks = [
+        CheckResult(check="free disk", subject="workspace", status="PASS", detail="99 GiB"),
+        CheckResult(check="shared memory", subject="/dev/shm", status="WARN", detail="0.06 GiB", cure="give it more"),
+    ]
+    manager = DeviceManager(Execution(), StandIn(CPU))
+    report = device_report(manager, facts((CPU,)), checks=checks)
+    check_schema(report)
+    assert as_text(report).endswith(
+        "Checks\n"
+        "  PASS  free disk      workspace  99 GiB\n"
+        "  WARN  shared memory  /dev/shm   0.06 GiB\n"
+        "        → give it more"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- command
+def test_this_machine_reports_itself(capsys):
+    assert main(["--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    check_schema(report)
+    assert report["plan"]["kind"] in {device["kind"] for device in report["devices"] if device["usable"]}
+    assert report["frameworks"]["PyTorch"]
+    assert main([]) == 0
+    assert f"{report['plan']['kind']}: " in capsys.readouterr().out.splitlines()[0]
+
+
+def test_help_starts_without_torch():
+    command = [sys.executable, "-X", "importtime", "-m", "core.devices", "--help"]
+    answer = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True)
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("usage: landfall devices")
+    imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    assert "core.devices.report" in imported
+    assert "torch" not in imported
+
+
+def test_a_torch_that_does_not_start_is_one_line(tmp_path):
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO_ROOT}"}
+    command = [sys.executable, "-m", "core.devices"]
+    answer = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, env=environment)
+    assert answer.returncode == 1
+    assert answer.stderr == (
+        "landfall devices: PyTorch does not start: libcudart.so.13: cannot open shared object file "
+        "— install it anew with make setup\n"
+    )
+
+
+if __name__ == "__main__":
+    for name, text in goldens().items():
+        (GOLDEN / name).write_text(text, encoding="utf-8")
+    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")

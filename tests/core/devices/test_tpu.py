@@ -1,0 +1,167 @@
+import importlib
+import sys
+
+import pytest
+
+from core.devices import tpu
+
+TORCH_XLA = {
+    "__init__": "import torch\ndef device(): return torch.device('cpu')",
+    "runtime": "def device_type(): return 'TPU'\ndef addressable_runtime_device_count(): return 4",
+    "core/__init__": "",
+    "core/xla_model": "def get_memory_info(device): return {'bytes_used': 2**30, 'bytes_limit': 31 * 2**30}\n"
+    "def xla_device_kind(device): return 'TPU v6 lite'",
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch):
+    for name in ("TPU_NAME", "TPU_ZONE", "TPU_ACCELERATOR_TYPE"):
+        monkeypatch.delenv(name, raising=False)
+    tpu._asked_once.cache_clear()
+    yield
+    tpu._asked_once.cache_clear()
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Installs stand-ins for Google's libraries; the other process really imports them."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(package: str, modules: dict[str, str]) -> None:
+        for name, source in modules.items():
+            path = tmp_path / package / f"{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        importlib.invalidate_caches()
+
+    return write
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Saves the start of another process, which takes longer than all the rest."""
+    monkeypatch.setattr(tpu, "ask_python", lambda _program, _timeout_s: tpu.seen_by_torch_xla())
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "torch_xla"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "text, name, memory_gb",
+    [
+        ("v4-8", "v4", 32),
+        ("TPU v5 lite", "v5e", 16),
+        ("v5litepod-8", "v5e", 16),
+        ("tpu-v5-lite-podslice", "v5e", 16),
+        ("v5p-128", "v5p", 95),
+        ("TPU v5", "v5p", 95),
+        ("TPU v6 lite", "v6e", 32),
+        ("Trillium", "v6e", 32),
+    ],
+)
+def test_a_generation_is_known_by_all_its_names(text, name, memory_gb):
+    found = tpu.platform_of(text)
+    assert (found.name, found.memory_gb) == (name, memory_gb)
+
+
+def test_an_unknown_generation_is_not_guessed():
+    assert tpu.platform_of("v99-8") is None
+    assert tpu.platform_of("") is None
+
+
+def test_nothing_hints_at_a_tpu():
+    assert tpu.detect_tpu() is None
+
+
+@pytest.mark.parametrize(
+    "kind, platform, count, total_mb",
+    [
+        ("v4-8", "v4", 4, 30517),
+        ("v5p-8", "v5p", 4, 90599),
+        ("v5litepod-8", "v5e", 8, 15258),
+        ("v6e-4", "v6e", 4, 30517),
+        ("tpu-v6e-slice", "v6e", 1, 30517),
+        ("v99-2", None, 2, 0),
+    ],
+)
+def test_the_environment_announces_a_tpu_that_cannot_be_used(monkeypatch, kind, platform, count, total_mb):
+    monkeypatch.setenv("TPU_NAME", "node-1")
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", kind)
+    found = tpu.detect_tpu()
+    assert (found.kind, found.usable, found.platform) == ("tpu", False, platform)
+    assert (found.count, found.memory_total_mb) == (count, total_mb)
+    assert f"TPU_NAME=node-1, TPU_ACCELERATOR_TYPE={kind} announces a TPU" in found.reason
+    assert "pip install torch_xla" in found.reason
+
+
+def test_a_tpu_through_torch_xla_is_usable_after_a_real_operation(install):
+    install("torch_xla", TORCH_XLA)
+    found = tpu.detect_tpu()
+    assert (found.usable, found.count, found.name, found.platform) == (True, 4, "TPU v6e", "v6e")
+    assert (found.memory_total_mb, found.memory_free_mb) == (31 * 1024, 30 * 1024)
+    assert found.native_dtypes == ("float32", "bfloat16")
+    assert found.supports_mixed_precision
+    assert found.reason == "4 passed a forward and backward pass through torch_xla"
+
+
+def test_a_tpu_that_fails_its_operation_is_listed_with_the_reason(install, in_this_process):
+    install("torch_xla", {**TORCH_XLA, "__init__": "import torch\ndef device(): return torch.device('meta')"})
+    found = tpu.detect_tpu()
+    assert (found.usable, found.memory_free_mb, found.native_dtypes) == (False, 0, ())
+    assert "present but failed a small operation" in found.reason
+
+
+def test_older_torch_xla_leaves_kind_and_memory_to_the_environment(install, in_this_process, monkeypatch):
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4")
+    install("torch_xla", {**TORCH_XLA, "core/xla_model": "def get_memory_info(device): return {'kb_total': 1}"})
+    found = tpu.detect_tpu()
+    assert (found.usable, found.platform, found.memory_total_mb, found.memory_free_mb) == (True, "v5e", 15258, 15258)
+
+
+def test_torch_xla_may_run_on_something_else(install, in_this_process, monkeypatch):
+    install("torch_xla", {**TORCH_XLA, "runtime": "def device_type(): return 'CPU'"})
+    assert tpu.detect_tpu() is None
+    monkeypatch.setenv("TPU_NAME", "node-1")
+    assert tpu.detect_tpu().reason == "TPU_NAME=node-1 announces a TPU, but torch_xla runs on something else"
+
+
+def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkeypatch):
+    monkeypatch.setenv("TPU_NAME", "node-1")
+    install("torch_xla", {"__init__": "import os\nos.abort()"})
+    found = tpu.detect_tpu()
+    assert not found.usable
+    assert "torch_xla does not reach it: it failed (exit code -6)" in found.reason
+
+
+def test_the_library_is_asked_once_for_this_process_may_hold_the_tpu_later(install):
+    install("torch_xla", {"__init__": "raise ImportError"})
+    tpu.detect_tpu()
+    tpu.detect_tpu()
+    assert tpu._asked_once.cache_info().misses == 1
+
+
+def test_jax_tells_what_is_there_but_cannot_train(install):
+    install("libtpu", {"__init__": ""})
+    install(
+        "jax",
+        {
+            "__init__": "from types import SimpleNamespace\n"
+            "def devices(kind): return [SimpleNamespace(device_kind='TPU v4')] * 4"
+        },
+    )
+    found = tpu.detect_tpu()
+    assert (found.usable, found.platform, found.count, found.memory_total_mb) == (False, "v4", 4, 30517)
+    assert found.reason == "JAX sees it, but training needs torch_xla: pip install torch_xla"
+
+
+def test_jax_without_libtpu_is_not_started(install):
+    install("jax", {"__init__": "raise SystemExit('started')"})
+    assert tpu.detect_tpu() is None
+    assert tpu._asked_once.cache_info().misses == 0
+
+
+def test_jax_without_a_tpu_finds_none(install):
+    install("libtpu", {"__init__": ""})
+    install("jax", {"__init__": "def devices(kind): raise RuntimeError('Unknown backend tpu')"})
+    assert tpu.detect_tpu() is None

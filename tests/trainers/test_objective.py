@@ -1,0 +1,170 @@
+import logging
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from core.config.compose import load_config, local_config_file
+from core.data.inputs import Identity, Inputs
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+from core.devices.plan import DevicePlan
+from core.errors import LandfallError
+from core.models.factory import build_model
+from tests.trainers.conftest import TINY
+from trainers.distributed import ALONE
+from trainers.objective import Objective
+
+CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
+NUM_WINDOWS, WINDOW, CHANNELS = 32, 32, 3
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB"
+
+
+@pytest.fixture
+def config(workspace):
+    def compose(*overrides: str):
+        return load_config(local_config_file("patchtst"), [*TINY, *overrides], root=workspace, environment={}).config
+
+    return compose
+
+
+def inputs_with_gaps() -> Inputs:
+    """Waves in which a fifth of the values is missing, unevenly over the windows."""
+    generator = torch.Generator().manual_seed(1)
+    rows = NUM_WINDOWS * WINDOW
+    values_tc = torch.sin(torch.arange(rows)[:, None] / torch.tensor([3.0, 5.0, 7.0]))
+    missing_tc = torch.rand(rows, CHANNELS, generator=generator) < torch.linspace(0, 0.4, rows)[:, None]
+    values = values_tc.masked_fill(missing_tc, math.nan).numpy()
+    recording = Recording("r", None, values, torch.arange(rows).numpy(), ("a", "b", "c"), None, "index")
+    windows = WindowSet(Series.of([recording], [values]), torch.arange(0, rows, WINDOW), WINDOW)
+    return Inputs(windows, Identity(), CPU.device)
+
+
+def objective_of(model: nn.Module, config, micro: int) -> Objective:
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    return Objective(model, config=config, plan=CPU, micro=micro, world=ALONE, loss_scaler=scaler)
+
+
+def model_of(config) -> nn.Module:
+    torch.manual_seed(0)
+    return build_model(config, num_channels=CHANNELS)
+
+
+def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
+
+
+class Cramped(nn.Module):
+    """Memory for so many windows and no more."""
+
+    def __init__(self, model: nn.Module, most: int):
+        super().__init__()
+        self.inner, self.most = model, most
+        self.draw_mask = model.draw_mask
+
+    def forward(self, x, mask):
+        output = self.inner(x, mask)  # batch statistics have moved and random numbers are drawn when it fails
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return output
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("micro", [8, 16])
+def test_the_gradient_is_the_same_in_any_number_of_parts(config, norm, micro):
+    settings = config(f"model.norm={norm}", "model.norm_windows=8")
+    whole, parts = model_of(settings), model_of(settings)
+    index_b = torch.randperm(NUM_WINDOWS, generator=torch.Generator().manual_seed(3))
+    loss = objective_of(whole, settings, NUM_WINDOWS).backward(inputs_with_gaps(), index_b, "masks", 0, 0)
+    loss_in_parts = objective_of(parts, settings, micro).backward(inputs_with_gaps(), index_b, "masks", 0, 0)
+    assert loss_in_parts.item() == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(gradients(whole), gradients(parts))
+    assert_same(dict(whole.named_buffers()), dict(parts.named_buffers()))
+
+
+@pytest.mark.parametrize("micro", [1, 5, 32])
+def test_validation_does_not_depend_on_the_parts(config, micro):
+    settings = config()
+    model = model_of(settings)
+    whole = objective_of(model, settings, NUM_WINDOWS).mean_loss(inputs_with_gaps())
+    assert objective_of(model, settings, micro).mean_loss(inputs_with_gaps()) == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_out_of_memory_tries_the_same_windows_in_smaller_parts(config, norm, caplog):
+    settings = config(f"model.norm={norm}", "model.norm_windows=8")
+    whole, cramped = model_of(settings), Cramped(model_of(settings), most=8)
+    index_b = torch.arange(NUM_WINDOWS)
+    loss = objective_of(whole, settings, NUM_WINDOWS).backward(inputs_with_gaps(), index_b, "masks", 0, 0)
+    objective = objective_of(cramped, settings, NUM_WINDOWS)
+    assert objective.backward(inputs_with_gaps(), index_b, "masks", 0, 0).item() == pytest.approx(loss.item(), rel=1e-5)
+    assert objective.micro == 8
+    assert_same(gradients(whole), gradients(cramped.inner))
+    assert_same(dict(whole.named_buffers()), dict(cramped.inner.named_buffers()))
+    messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [message.partition("): ")[2].split()[1] for message in messages] == ["16", "8"]
+    assert all(OUT_OF_MEMORY in message for message in messages)
+
+
+def test_random_numbers_are_drawn_again_from_where_the_failed_try_began(config):
+    """Dropout in the retry starts from the same state as the failed try, not from where that one had come to."""
+    settings = config("model.dropout=0.3", "model.norm=layer")
+    roomy, cramped = model_of(settings), Cramped(model_of(settings), most=8)
+    torch.manual_seed(9)
+    objective_of(roomy, settings, 8).backward(inputs_with_gaps(), torch.arange(16), "masks", 0, 0)
+    torch.manual_seed(9)
+    objective_of(cramped, settings, 16).backward(inputs_with_gaps(), torch.arange(16), "masks", 0, 0)
+    assert_same(gradients(roomy), gradients(cramped.inner))
+
+
+def test_smaller_groups_of_batch_normalisation_are_told(config, caplog):
+    settings = config("model.norm=batch", "model.norm_windows=8")
+    objective = objective_of(Cramped(model_of(settings), most=4), settings, 8)
+    objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
+    assert "batch normalisation now takes its statistics over 4 windows, not 8" in caplog.text
+
+
+def test_validation_too_goes_on_in_smaller_parts(config):
+    settings = config("model.norm=layer")
+    model = model_of(settings)
+    whole = objective_of(model, settings, NUM_WINDOWS).mean_loss(inputs_with_gaps())
+    objective = objective_of(Cramped(model, most=4), settings, NUM_WINDOWS)
+    assert objective.mean_loss(inputs_with_gaps()) == pytest.approx(whole, rel=1e-5)
+    assert objective.micro == 4
+
+
+def test_one_window_that_does_not_fit_ends_with_the_way_out(config):
+    settings = config()
+    objective = objective_of(Cramped(model_of(settings), most=0), settings, 4)
+    with pytest.raises(LandfallError, match="out of memory with one window at a time: CUDA out of memory") as caught:
+        objective.backward(inputs_with_gaps(), torch.arange(4), "masks", 0, 0)
+    assert "training.gradient_checkpointing=true" in caught.value.hint
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(config):
+    settings = config()
+    model = model_of(settings)
+    model.forward = lambda *_: (_ for _ in ()).throw(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        objective_of(model, settings, 4).backward(inputs_with_gaps(), torch.arange(4), "masks", 0, 0)
+
+
+def test_a_part_counts_by_the_values_it_judged(config):
+    settings = config("model.norm=layer")
+    model, index_b = model_of(settings), torch.arange(NUM_WINDOWS)
+    objective = objective_of(model, settings, 4)
+    loss = objective.backward(inputs_with_gaps(), index_b, "masks", 0, 0).item()
+    with torch.no_grad():
+        mask_b = objective.draw_masks(NUM_WINDOWS, "masks", 0, 0)
+        parts = zip(index_b.split(4), mask_b.split(4), strict=True)
+        outputs = [model(inputs_with_gaps().batch(part_b), part_mask_b) for part_b, part_mask_b in parts]
+    values = sum(output.count.item() for output in outputs)
+    assert loss == pytest.approx(sum(o.loss.item() * o.count.item() for o in outputs) / values, rel=1e-5)
+    assert loss != pytest.approx(sum(o.loss.item() for o in outputs) / len(outputs), rel=1e-4), "no gaps to speak of"

@@ -1,0 +1,175 @@
+"""What the hardware decides about a run: the size of the model, the batch, checkpointing; and the report of it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
+from core.config.schema import AnyConfig, PatchTSTConfig
+from core.data.inputs import Inputs
+from core.devices.batching import BatchPlan, effective_batch, resolve_model_size, tier_for
+from core.devices.manager import DeviceManager
+from core.devices.plan import DevicePlan
+from core.devices.tables import Tier, Tiers, load_tiers
+from core.errors import LandfallError
+from core.models.factory import count_parameters
+from trainers.distributed import World
+from trainers.probing import measure
+
+log = logging.getLogger(__name__)
+
+# A checkpoint that resumes holds the weights and AdamW's two moments of each.
+_COPIES_IN_CHECKPOINT = 3
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A configuration whose model has its final size, the tier of the hardware, and why."""
+
+    config: AnyConfig
+    tier: Tier
+    reason: str
+
+
+def decide_model_size(
+    loaded: LoadedConfig, manager: DeviceManager, *, root: Path, saved: Mapping[str, Any] | None
+) -> Sized:
+    """`saved` describes the checkpoint a run resumes from: its model stays, whatever hardware there is now."""
+    tiers = load_tiers(root)
+    tier = tier_for(manager.capabilities, tiers)
+    config = loaded.config
+    if saved is not None and config.model.size == "auto":
+        return Sized(_sized_as(saved["config"], loaded, tiers), tier, "as the checkpoint that is resumed")
+    config, reason = resolve_model_size(config, tier, tiers, loaded.origins)
+    return Sized(config, tier, reason)
+
+
+def _sized_as(trained: Mapping[str, Any], loaded: LoadedConfig, tiers: Tiers) -> AnyConfig:
+    """The configuration with the sizes of a trained one, except those that were asked for by name."""
+    values = loaded.config.model_dump(mode="json")
+    sizes = tiers.models[loaded.config.stream].values()
+    for key in {"model.size"} | {key for size in sizes for key, _ in flatten(size)}:
+        section, name = key.split(".")
+        if key == "model.size" or not is_set_with(loaded.origins, key, "model.size"):
+            values[section][name] = trained[section][name]
+    return config_from_dict(values, source=loaded.source)
+
+
+def decide_batch(
+    model: nn.Module,
+    train: Inputs,
+    validation: Inputs,
+    *,
+    sized: Sized,
+    plan: DevicePlan,
+    world: World,
+    root: Path,
+    saved: Mapping[str, Any] | None,
+) -> BatchPlan:
+    """The windows of a step and how many are computed at once; sets the model's gradient checkpointing.
+
+    `model` lies on the device of the plan and is left as it was. Under `training.batch_size: auto` real steps are
+    measured, unless they were before. Raises LandfallError where not even one window fits.
+    """
+    settings = sized.config.training
+    wanted = settings.gradient_checkpointing
+    model.gradient_checkpointing = sized.tier.gradient_checkpointing if wanted == "auto" else wanted
+    parts = 1 if settings.accumulate == "auto" else settings.accumulate
+    if settings.batch_size != "auto":
+        return BatchPlan(
+            starting=settings.batch_size,
+            effective=settings.batch_size * parts * world.size,
+            micro=settings.batch_size,
+            accumulate=parts,
+            largest=None,
+            gradient_checkpointing=model.gradient_checkpointing,
+            peak_mb=None,
+            seconds_per_step=None,
+            reason=f"training.batch_size = {settings.batch_size}: nothing was measured",
+        )
+    if saved is not None:
+        effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
+    else:
+        effective, reason = effective_batch(settings, sized.tier, num_windows=len(train), world_size=world.size)
+    share = math.ceil(effective / world.size)
+    largest = math.ceil(share / parts)
+
+    def measured() -> Any:
+        return measure(
+            model, train, validation, config=sized.config, plan=plan, effective=largest, root=root,
+            checkpointing=model.gradient_checkpointing,
+        )  # fmt: skip
+
+    result = measured()
+    if result.needs_checkpointing:
+        if wanted is False:
+            raise LandfallError(
+                f"not even one window fits into memory: {result.reason}",
+                hint="leave training.gradient_checkpointing=auto, or set model.size=reduced",
+            )
+        log.warning("not even one window fits into memory: activations are recomputed (gradient checkpointing)")
+        model.gradient_checkpointing = True
+        result = measured()
+    return BatchPlan(
+        starting=sized.tier.batch_size,
+        effective=effective,
+        micro=result.micro,
+        accumulate=math.ceil(share / result.micro),
+        largest=result.largest,
+        gradient_checkpointing=model.gradient_checkpointing,
+        peak_mb=result.peak_mb,
+        seconds_per_step=result.seconds_per_step,
+        reason=f"{reason}; {result.reason}",
+    )
+
+
+def start_report(
+    model: nn.Module, train: Inputs, *, sized: Sized, plan: DevicePlan, batch: BatchPlan, root: Path
+) -> list[str]:
+    """What a person reads when a run starts: a line for each decision, with its reason."""
+    config, parameters = sized.config, count_parameters(model)
+    windows = min(config.training.windows_per_epoch or len(train), len(train))
+    checkpoint_mb = parameters * plan.dtype.itemsize * _COPIES_IN_CHECKPOINT / 2**20
+    free_gb = shutil.disk_usage(root).free / 1e9
+    at_once = f"{batch.micro} at once" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
+    rows = {
+        "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
+        "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
+        "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",
+        "tier": f"{sized.tier.name}: starts from {sized.tier.batch_size} windows a step",
+        "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({sized.reason})",
+        "batch": f"{batch.effective} windows a step, {at_once} ({batch.reason})",
+        "checkpointing": "on: activations are computed twice" if batch.gradient_checkpointing else "off",
+        "time": _time(batch, windows, config.training.epochs, plan.count),
+        "disk": f"{checkpoint_mb:.1f} MiB for the checkpoint that resumes, {free_gb:.0f} GB free",
+    }
+    return [f"{name:<14}{text}" for name, text in rows.items()]
+
+
+def shape_in_words(config: AnyConfig) -> str:
+    """Depth and width."""
+    if isinstance(config, PatchTSTConfig):
+        return f"{config.model.num_layers} layers, {config.model.d_model} wide"
+    return f"{'-'.join(map(str, config.model.depths))} blocks, {config.model.embed_dim} wide"
+
+
+def _time(batch: BatchPlan, windows: int, epochs: int, count: int) -> str:
+    if batch.seconds_per_step is None:
+        return "not measured; the progress bar will tell"
+    seconds = windows / batch.micro * batch.seconds_per_step / count
+    peak = f", {batch.peak_mb:.0f} MiB at the peak" if batch.peak_mb is not None else ""
+    return f"about {seconds:.1f} s an epoch, {_duration(seconds * epochs)} for {epochs}{peak}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

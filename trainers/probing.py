@@ -1,0 +1,159 @@
+"""The real steps of a run, given to the probe that finds how many windows to compute at once."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from core.config.schema import AnyConfig, PatchTSTConfig
+from core.data.inputs import Inputs
+from core.devices.backend import backend
+from core.devices.plan import DevicePlan
+from core.devices.preserved import preserved
+from core.devices.probe import ProbeCache, ProbeResult, agree, find_batch_size
+from core.errors import LandfallError
+
+log = logging.getLogger(__name__)
+
+CACHE_FILE = "cache/batch_probe.json"
+# On a CPU a probe is to be short beside an epoch of the small models that train there; GPUs have more sizes to try.
+BUDGET_S = {"cpu": 5.0}
+OTHER_BUDGET_S = 30.0
+
+
+def measure(
+    model: nn.Module,
+    train: Inputs,
+    validation: Inputs,
+    *,
+    config: AnyConfig,
+    plan: DevicePlan,
+    effective: int,
+    root: Path,
+    checkpointing: bool,
+) -> ProbeResult:
+    """How many windows of this run to compute at once, measured, or known from an earlier run.
+
+    model: as it will train, not yet wrapped for several processes; it is moved to the device and otherwise left as it
+    was. effective: windows of an optimizer step on this process; no batch is larger. checkpointing: recompute
+    activations. All processes of a run must call it; they agree on the smallest answer.
+
+    Where not even one window fits, the result says `needs_checkpointing`: call again with it. Raises LandfallError
+    where that does not help either.
+    """
+    largest = min(effective, len(train))
+    cache = ProbeCache(root / config.logging.artifacts_dir / CACHE_FILE)
+    facts = _facts(train, validation, config=config, plan=plan, largest=largest, checkpointing=checkpointing)
+    result = cache.get(facts)
+    if result is not None:
+        log.info("micro-batch %d from an earlier run; without %s it is measured anew", result.micro, cache.path)
+    else:
+        result = _probe(
+            model, train, validation, config=config, plan=plan, largest=largest, checkpointing=checkpointing
+        )
+        cache.put(facts, result)
+    result = agree(result, plan.device)
+    if result.needs_checkpointing and checkpointing:
+        raise LandfallError(
+            f"one window does not fit into {plan.name}, even with gradient checkpointing: {result.reason}",
+            hint="take a smaller model (model.size=reduced), or more of the memory (device.memory.strategy=aggressive)",
+        )
+    return result
+
+
+def _probe(
+    model: nn.Module,
+    train: Inputs,
+    validation: Inputs,
+    *,
+    config: AnyConfig,
+    plan: DevicePlan,
+    largest: int,
+    checkpointing: bool,
+) -> ProbeResult:
+    device, before = backend(plan.kind), model.gradient_checkpointing
+    model.to(plan.device)
+    with preserved(model, device):
+        model.gradient_checkpointing = checkpointing
+        try:
+            result = find_batch_size(
+                *_steps(model, train, validation, config=config, plan=plan),
+                meter=device,
+                limit_mb=plan.memory_limit_mb,
+                largest=largest,
+                group=_normalised_together(config),
+                budget_s=BUDGET_S.get(plan.kind, OTHER_BUDGET_S),
+            )
+        finally:
+            model.gradient_checkpointing = before
+    device.empty_cache()
+    return result
+
+
+def _steps(
+    model: nn.Module, train: Inputs, validation: Inputs, *, config: AnyConfig, plan: DevicePlan
+) -> tuple[Callable[[int], None], Callable[[int], None]]:
+    """A train step and a validation step over the first windows of each part."""
+    from trainers.loop import build_optimizer
+
+    optimizer = build_optimizer(model, config.training, fused=plan.kind in ("cpu", "cuda"))
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0  # all the work of a step, but the weights stay sane
+
+    def loss(inputs: Inputs, size: int) -> torch.Tensor:
+        x = inputs.batch(torch.arange(size))
+        with plan.autocast():
+            return model(x, model.draw_mask(size, device=plan.device)).loss
+
+    def train_step(size: int) -> None:
+        model.train()
+        # Gradients stay allocated, for a batch that is a part of a step meets those of the parts before it.
+        optimizer.zero_grad(set_to_none=False)
+        loss(train, size).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip_val or math.inf)
+        optimizer.step()
+
+    @torch.no_grad()
+    def validation_step(size: int) -> None:
+        model.eval()
+        loss(validation, min(size, len(validation)))
+
+    return train_step, validation_step
+
+
+def _normalised_together(config: AnyConfig) -> int:
+    """Windows whose statistics batch normalisation takes together: micro-batches of whole groups change no result."""
+    return config.model.norm_windows if isinstance(config, PatchTSTConfig) and config.model.norm == "batch" else 1
+
+
+def _facts(
+    train: Inputs, validation: Inputs, *, config: AnyConfig, plan: DevicePlan, largest: int, checkpointing: bool
+) -> dict[str, Any]:
+    """All that a probe's answer depends on.
+
+    The memory limit counts by two digits: limits that share an answer differ by less than the probe's headroom.
+    The number of windows is there because on a CPU the data lies in the same memory.
+    """
+    return {
+        "stream": config.stream,
+        "model": config.model.model_dump(mode="json"),
+        "input": list(train.batch(torch.arange(1)).shape[1:]),
+        "windows": [len(train), len(validation)],
+        "device": plan.name,
+        "kind": plan.kind,
+        "torch": torch.__version__,
+        "precision": plan.precision,
+        "dtype": str(plan.dtype),
+        "compiled": plan.compiled,
+        "deterministic": config.deterministic,
+        "threads": plan.threads,
+        "memory_limit_mb": plan.memory_limit_mb and float(f"{plan.memory_limit_mb:.2g}"),
+        "gradient_checkpointing": checkpointing,
+        "largest": largest,
+    }
