@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.peers import BENCHMARKS
 from core.cli import run_command
-from core.devices.detect import usable_cores
+from core.devices.host import usable_cores
 from core.errors import EXIT_OK
 
 

@@ -21,7 +21,7 @@ MAY_IMPORT = {
 }
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
-SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py"}
+SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/manager.py"}
 STARTS_FAST = (
     "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace",
     "core.checkpoint", "core.runlog", "migration", "migration.*", "landfall", "trainers.command",

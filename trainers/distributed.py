@@ -15,7 +15,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from core.config.schema import Distributed
+from core.config.schema import DeviceKind, Distributed
 from core.devices.plan import DevicePlan
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 
@@ -64,14 +64,17 @@ class World:
 
 ALONE = World()
 
+# The library that joins devices of a kind; what is not here goes through main memory.
+_COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl"}
+
 
 @contextlib.contextmanager
 def joined(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[None]:
-    """The process group while training lasts: NCCL between GPUs, Gloo between CPUs."""
+    """The process group while training lasts."""
     if world.is_alone:
         yield
         return
-    backend = "nccl" if plan.kind == "cuda" else "gloo"
+    backend = _COLLECTIVES.get(plan.kind, "gloo")
     distributed.init_process_group(backend, timeout=timedelta(minutes=settings.timeout_minutes))
     log.info("process %d of %d, joined by %s", world.rank + 1, world.size, backend)
     try:

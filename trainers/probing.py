@@ -99,7 +99,11 @@ def _probe(
 def _steps(
     model: nn.Module, train: Inputs, validation: Inputs, *, config: AnyConfig, plan: DevicePlan
 ) -> tuple[Callable[[int], None], Callable[[int], None]]:
-    """A train step and a validation step over the first windows of each part."""
+    """A train step and a validation step over the first windows of each part.
+
+    The train steps of a size are like parts of one optimizer step: the first makes the gradients, the others add to
+    them. All the same each ends with the optimizer, whose time and memory count too.
+    """
     from trainers.loop import build_optimizer
 
     optimizer = build_optimizer(model, config.training, fused=plan.kind in ("cpu", "cuda"))
@@ -113,14 +117,13 @@ def _steps(
 
     def train_step(size: int) -> None:
         model.train()
-        # Gradients stay allocated, for a batch that is a part of a step meets those of the parts before it.
-        optimizer.zero_grad(set_to_none=False)
         loss(train, size).backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip_val or math.inf)
         optimizer.step()
 
     @torch.no_grad()
     def validation_step(size: int) -> None:
+        optimizer.zero_grad(set_to_none=True)
         model.eval()
         loss(validation, min(size, len(validation)))
 

@@ -296,7 +296,7 @@ class Scalogram(Section):
 # ------------------------------------------------------------------------------------------------------------- models
 ModelSize = Literal["custom", "auto", "full", "reduced"]
 _SIZE = (
-    "`custom` takes the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of the two by the "
+    "`custom` takes the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these by the "
     "hardware tier. A size that is set after this key stays."
 )
 

@@ -1,8 +1,8 @@
 """What the hardware found makes of batch and model size: starting points that are then measured, each with its reason.
 
 The rule of an automatic effective batch: the largest power of two that is not above the batch of the hardware tier, not
-above the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. It is never below one window
-for each process.
+above the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. Those steps never take it below
+eight windows, nor below one for each process.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from core.errors import ConfigError
 log = logging.getLogger(__name__)
 
 GPU_BATCH_FACTOR = 4
+# A run too short for `min_steps` keeps this batch: the gradient of fewer windows is mostly noise.
+SMALLEST_BATCH = 8
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_s
             ),
         ]
         bound, reason = min(bounds)
-        batch = _power_of_two_to(max(1, bound))
+        batch = _power_of_two_to(max(bound, min(SMALLEST_BATCH, windows)))
     if batch < world_size:
         return world_size, f"one window for each of {world_size} processes"
     return batch, reason

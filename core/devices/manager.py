@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.config.compose import execution_from_environment
-from core.config.schema import Device, DeviceKind, Execution
+from core.config.schema import Device, DeviceKind, Execution, Stream
 from core.devices import memory
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
@@ -100,7 +100,8 @@ class DeviceManager:
         precision, precision_reason = self._choose_precision()
         unfit = tuple(str(misfit) for misfit in misfits(self.config, self.found, chosen))
         self._tell_misfits(unfit)
-        limit = memory.memory_limit_mb(chosen, settings.memory.share)
+        count = self._count()
+        limit = memory.memory_limit_mb(chosen, settings.memory.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
             kind=chosen.kind,
             name=chosen.name,
@@ -108,7 +109,7 @@ class DeviceManager:
             threads=self._threads(),
             device_reason=self._reason,
             precision_reason=precision_reason,
-            count=self._count(),
+            count=count,
             index=index,
             memory_share=settings.memory.share,
             memory_limit_mb=limit,
@@ -245,8 +246,17 @@ class DeviceManager:
 
     def optimize_for_model_size(self, num_parameters: int) -> None:
         """Takes the memory strategy that suits a model of this size for the plans to come."""
-        device = self.config.device.model_copy(update={"memory": memory.optimize_for_model_size(num_parameters)})
+        strategy = memory.optimize_for_model_size(num_parameters)
+        self._adopt(self.config.device.model_copy(update={"memory": strategy}))
+
+    def use_mixed_precision(self, stream: Stream) -> None:
+        """Takes the preset for mixed-precision training of the stream's model for the plans to come."""
+        values = {**self.config.device.model_dump(), **memory.MIXED_PRECISION_PRESETS[stream]}
+        self._adopt(Device.model_validate(values))
+
+    def _adopt(self, device: Device) -> None:
         self.config = self.config.model_copy(update={"device": device})
+        memory.prepare_environment(device)
 
     def _device(self, index: int | None) -> torch.device:
         devices = _torch_devices(self._chosen)

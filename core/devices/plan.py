@@ -46,7 +46,11 @@ class DevicePlan:
     def device(self) -> torch.device:
         import torch
 
-        name = "xla" if self.kind == "tpu" else self.kind
+        name = self.kind
+        if self.kind == "tpu":
+            import torch_xla  # noqa: F401  torch knows the device only after this
+
+            name = "xla"
         return torch.device(name) if self.kind in ("cpu", "mps") else torch.device(name, self.index)
 
     @property

@@ -235,8 +235,8 @@ def find_batch_size(
     """The fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, of 2 and 4 where 8
     do not fit.
 
-    train_step(n): forward, backward and optimizer step of n windows; it must start by clearing its gradients, for an
-        earlier one may have run out of memory half-way. validation_step(n): a forward pass.
+    train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass; it comes
+        after the train steps of the same size.
     limit_mb: memory the process may take, `HEADROOM` of which stays free; None knows no limit.
     largest: most windows of use: those of an optimizer step, or of the data set.
     group: windows that batch normalisation takes together; whole groups are preferred.

@@ -109,6 +109,9 @@ def limited(limit_mb: float) -> Iterator[None]:
     It is Linux' RLIMIT_DATA, which counts private writable address space. What is held now counts with what lies in
     RAM, what is added counts in full, touched or not, so that the process stays within the limit. Child processes
     inherit it. Where it cannot be set, nothing is limited and a warning says why.
+
+    One thing does not survive it: where the last half megabyte is too little for the code of a new kernel, oneDNN makes
+    no new kernel again in this process, or crashes. Tensors are larger, so that they nearly always fail first.
     """
     with contextlib.ExitStack() as undo:
         try:

@@ -64,7 +64,10 @@ def gather_facts(*, verbose: bool = False) -> Facts:
 def device_report(
     manager: DeviceManager, facts: Facts | None = None, *, checks: Sequence[CheckResult] | None = None
 ) -> dict[str, Any]:
-    """Everything `landfall devices --json` prints, valid by `report.schema.json`; facts default to this machine's."""
+    """Everything `landfall devices --json` prints, valid by `report.schema.json`; facts default to this machine's.
+
+    Raises pydantic's ValidationError where a detector gave something else.
+    """
     from core.devices.advice import Situation, recommendations
     from core.devices.batching import run_cost
     from core.devices.report_document import DeviceReport
@@ -92,7 +95,9 @@ def device_report(
         recommendations=[asdict(advice) for advice in recommendations(situation)],
         checks=checks,
     )
-    return report.model_dump(mode="json")
+    document = report.model_dump(mode="json")
+    DeviceReport.model_validate(document)  # once more: parts that came as dataclasses were taken as they are
+    return document
 
 
 def _routing(manager: DeviceManager, facts: Facts) -> dict[str, Any]:

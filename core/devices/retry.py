@@ -28,7 +28,7 @@ def until_it_fits(
     while True:
         try:
             return work(size), size
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, OSError) as error:
             if not is_out_of_memory(error):
                 raise
             problem = str(error).strip().partition("\n")[0]

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from core.config.schema import DeviceKind
-from core.devices import process_memory
 from core.devices.backend import BACKENDS, CachingBackend, MpsBackend, XlaBackend, backend, is_out_of_memory
 
 MIB = 2**20
@@ -263,6 +262,7 @@ def test_the_cache_of_the_cpu_is_what_the_c_library_keeps():
         RuntimeError("level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
         RuntimeError("RESOURCE_EXHAUSTED: Attempting to reserve 12.04G at the bottom of memory."),
         RuntimeError("std::bad_alloc"),
+        RuntimeError("could not create a primitive"),  # met with a convolution under RLIMIT_DATA
         MemoryError(),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
     ],
@@ -289,12 +289,4 @@ def test_other_errors_are_not_taken_for_it(error):
 def test_what_the_cpu_really_raises_is_known(allocate):
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         allocate(2**46)
-    assert is_out_of_memory(caught.value)
-
-
-def test_a_kernel_without_memory_is_known():
-    """oneDNN's own message, met under a real limit."""
-    layer, images = torch.nn.Conv2d(16, 64, 3, padding=1), torch.ones(64, 16, 64, 64)
-    with pytest.raises(RuntimeError) as caught, process_memory.limited(process_memory.resident_mb() + 2):
-        layer(images)
     assert is_out_of_memory(caught.value)

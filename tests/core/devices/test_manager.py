@@ -1,22 +1,28 @@
-import json
+import logging
 from dataclasses import replace
 
 import pytest
 import torch
 
-import landfall
-from core.config.schema import Device
-from core.devices.detect import DeviceCapabilities, SystemDetector, usable_cores
-from core.devices.manager import DeviceManager, DevicePlan
-from core.errors import UsageError
+from core.config.schema import Device, Execution
+from core.devices import manager as manager_module
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.manager import DeviceManager, get_default_device, get_device_info, get_device_manager, has_gpu
+from core.devices.plan import DevicePlan
+from core.errors import ConfigError, UsageError
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 AMPERE = DeviceCapabilities(
-    "cuda", "A100", 1, 40_000, 39_000, ("float32", "float16", "bfloat16"), True, "A100 passed", "8.0", "13.0"
-)
+    "cuda", "A100", 1, 40_536, 39_000, ("float32", "float16", "bfloat16"), True, "A100 passed", "8.0", "13.0",
+    supports_distributed=True,
+)  # fmt: skip
+FOUR = replace(AMPERE, count=4)
 TURING = replace(AMPERE, name="T4", native_dtypes=("float32", "float16"), reason="T4 passed", compute_capability="7.5")
 BROKEN = replace(TURING, name="K80", usable=False, reason="cuda:0 is present but failed a small operation: no kernel")
 APPLE = DeviceCapabilities("mps", "Apple M3", 1, 16_000, 8_000, ("float32", "float16"), True, "Apple GPU passed")
+ARC = DeviceCapabilities("xpu", "Arc A770", 1, 16_000, 15_000, ("float32", "float16", "bfloat16"), True, "Arc passed")
+TPU = DeviceCapabilities("tpu", "TPU v5e", 8, 16_384, 16_000, ("float32", "bfloat16"), True, "TPU passed")
+IDLE_TPU = replace(TPU, usable=False, reason="no training backend for it is installed")
 
 
 class StandIn:
@@ -29,58 +35,107 @@ class StandIn:
         return self.found
 
 
+def manager(*found: DeviceCapabilities, **settings) -> DeviceManager:
+    """Settings of the profile by name, those of the section `device` as `device={…}`."""
+    return DeviceManager(Execution.model_validate(settings), StandIn(*found))
+
+
 def plan(*found: DeviceCapabilities, **settings) -> DevicePlan:
-    return DeviceManager(Device(**settings), StandIn(*found)).plan()
+    return manager(*found, **settings).plan()
 
 
+def warnings(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+# ---------------------------------------------------------------------------------------------------------- the device
 @pytest.mark.parametrize(
     "found, kind, precision, reason",
     [
         ((AMPERE, CPU), "cuda", "bf16-mixed", "A100 computes bfloat16 natively"),
         ((TURING, CPU), "cuda", "16-mixed", "T4 has no native bfloat16; float16 with loss scaling"),
         ((APPLE, CPU), "mps", "32", "mixed precision on mps is not chosen unasked"),
+        ((ARC, CPU), "xpu", "bf16-mixed", "Arc A770 computes bfloat16 natively"),
         ((CPU,), "cpu", "32", "mixed precision on cpu is not chosen unasked"),
     ],
 )
 def test_the_best_device_computes_in_what_its_hardware_has(found, kind, precision, reason):
     chosen = plan(*found)
     assert (chosen.kind, chosen.precision) == (kind, precision)
-    assert chosen.device == torch.device(kind)
+    assert chosen.device.type == kind
     assert reason in chosen.precision_reason
     assert chosen.device_reason.startswith(f"first usable of {', '.join(device.kind for device in found)}")
     assert chosen.needs_loss_scaling is (precision == "16-mixed")
+    assert not chosen.fallback
+
+
+def test_the_order_of_platforms_is_fixed_and_can_be_changed():
+    everything = (CPU, ARC, APPLE, TPU, AMPERE)
+    assert plan(*everything).kind == "cuda"
+    assert plan(*everything, device={"allow_tpu": True}).kind == "tpu"
+    assert plan(*everything, device={"order": ["xpu", "cuda"]}).kind == "xpu"
+    assert plan(AMPERE, CPU, device={"order": []}).kind == "cpu"
+
+
+def test_a_tpu_is_taken_only_where_it_is_allowed_and_works():
+    assert "device.allow_tpu = false" in plan(TPU, CPU).device_reason
+    assert plan(IDLE_TPU, CPU, device={"allow_tpu": True}).kind == "cpu"
+    assert plan(TPU, CPU, device={"prefer": "tpu"}).kind == "tpu", "asking for it allows it"
 
 
 def test_a_broken_gpu_is_passed_over_loudly(caplog):
     chosen = plan(BROKEN, CPU)
     assert chosen.kind == "cpu"
     assert BROKEN.reason in chosen.device_reason
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert f"K80 cannot be used: {BROKEN.reason}" in caplog.text
+    assert warnings(caplog) == [f"K80 cannot be used: {BROKEN.reason}"]
 
 
 @pytest.mark.parametrize("found, reason", [((CPU,), "none was found"), ((BROKEN, CPU), "no kernel")])
-def test_a_gpu_that_is_insisted_on_is_never_replaced(found, reason):
+def test_a_preferred_device_that_is_missing_is_replaced_loudly(found, reason, caplog):
+    chosen = plan(*found, device={"prefer": "gpu"})
+    assert (chosen.kind, chosen.fallback) == ("cpu", True)
+    assert reason in chosen.device_reason
+    assert "Plain CPU is used instead" in warnings(caplog)[-1]
+
+
+@pytest.mark.parametrize("found, reason", [((CPU,), "none was found"), ((BROKEN, CPU), "no kernel")])
+def test_a_strict_preference_is_never_replaced(found, reason):
     with pytest.raises(UsageError, match=reason) as caught:
-        plan(*found, kind="cuda")
-    assert "local/devices=auto" in caught.value.hint
+        plan(*found, device={"prefer": "gpu", "strict": True})
+    assert (caught.value.exit_code, "local/devices=auto" in caught.value.hint) == (2, True)
 
 
-def test_a_device_may_be_insisted_on():
-    chosen = plan(AMPERE, CPU, kind="cpu")
-    assert (chosen.kind, chosen.device_reason) == ("cpu", "device.kind = cpu")
+@pytest.mark.parametrize(
+    "prefer, kind", [("cpu", "cpu"), ("gpu", "cuda"), ("mps", "mps"), ("xpu", "xpu"), ("auto", "cuda")]
+)
+def test_a_device_may_be_preferred(prefer, kind):
+    assert plan(AMPERE, APPLE, ARC, CPU, device={"prefer": prefer}).kind == kind
+
+
+def test_any_gpu_will_do_where_a_gpu_is_preferred():
+    assert plan(APPLE, CPU, device={"prefer": "gpu"}).kind == "mps"
 
 
 def test_cuda_may_be_declined():
-    chosen = plan(AMPERE, CPU, prefer_cuda=False)
+    chosen = plan(AMPERE, CPU, device={"prefer_cuda": False})
     assert chosen.kind == "cpu"
     assert "device.prefer_cuda = false" in chosen.device_reason
 
 
+def test_a_detector_may_give_one_platform_by_itself():
+    class One:
+        def detect_capabilities(self):
+            return CPU
+
+    assert DeviceManager(Execution(), One()).plan().name == "Plain CPU"
+
+
+# ------------------------------------------------------------------------------------------------------- the arithmetic
 @pytest.mark.parametrize("precision", ["auto", "bf16-mixed"])
-def test_without_amp_everything_is_32_bit(precision):
-    chosen = plan(AMPERE, CPU, amp=False, precision=precision)
-    assert (chosen.precision, chosen.precision_reason) == ("32", "device.amp = false")
+@pytest.mark.parametrize("key", ["amp", "enable_mixed_precision"])
+def test_where_mixing_is_forbidden_everything_is_32_bit(key, precision):
+    chosen = plan(AMPERE, CPU, precision=precision, device={key: False})
+    assert (chosen.precision, chosen.precision_reason) == ("32", f"device.{key} = false")
 
 
 def test_emulated_arithmetic_is_used_on_demand_with_a_warning(caplog):
@@ -91,9 +146,18 @@ def test_emulated_arithmetic_is_used_on_demand_with_a_warning(caplog):
     assert caplog.text == ""
 
 
-def test_threads_default_to_the_cores_that_may_be_used():
-    assert plan(AMPERE, CPU).threads == 8
-    assert plan(AMPERE, CPU, threads=3).threads == 3
+def test_the_arithmetic_of_a_missing_gpu_is_not_forced_on_the_cpu(caplog):
+    chosen = plan(CPU, precision="16-mixed", device={"prefer": "gpu"})
+    assert chosen.precision == "32"
+    assert "16-mixed was asked for a device that is missing" in chosen.precision_reason
+    assert any("precision 16-mixed was meant for another device" in text for text in warnings(caplog))
+
+
+def test_double_precision_mixes_nothing():
+    chosen = plan(AMPERE, CPU, precision="bf16-mixed", device={"enable_x64": True})
+    assert (chosen.precision, chosen.dtype) == ("32", torch.float64)
+    with pytest.raises(UsageError, match="no float64"):
+        plan(APPLE, CPU, device={"enable_x64": True})
 
 
 @pytest.mark.parametrize("precision, dtype", [("32", torch.float32), ("bf16-mixed", torch.bfloat16)])
@@ -102,23 +166,141 @@ def test_autocast_computes_in_the_planned_type(precision, dtype):
         assert (torch.ones(4, 4) @ torch.ones(4, 4)).dtype is dtype
 
 
-def test_this_machine_has_a_cpu_that_computes():
-    *_, cpu = SystemDetector().detect_capabilities()
-    assert (cpu.kind, cpu.usable, cpu.count) == ("cpu", True, usable_cores())
-    assert 0 < cpu.memory_free_mb <= cpu.memory_total_mb
-    assert "float32" in cpu.native_dtypes
-    assert cpu.name
+# ------------------------------------------------------------------------------------------- processes, threads, memory
+@pytest.mark.parametrize(
+    "found, devices, count, threads",
+    [
+        ((FOUR, CPU), 1, 1, 8),
+        ((FOUR, CPU), 2, 2, 4),
+        ((FOUR, CPU), "auto", 4, 2),
+        ((FOUR, CPU), 16, 4, 2),
+        ((CPU,), "auto", 1, 8),
+        ((CPU,), 2, 2, 4),
+        ((CPU,), 16, 16, 1),
+    ],
+)
+def test_one_process_for_each_device_shares_the_cores(found, devices, count, threads):
+    chosen = plan(*found, devices=devices)
+    assert (chosen.count, chosen.threads) == (count, threads)
 
 
-def test_the_report_is_valid_json(capsys):
-    assert landfall.main(["devices", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["plan"]["kind"] in {device["kind"] for device in report["devices"] if device["usable"]}
-    assert report["plan"]["device_reason"]
+def test_without_a_strategy_there_is_one_process():
+    assert plan(FOUR, CPU, devices="auto", distributed={"strategy": "none"}).count == 1
 
 
-def test_the_report_reads_as_text(capsys):
-    assert landfall.main(["devices"]) == 0
-    text = capsys.readouterr().out
-    assert "cpu" in text
-    assert "→ precision" in text
+def test_threads_are_capped_never_raised():
+    assert plan(AMPERE, CPU, max_threads=3).threads == 3
+    assert plan(AMPERE, CPU, max_threads=64).threads == 8
+
+
+def test_each_process_has_its_own_device():
+    assert manager(FOUR, CPU, devices=4).plan(index=2).device == torch.device("cuda", 2)
+
+
+@pytest.mark.parametrize(
+    "memory, share",
+    [({}, 0.75), ({"strategy": "conservative"}, 0.6), ({"strategy": "aggressive"}, 0.9),
+     ({"strategy": "custom", "fraction": 0.5}, 0.5)],
+)  # fmt: skip
+def test_the_strategy_decides_about_the_memory(memory, share):
+    chosen = plan(AMPERE, CPU, device={"memory": memory})
+    assert chosen.memory_share == share
+    assert chosen.memory_limit_mb == pytest.approx(share * AMPERE.memory_total_mb, abs=1)
+
+
+def test_what_others_hold_cannot_be_taken():
+    assert plan(replace(AMPERE, memory_free_mb=5000), CPU).memory_limit_mb < 6000
+
+
+def test_the_strategy_may_follow_the_model():
+    found = manager(AMPERE, CPU)
+    for parameters, share in ((10**5, 0.6), (10**7, 0.75), (10**9, 0.9)):
+        found.optimize_for_model_size(parameters)
+        assert found.plan().memory_share == share
+
+
+def test_a_preset_allows_mixed_precision():
+    found = manager(AMPERE, CPU, device={"amp": False, "enable_x64": True})
+    found.use_mixed_precision("patchtst")
+    assert (found.plan().precision, found.plan().x64) == ("bf16-mixed", False)
+
+
+# ------------------------------------------------------------------------------------------------------------- profiles
+A100_NODE = {"devices": 8, "hardware": {"kind": "cuda", "memory_gb": 40, "compute_capability": 8.0}}
+
+
+def test_a_profile_that_does_not_fit_is_told_point_by_point(caplog):
+    small = replace(TURING, memory_total_mb=15_102, memory_free_mb=15_000)
+    chosen = plan(small, CPU, precision="bf16-mixed", **A100_NODE)
+    for key in ("devices", "hardware.memory_gb", "hardware.compute_capability", "precision"):
+        assert any(misfit.startswith(f"{key}: ") for misfit in chosen.misfits), key
+        assert any(f"does not fit this machine: {key}: " in text for text in warnings(caplog)), key
+
+
+def test_a_strict_profile_must_fit():
+    with pytest.raises(ConfigError, match="8 asked for, there is 1 device"):
+        plan(AMPERE, CPU, device={"strict": True}, **A100_NODE)
+    assert plan(replace(AMPERE, count=8), CPU, device={"strict": True}, **A100_NODE).misfits == ()
+
+
+# ------------------------------------------------------------------------------------------------ lists, batches, data
+def test_the_lists_of_devices():
+    found = manager(FOUR, APPLE, BROKEN, CPU, device={"prefer": "cpu"})
+    assert found.devices[0] == torch.device("cpu")
+    assert found.gpu_devices == [torch.device("cuda", index) for index in range(4)] + [torch.device("mps")]
+    assert found.cpu_devices == [torch.device("cpu")]
+    assert (found.gpu_count, found.has_gpu, found.device_count) == (5, True, 1)
+    assert found.default_device == torch.device("cpu")
+    assert found.capabilities is CPU
+
+
+@pytest.mark.parametrize("found, base, size", [(TPU, 1, 128), (TPU, 2, 256), (AMPERE, 32, 128), (CPU, 32, 32)])
+def test_batches_grow_with_the_device(found, base, size):
+    devices = {"prefer": {"cuda": "gpu"}.get(found.kind, found.kind)}
+    assert manager(found, CPU, device=devices).get_batch_config(base).batch_size == size
+
+
+def test_the_factor_of_a_tpu_is_set_by_configuration():
+    devices = {"prefer": "tpu", "tpu_batch_factor": 16}
+    assert manager(TPU, CPU, device=devices).get_batch_config(2).batch_size == 32
+
+
+def test_tensors_are_made_and_moved_where_the_work_is():
+    found = manager(CPU)
+    tensor = found.create_tensor([1.0, 2.0])
+    assert found.move_to_device({"a": [tensor]})["a"][0] is tensor
+    assert [len(share) for share in found.distribute_data(torch.arange(5), [torch.device("cpu")] * 2)] == [3, 2]
+    with pytest.raises(UsageError, match="device 3 does not exist: there are 1 of cpu"):
+        found.create_tensor([1.0], device_id=3)
+
+
+# ------------------------------------------------------------------------------------------------- one for the process
+@pytest.fixture
+def fresh(monkeypatch):
+    monkeypatch.setattr(manager_module, "_manager", None)
+
+
+def test_one_manager_serves_the_process(fresh):
+    first = get_device_manager()
+    assert get_device_manager() is first
+    assert get_device_manager(force_reinit=True) is not first
+    assert get_device_manager(prefer="cpu").config.device.prefer == "cpu"
+    assert get_device_manager().config.device.prefer == "cpu", "the newest is kept"
+    assert get_device_manager(Device(prefer="cpu"), allow_tpu=True).config.device.allow_tpu
+    assert get_default_device() == torch.device("cpu")
+    assert has_gpu() is get_device_manager().has_gpu
+
+
+def test_without_a_configuration_the_environment_decides(fresh, monkeypatch):
+    monkeypatch.setenv("COMPUTE_PREFER", "CPU")
+    monkeypatch.setenv("COMPUTE_TPU_BATCH_FACTOR", "64")
+    monkeypatch.setenv("LANDFALL_DEVICE__MEMORY__STRATEGY", "conservative")
+    settings = get_device_manager().config.device
+    assert (settings.prefer, settings.tpu_batch_factor, settings.memory.share) == ("cpu", 64, 0.6)
+    monkeypatch.setenv("COMPUTE_PREFER", "abacus")
+    with pytest.raises(ConfigError, match=r"device.prefer"):
+        get_device_manager(force_reinit=True)
+
+
+def test_the_information_is_that_of_the_report(fresh):
+    assert get_device_info()["plan"]["kind"] == get_device_manager().capabilities.kind

@@ -221,6 +221,11 @@ def test_a_list_of_tensors_is_no_list_of_samples():
     assert (x.tolist(), y.tolist()) == ([0], [10])
 
 
+def test_a_named_tuple_of_settings_is_no_list_of_samples():
+    shares = distribute_data((torch.arange(2), Pair(1, "n")), [CPU, CPU])
+    assert [pair for _, pair in shares] == [Pair(1, "n"), Pair(1, "n")]
+
+
 def test_a_list_of_plain_samples_is_split():
     assert distribute_data(["a", "b", "c"], [CPU, CPU]) == [["a", "b"], ["c"]]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from pydantic import ValidationError
 
 from core.config.schema import Device, Execution
 from core.devices.advice import torch_for
@@ -157,6 +158,11 @@ def test_a_report_that_lacks_something_does_not_keep_to_the_schema():
     del report["routing"]["mode"]
     with pytest.raises(jsonschema.ValidationError, match="'mode' is a required property"):
         check_schema(report)
+
+
+def test_what_does_not_keep_to_the_schema_is_never_printed():
+    with pytest.warns(UserWarning, match="compute_capability"), pytest.raises(ValidationError, match="valid string"):
+        report_of(replace(A100, compute_capability=8.0), CPU)
 
 
 # ------------------------------------------------------------------------------------------------------------- routing
