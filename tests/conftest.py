@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,15 @@ from tests.support import REPO_ROOT
 
 
 @pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of the person who runs the tests reaches them."""
-    for name in [name for name in os.environ if name.startswith("LANDFALL_")]:
-        monkeypatch.delenv(name)
+def _plain_environment() -> Iterator[None]:
+    """No setting of the person who runs the tests reaches them, and what one test sets no other sees: looking at the
+    hardware prepares its allocators through the environment."""
+    before = dict(os.environ)
+    for name in [name for name in before if name.startswith(("LANDFALL_", "COMPUTE_"))]:
+        del os.environ[name]
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

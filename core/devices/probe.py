@@ -188,8 +188,9 @@ class _Probe:
 
     def _reason_to_stop(self, size: int, trials: Sequence[Trial], line: Line, elapsed_s: float) -> str | None:
         """Why the next size is not tried, None where it is."""
-        # At least a first step, a timed one, and a validation step, whose missing backward pass leaves a third.
-        seconds = (2 + 1 / 3) * trials[-1].seconds * size / trials[-1].size
+        step_s = trials[-1].seconds * size / trials[-1].size
+        timed_s = min(USUAL_STEPS * step_s, SLOW_SHARE * self.budget_s + step_s)
+        seconds = step_s + timed_s + step_s / 3  # a validation step has no backward pass, two thirds of the work
         if size > self.largest:
             return f"no use for more than {self.largest}"
         if line.at(size) > self.allowed_mb:

@@ -134,7 +134,7 @@ def test_a_known_answer_is_not_measured_again(tmp_path, monkeypatch, caplog):
         {"config": PATCHTST.model_copy(update={"model": SMALL.model_copy(update={"d_ff": 48})})},
         {"config": PATCHTST.model_copy(update={"data": Data(window=64)})},
     ],
-    ids=str,
+    ids=lambda change: next(iter(change)),
 )
 def test_whatever_the_answer_depends_on_is_measured_anew(tmp_path, monkeypatch, change):
     first = measure_on(tmp_path)
