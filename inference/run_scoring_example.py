@@ -78,21 +78,25 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     """
     import torch
 
+    from core.checkpoint import describe
     from core.data.dataset import SCORING_PARTS, load_stream_data
     from core.devices import memory
+    from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
     from core.devices.profiles import seed_and_fix
+    from core.devices.tables import load_tiers
     from inference.events import find_events
     from inference.score_table import score_table
     from inference.scoring import load_scoring_model
     from inference.thresholds import calibrate
     from inference.timeline import plot_timeline
 
-    config = loaded.config
+    path = root / (checkpoint or loaded.config.logging.checkpoint_path)
+    config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = DeviceManager(config).plan()
     torch.set_num_threads(plan.threads)
     seed_and_fix(config)
-    scoring = load_scoring_model(root / (checkpoint or config.logging.checkpoint_path), plan, config=config)
+    scoring = load_scoring_model(path, plan, config=config)
     log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
 
     data = load_stream_data(config, root=root, parts=SCORING_PARTS, scaler=scoring.scaler, run_id=scoring.run_id)

@@ -26,8 +26,7 @@ _CHANNEL_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (1,), "swinmae": (2,
 _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)}
 
 # Configuration that decides what the model sees: it must be the same in scoring as in training.
-_MUST_AGREE = ("data.scaling.", "data.window", "data.remove_mean")
-_SIZED = ("model.", "scalogram.")
+_MUST_AGREE = ("model.", "scalogram.", "data.scaling.", "data.window", "data.remove_mean")
 
 
 # -------------------------------------------------------------------------------------------------------------- a batch
@@ -90,7 +89,7 @@ class ScoringModel:
 def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None = None) -> ScoringModel:
     """The model of a checkpoint, ready on the plan's device.
 
-    config: what scoring is asked to use; None takes the checkpoint's own.
+    config: what scoring is asked to use, with its model size resolved; None takes the checkpoint's own.
     Raises CheckpointError for a missing, torn or foreign file, and naming every key in which `config` would show the
     model other input than it was trained on.
     """
@@ -127,14 +126,10 @@ def _refuse_other_input(path: Path, trained: AnyConfig, config: AnyConfig) -> No
             path, f"is a {trained.stream} model, the configuration is for {config.stream}", hint="pass another one"
         )
     before, now = (dict(flatten(each.model_dump(mode="json"))) for each in (trained, config))
-    # A size in words must be the one it has; one that the hardware decides about is the checkpoint's.
-    in_words = config.model.size != "custom"
-    must_agree = _MUST_AGREE if in_words else (*_MUST_AGREE, *_SIZED)
-    free = {"model.size"} if config.model.size in ("custom", "auto") else set()
     differing = [
         f"{key} was {before.get(key)}, is {now.get(key)}"
-        for key in sorted((before | now).keys() - free)
-        if key.startswith((*must_agree, "model.size")) and before.get(key) != now.get(key)
+        for key in sorted((before | now).keys() - {"model.size"})
+        if key.startswith(_MUST_AGREE) and before.get(key) != now.get(key)
     ]
     if differing:
         raise CheckpointError(

@@ -12,13 +12,13 @@ from typing import Any
 
 from torch import nn
 
-from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
+from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
-from core.devices.batching import BatchPlan, effective_batch, resolve_model_size, tier_for
+from core.devices.batching import BatchPlan, effective_batch, resolve_model_size, size_as_trained, tier_for
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
-from core.devices.tables import Tier, Tiers, load_tiers
+from core.devices.tables import Tier, load_tiers
 from core.errors import LandfallError
 from core.models.factory import count_parameters
 from trainers.distributed import World
@@ -47,20 +47,9 @@ def decide_model_size(
     tier = tier_for(manager.capabilities, tiers)
     config = loaded.config
     if saved is not None and config.model.size == "auto":
-        return Sized(_sized_as(saved["config"], loaded, tiers), tier, "as the checkpoint that is resumed")
+        return Sized(size_as_trained(loaded, saved["config"], tiers), tier, "as the checkpoint that is resumed")
     config, reason = resolve_model_size(config, tier, tiers, loaded.origins)
     return Sized(config, tier, reason)
-
-
-def _sized_as(trained: Mapping[str, Any], loaded: LoadedConfig, tiers: Tiers) -> AnyConfig:
-    """The configuration with the sizes of a trained one, except those that were asked for by name."""
-    values = loaded.config.model_dump(mode="json")
-    sizes = tiers.models[loaded.config.stream].values()
-    for key in {"model.size"} | {key for size in sizes for key, _ in flatten(size)}:
-        section, name = key.split(".")
-        if key == "model.size" or not is_set_with(loaded.origins, key, "model.size"):
-            values[section][name] = trained[section][name]
-    return config_from_dict(values, source=loaded.source)
 
 
 def decide_batch(

@@ -59,7 +59,8 @@ class World:
         """The model whose backward pass averages gradients over all processes; alone, the model itself."""
         if self.is_alone:
             return model
-        return DistributedDataParallel(model, device_ids=None if plan.kind in ("cpu", "mps") else [plan.device])
+        devices = None if plan.kind in ("cpu", "mps") else [plan.device]
+        return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
 
 
 ALONE = World()

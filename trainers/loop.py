@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _FREE_TO_CHANGE = (
     *("logging.", "device.", "distributed.", "hardware.", "dqvl.", "scoring.", "data.score_stride"),
     *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
-    *("log_device_info", "profile_runtime", "training.resume", "training.gradient_checkpointing"),
+    *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.gradient_checkpointing"),
 )  # fmt: skip
 
 # Step, learning rate, and loss and gradient norm still on the device.
@@ -96,7 +96,7 @@ class Trainer:
         self.batch, self.effective = batch, batch.effective
         self.best_path = root / config.logging.checkpoint_path
         self.last_path = checkpoint.last_path(self.best_path)
-        self.optimizer = build_optimizer(model, config.training, fused=plan.kind in ("cpu", "cuda"))
+        self.optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
         self.loss_scaler = torch.amp.GradScaler(plan.kind, enabled=plan.needs_loss_scaling)
         self.objective = Objective(
             self.model, config=config, plan=plan, micro=batch.micro, world=world, loss_scaler=self.loss_scaler

@@ -106,7 +106,7 @@ def _steps(
     """
     from trainers.loop import build_optimizer
 
-    optimizer = build_optimizer(model, config.training, fused=plan.kind in ("cpu", "cuda"))
+    optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
     for group in optimizer.param_groups:
         group["lr"] = 0.0  # all the work of a step, but the weights stay sane
 

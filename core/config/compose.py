@@ -296,7 +296,7 @@ def _origin_of(key: str, origins: Mapping[str, str]) -> str | None:
 def _yaml_lines(values: Mapping[str, Any], depth: int = 0, prefix: str = "") -> Iterator[tuple[str, str | None]]:
     indent = "  " * depth
     for name, value in values.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield f"{indent}{name}:", None
             yield from _yaml_lines(value, depth + 1, f"{prefix}{name}.")
         else:

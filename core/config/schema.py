@@ -34,6 +34,23 @@ def _as_bound(value: Any) -> Any:
 Bound = Annotated[float | int, BeforeValidator(_as_bound)]
 
 
+def _as_count_or_auto(value: Any) -> Any:
+    """One fault, as for a bound."""
+    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{value!r} is neither auto nor a whole number of one or more")
+    return value
+
+
+def _as_switch_or_auto(value: Any) -> Any:
+    if value != "auto" and not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither auto, true nor false")
+    return value
+
+
+CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_as_count_or_auto)]
+SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_as_switch_or_auto)]
+
+
 class Section(BaseModel):
     """A group of keys; unknown keys are refused and values never change after validation."""
 
@@ -45,7 +62,6 @@ class Section(BaseModel):
 # --------------------------------------------------------------------------------------------------------- hardware
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
 PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
-Auto = Literal["auto"]
 
 # Share of a device's memory that each strategy may take.
 MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
@@ -108,7 +124,7 @@ class Hardware(Section):
 class Profile(Section):
     """A device profile: the knobs of `configs/local/devices/*.yaml`."""
 
-    devices: Count | Auto = Field(1, description="Devices to train on, one process each; `auto` takes all of the kind.")
+    devices: CountOrAuto = Field(1, description="Devices to train on, one process each; `auto` takes all of the kind.")
     precision: PrecisionChoice = Field(
         "auto", description="Arithmetic; `auto` picks bf16 only where the hardware has it natively."
     )
@@ -367,21 +383,21 @@ class EarlyStopping(Section):
 
 class Training(Section):
     epochs: Count = Field(10, description="Passes over the training windows.")
-    batch_size: Count | Auto = Field(
+    batch_size: CountOrAuto = Field(
         32, description="Windows computed at once on each device; `auto` measures which size fits and is fastest."
     )
-    accumulate: Count | Auto = Field(
+    accumulate: CountOrAuto = Field(
         "auto",
         description="Batches whose gradients add up to one optimizer step; `auto` is 1, or under `batch_size: auto` "
         "what reaches `effective_batch`.",
     )
-    effective_batch: Count | Auto = Field(
+    effective_batch: CountOrAuto = Field(
         "auto",
         description="Windows per optimizer step under `batch_size: auto`; `auto` takes the largest power of two up to "
         "the hardware tier's batch that leaves the run `min_steps`.",
     )
     min_steps: Count = Field(1000, description="Fewest optimizer steps an automatic effective batch leaves a run.")
-    gradient_checkpointing: bool | Auto = Field(
+    gradient_checkpointing: SwitchOrAuto = Field(
         "auto",
         description="Recompute activations in the backward pass to save memory; `auto` follows the hardware tier.",
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.config.compose import config_from_dict, flatten, is_set_with
+from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
 from core.config.schema import AnyConfig, DeviceKind, Training
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.memory import memory_limit_mb
@@ -114,16 +114,16 @@ def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_s
         batch, reason = settings.effective_batch, f"training.effective_batch = {settings.effective_batch}"
     else:
         windows = min(settings.windows_per_epoch or num_windows, num_windows)
+        few = f"{settings.epochs} epochs of {windows} windows are to be {settings.min_steps} steps"
+        if (enough := settings.epochs * windows // settings.min_steps) < SMALLEST_BATCH:
+            enough, few = SMALLEST_BATCH, f"{few}, as far as {SMALLEST_BATCH} windows a step allow"
         bounds = [
             (tier.batch_size, f"the tier {tier.name} starts from {tier.batch_size}"),
             (windows, f"an epoch has {windows} windows"),
-            (
-                settings.epochs * windows // settings.min_steps,
-                f"{settings.epochs} epochs of {windows} windows are to be {settings.min_steps} steps or more",
-            ),
+            (enough, few),
         ]
         bound, reason = min(bounds)
-        batch = _power_of_two_to(max(bound, min(SMALLEST_BATCH, windows)))
+        batch = _power_of_two_to(bound)
     if batch < world_size:
         return world_size, f"one window for each of {world_size} processes"
     return batch, reason
@@ -163,6 +163,26 @@ def resolve_model_size(
         reason = f"reduced: {'; '.join(fault.problem for fault in error.faults)}"
         log.warning("the full model of the tier %s does not fit, the reduced one is taken: %s", tier.name, error)
         return _resized(config, "reduced", tiers, origins, reason)
+
+
+def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tiers) -> AnyConfig:
+    """The configuration with the sizes its `model.size` stands for, `auto` being those of a trained configuration.
+
+    Sizes set by name where `model.size` is, or later, stay. trained: as a checkpoint holds it; one of another stream
+    says nothing.
+    """
+    config, size = loaded.config, loaded.config.model.size
+    if size == "custom" or trained["stream"] != config.stream:
+        return config
+    if size != "auto":
+        return _resized(config, size, tiers, loaded.origins, "")[0]
+    values = config.model_dump(mode="json")
+    values["model"]["size"] = trained["model"]["size"]
+    for key in {key for sizes in tiers.models[config.stream].values() for key, _ in flatten(sizes)}:
+        section, name = key.split(".")
+        if not is_set_with(loaded.origins, key, "model.size"):
+            values[section][name] = trained[section][name]
+    return config_from_dict(values, source=loaded.source)
 
 
 def _resized(

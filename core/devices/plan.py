@@ -61,6 +61,11 @@ class DevicePlan:
         return torch.float64 if self.x64 else torch.float32
 
     @property
+    def has_fused_optimizer(self) -> bool:
+        """One kernel updates all weights."""
+        return self.kind in ("cpu", "cuda")
+
+    @property
     def needs_loss_scaling(self) -> bool:
         """float16 gradients underflow without it; bfloat16 has the range of float32."""
         return self.precision == "16-mixed"

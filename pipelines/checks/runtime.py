@@ -25,12 +25,15 @@ _SMOKE_WINDOWS = 16
 
 def checkpoint_fits(context: Context, stream: Stream) -> str:
     """Is whole, loads with strict keys, and was trained to see what the configuration shows it."""
+    from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
+    from core.devices.tables import load_tiers
     from inference.scoring import load_scoring_model
 
-    config, path = context.config(stream), context.checkpoint(stream)
-    load_scoring_model(path, DeviceManager(config).plan(), config=config)
+    loaded, path = context.configs[stream], context.checkpoint(stream)
     told = checkpoint.describe(path)
+    config = size_as_trained(loaded, told["config"], load_tiers(context.root))
+    load_scoring_model(path, DeviceManager(config).plan(), config=config)
     return f"epoch {told['epoch']}, {told['parameters'] / 1e6:.2f} M parameters, sha256 and configuration match"
 
 

@@ -15,9 +15,12 @@ from core.data.inputs import Identity
 from core.data.recording import Recording
 from core.data.scaling import Scaler
 from core.data.windows import Series, WindowSet, window_starts
+from core.devices.plan import DevicePlan
 from inference.part_scores import BASELINE_FLOOR, PartErrors, channel_baseline, ewma, part_errors, score_part
 from inference.score_table import score_table
 from inference.scoring import ScoringModel
+
+CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
 
 WHERE = {"logging": {"log_dir": "runs", "checkpoint_path": "model.pt"}, "dqvl": {"report_dir": "quality"}}
 CONFIGS = {"patchtst": PatchTSTConfig(**WHERE), "swinmae": SwinMAEConfig(**WHERE)}
@@ -65,9 +68,7 @@ def scoring_with(model: torch.nn.Module, stream: str = "patchtst", channels: int
     names = tuple(f"c{number}" for number in range(channels))
     scaler = Scaler("none", names, (0.0,) * channels, (1.0,) * channels, 20.0, {})
     transform = Identity() if stream == "patchtst" else Loudness()
-    return ScoringModel(
-        model, CONFIGS[stream], scaler, transform, names, 100.0, torch.device("cpu"), "run", Path("model.pt"), "0"
-    )
+    return ScoringModel(model, CONFIGS[stream], scaler, transform, names, 100.0, CPU, "run", Path("model.pt"), "0")
 
 
 def windows_over(

@@ -154,8 +154,8 @@ def test_a_larger_batch_must_be_faster_to_be_chosen(gain, micro):
 def test_a_size_that_would_outlast_the_budget_is_not_started():
     machine = Machine(seconds=level(1, power=0.8))  # each doubling pays, so that only time ends it
     result = machine.probe(budget_s=5.0, largest=2**20)
-    assert 2.0 < machine.now < 6.0
-    assert result.micro == max(machine.ran) > 64
+    assert 1.5 < machine.now < 5.0
+    assert result.micro == max(machine.ran) > 16
     assert f"{2 * result.micro} would outlast the 5 s" in result.reason
 
 
