@@ -139,7 +139,7 @@ class Trainer:
     def _run_epoch(self, run: RunLog, stop: StopRequest, progress: Progress) -> EpochRecord:
         epoch, started = self.position.epoch, time.perf_counter() - self.position.seconds
         steps = self._epoch_order(epoch).split(self.effective)
-        loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device)
+        loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device, dtype=self.plan.dtype)
         pending: list[PendingStep] = []
         self.model.train()
         with profiled(self._trace_path(run)) as step_profiled:

@@ -79,7 +79,9 @@ class Objective:
             loss = self._forward(self.network, inputs, *parts[0]).loss
             self.loss_scaler.scale(loss).backward()
             return loss.detach()
-        judged = torch.zeros(2, device=self.plan.device)  # sum of squared errors, count of values
+        judged = torch.zeros(
+            2, device=self.plan.device, dtype=self.plan.dtype
+        )  # sum of squared errors, count of values
         for number, part in enumerate(parts, start=1):
             with gradients_stay_here(self.network, quiet=number < len(parts)):
                 output = self._forward(self.network, inputs, *part)
@@ -97,7 +99,7 @@ class Objective:
     def mean_loss(self, inputs: Inputs) -> float:
         """Mean loss over all windows, each with the same mask at every call. The model is left in evaluation mode."""
         self.model.eval()
-        judged = torch.zeros(2, device=self.plan.device)
+        judged = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)
         blocks = torch.arange(len(inputs)).split(MASK_BLOCK)
         for number in range(self.world.rank, len(blocks), self.world.size):
             judged += self._until_it_fits(partial(self._judge, inputs, blocks[number], number))
@@ -106,7 +108,7 @@ class Objective:
 
     def _judge(self, inputs: Inputs, index_b: torch.Tensor, block: int, micro: int) -> torch.Tensor:
         """Sum of squared errors and count of values in a block of windows, (2,)."""
-        judged = torch.zeros(2, device=self.plan.device)
+        judged = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)
         for part in _parts(index_b, self.draw_masks(len(index_b), "validation masks", block), micro):
             output = self._forward(self.model, inputs, *part)
             judged += torch.stack([output.loss * output.count, output.count])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config.compose import execution_from_environment
 from core.config.schema import Device, DeviceKind, Execution, Stream
-from core.devices import memory
+from core.devices import memory, process
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
@@ -41,7 +41,9 @@ class DeviceManager:
         if config is None:
             config = execution_from_environment()
         self.config = Execution(device=config) if isinstance(config, Device) else config
-        memory.prepare_environment(self.config.device)  # allocators read it once, when the detector wakes them
+        # Allocators and cuBLAS read their environment once, when the detector wakes them.
+        memory.prepare_environment(self.config.device)
+        process.adopt(self.config)
         if detector is None:
             from core.devices.detect import SystemDetector
 
@@ -189,7 +191,6 @@ class DeviceManager:
             if self._fallback:
                 log.warning("precision %s was meant for another device; %s computes in 32 bit", wanted, chosen.name)
                 return "32", f"{wanted} was asked for a device that is missing; {chosen.name} has no native {dtype}"
-            log.warning("%s has no native %s; it will be emulated and slow", chosen.name, dtype)
         return wanted, f"precision = {wanted}"
 
     def _count(self) -> int:

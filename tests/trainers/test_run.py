@@ -1,0 +1,220 @@
+"""Whole runs under the settings that hardware and profiles decide about."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from core import checkpoint
+from core.config.compose import load_config, local_config_file
+from core.devices.backend import backend
+from core.errors import CheckpointError, LandfallError
+from core.runlog import read_loss_csv
+from tests.support import REPO_ROOT
+from tests.trainers.conftest import TINY
+from trainers import run as training_run
+from trainers.run import TrainingResult, train
+
+MEASURED = tuple(word for word in TINY if not word.startswith("training.batch_size"))
+
+
+def run_training(root: Path, *overrides: str, words: tuple[str, ...] = TINY) -> TrainingResult:
+    loaded = load_config(local_config_file("patchtst"), [*words, *overrides], root=root, environment={})
+    return train(loaded, root=root, run_id="run-1")
+
+
+def environment_of(root: Path) -> dict:
+    return json.loads((root / "runs/patchtst_ssl/run-1/environment.json").read_text())
+
+
+def losses(result: TrainingResult) -> list[tuple[float, float]]:
+    return [(record.train_loss, record.val_loss) for record in result.history]
+
+
+def command(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(root), "--run-id", "run-1", *TINY]
+    return subprocess.run(
+        [*line, *words],
+        env={**os.environ, "PYTHONPATH": str(REPO_ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- batch
+def test_a_measured_batch_is_told_kept_and_used_again(plant, caplog):
+    caplog.set_level("INFO")
+    run_training(plant, "training.epochs=2", words=MEASURED)
+    record = environment_of(plant)
+    batch = record["batch"]
+    assert batch["starting"] == 256
+    assert (batch["effective"], batch["micro"] * batch["accumulate"]) == (8, 8)
+    assert batch["peak_mb"] > 0
+    assert batch["seconds_per_step"] > 0
+    assert record["tier"] == "cpu"
+    assert record["model"]["size"] == "reduced"
+    assert checkpoint.describe(plant / "checkpoints/patchtst_ssl.pt")["hardware"]["batch"] == batch
+    told = {record.getMessage().split()[0] for record in caplog.records if record.name == "trainers.run"}
+    assert told >= {"device", "precision", "memory", "tier", "model", "batch", "checkpointing", "time", "disk"}
+    caplog.clear()
+    run_training(plant, "training.epochs=2", words=MEASURED)
+    assert "from an earlier run" in caplog.text
+
+
+def test_measuring_leaves_no_trace_in_what_is_learned(plant):
+    measured = run_training(plant, "training.epochs=2", words=MEASURED)
+    fixed = run_training(plant, "training.epochs=2", "training.batch_size=8")
+    assert losses(measured) == losses(fixed)
+
+
+def test_a_resumed_run_keeps_the_windows_of_its_steps(plant):
+    """The steps of a checkpoint count windows: another effective batch would lose the place."""
+    run_training(plant, "training.epochs=2", "training.effective_batch=16", words=MEASURED)
+    again = ("training.epochs=2", "training.resume=auto")
+    with pytest.raises(CheckpointError, match=r"training.effective_batch was 16, is auto"):
+        run_training(plant, *again, words=MEASURED)
+    run_training(plant, *again, "training.effective_batch=16", words=MEASURED)
+    assert environment_of(plant)["batch"]["effective"] == 16
+
+
+class Cramped:
+    """Memory that holds no more than so many windows in a forward pass, from a certain one on."""
+
+    def __init__(self, model: torch.nn.Module, most: int, spared: int):
+        self.forward, self.most, self.spared = model.forward, most, spared
+
+    def __call__(self, x, *rest, **named):
+        self.spared -= 1
+        output = self.forward(x, *rest, **named)
+        if len(x) > self.most and self.spared < 0:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return output
+
+
+@pytest.mark.parametrize("overrides", [("model.norm=layer",), ("model.norm=batch", "model.norm_windows=4")])
+def test_a_run_that_runs_out_of_memory_learns_the_same(plant, monkeypatch, caplog, overrides):
+    """In 64 bit, where rounding does not grow over the steps into something that looks like a difference."""
+    words = ("training.epochs=3", "training.batch_size=16", "device.enable_x64=true", *overrides)
+    undisturbed = losses(run_training(plant, *words))
+    build = training_run.build_model
+
+    def cramped(*arguments, **named):
+        model = build(*arguments, **named)
+        model.forward = Cramped(model, most=4, spared=5)
+        return model
+
+    monkeypatch.setattr(training_run, "build_model", cramped)
+    disturbed = losses(run_training(plant, *words))
+    assert caplog.text.count("out of memory (CUDA out of memory") == 2, "16 became 8 and 8 became 4, once and for all"
+    for one, other in zip(undisturbed, disturbed, strict=True):
+        assert other == pytest.approx(one, rel=1e-9)
+
+
+@pytest.mark.parametrize("switch", ["true", "false"])
+def test_gradient_checkpointing_changes_nothing_but_memory(plant, switch):
+    result = run_training(plant, "training.epochs=2", f"training.gradient_checkpointing={switch}", "model.dropout=0.1")
+    assert environment_of(plant)["batch"]["gradient_checkpointing"] is (switch == "true")
+    reference = run_training(plant, "training.epochs=2", "model.dropout=0.1")
+    assert losses(result) == losses(reference)
+
+
+def test_where_not_one_window_fits_the_way_out_is_named(plant):
+    with pytest.raises(LandfallError, match="one window does not fit") as caught:
+        run_training(plant, "device.memory.strategy=custom", "device.memory.fraction=0.0001", words=MEASURED)
+    assert "model.size=reduced" in caught.value.hint
+
+
+# --------------------------------------------------------------------------------------------------------------- knobs
+def test_threads_are_capped(plant):
+    torch.set_num_threads(2)
+    run_training(plant, "training.epochs=1", "max_threads=1")
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_kernels_are_deterministic_where_asked_for(plant, deterministic):
+    switch = str(deterministic).lower()
+    run_training(
+        plant, "training.epochs=1", f"deterministic={switch}", f"cudnn_benchmark={str(not deterministic).lower()}"
+    )
+    assert torch.are_deterministic_algorithms_enabled() is deterministic
+    assert torch.backends.cudnn.benchmark is not deterministic
+
+
+def test_a_profile_of_the_first_steps_is_written(plant):
+    result = run_training(plant, "training.epochs=2", "profile_runtime=true")
+    trace = json.loads((result.folder / "trace.json").read_text())
+    assert any("aten::addmm" in event.get("name", "") for event in trace["traceEvents"])
+
+
+def test_without_the_switch_nothing_is_profiled_nor_reported(plant, caplog):
+    caplog.set_level("INFO")
+    result = run_training(plant, "training.epochs=1", "log_device_info=false")
+    assert not (result.folder / "trace.json").exists()
+    assert not [record for record in caplog.records if record.getMessage().startswith("device  ")]
+
+
+def test_in_64_bit_weights_and_results_are_float64(plant):
+    result = run_training(plant, "training.epochs=1", "device.enable_x64=true")
+    state = checkpoint.load(result.checkpoint)
+    assert {value.dtype for value in state["model"].values() if value.is_floating_point()} == {torch.float64}
+    assert environment_of(plant)["device"]["x64"] is True
+
+
+def test_a_compiled_model_learns_the_same(plant, monkeypatch):
+    """The real compiler takes half a minute; what matters here is that the switch reaches the model and its weights."""
+    compiled = []
+    compile_model = torch.nn.Module.compile
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda model: compiled.append(model) or compile_model(model, backend="aot_eager")
+    )
+    result = run_training(plant, "training.epochs=1", "device.enable_jit=true")
+    reference = run_training(plant, "training.epochs=1")
+    assert len(compiled) == 1
+    for one, other in zip(losses(result), losses(reference), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    assert checkpoint.load(result.checkpoint)["model"].keys() == compiled[0].state_dict().keys()
+
+
+def test_the_memory_limit_holds_while_training_and_no_longer(plant, monkeypatch):
+    limits = []
+    cpu = type(backend("cpu"))
+    limited = cpu.limited
+    monkeypatch.setattr(cpu, "limited", lambda self, limit_mb: limits.append(limit_mb) or limited(self, limit_mb))
+    run_training(plant, "training.epochs=1", "device.memory.strategy=conservative")
+    assert limits == [environment_of(plant)["device"]["memory_limit_mb"]]
+
+
+# ------------------------------------------------------------------------------------------------------------ commands
+@pytest.mark.slow
+def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
+    words = ("training.epochs=100000", "logging.every_steps=1", "timeout_hours=0.005")  # 18 s
+    first = command(plant, *words)
+    assert first.returncode == 75, first.stderr
+    assert "the wall-time limit of 0.005 h is near" in first.stderr.splitlines()[-1]
+    status = json.loads((plant / "runs/patchtst_ssl/run-1/status.json").read_text())
+    assert status["state"] == "stopped"
+    assert status["step"] > 0
+    assert "optimizer" in checkpoint.load(plant / "checkpoints/patchtst_ssl.last.pt")
+
+
+@pytest.mark.slow
+def test_a_command_starts_anew_with_the_hash_seed_of_its_profile(plant):
+    result = command(plant, "local/devices=cpu", "training.epochs=1", PYTHONHASHSEED="7")
+    assert result.returncode == 0, result.stderr
+    assert "starting anew: PYTHONHASHSEED is 7, the profile asks for 42" in result.stderr
+    assert result.stderr.count("starting anew") == 1
+    assert len(read_loss_csv(plant / "artifacts/loss/patchtst_loss_history.csv")) == 1
+
+
+@pytest.mark.slow
+def test_a_batch_size_on_the_command_line_is_taken_as_it_is(plant):
+    result = command(plant, "--batch-size", "5", "training.epochs=1")
+    assert result.returncode == 0, result.stderr
+    batch = environment_of(plant)["batch"]
+    assert (batch["micro"], batch["effective"], batch["largest"]) == (5, 5, None)
