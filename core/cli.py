@@ -22,8 +22,12 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Parses, runs and turns errors raised on purpose into one line on stderr and their documented exit code."""
+    """Parses, runs and turns errors raised on purpose into one line on stderr and their documented exit code.
+
+    The command finds in `arguments.owns_process` whether it was called by its name: only then may it start anew.
+    """
     arguments = parser.parse_intermixed_args(argv)
+    arguments.owns_process = argv is None
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[ConsoleHandler()]
     )

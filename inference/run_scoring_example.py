@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig
+from core.devices.process import start_right
 from core.errors import EXIT_OK, DataError
 from core.workspace import atomic_file, relative, utc_now, write_json, write_text
 
@@ -219,6 +220,8 @@ def _score(arguments: argparse.Namespace) -> int:
     loaded = config_of(arguments, stream=arguments.stream)
     if arguments.print_config:
         return print_config(arguments, loaded)
+    if arguments.owns_process:
+        start_right(loaded.config)
     result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint)
     json.dump(result.summary, sys.stdout, indent=2)
     sys.stdout.write("\n")

@@ -26,6 +26,7 @@ from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.data.dataset import check_quality
+from core.devices.process import start_right
 from core.errors import EXIT_OK, EXIT_OUTPUT, LandfallError, NotebookError
 from core.workspace import new_run_id, relative
 from pipelines.checks.base import Context
@@ -164,6 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command(arguments: argparse.Namespace) -> int:
         root = root_of(arguments)
         files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
+        if arguments.owns_process:  # the notebooks' kernels inherit its environment
+            start_right(load_config(arguments.patch_config, arguments.overrides, root=root).config)
         started = time.monotonic()
         report = run_pipeline(root, PipelineOptions(files, arguments.overrides), run_id=arguments.run_id)
         sys.stdout.write(summary_text(report) + "\n")

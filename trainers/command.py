@@ -31,8 +31,8 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         loaded = config_of(arguments, stream=stream)
         if arguments.print_config:
             return print_config(arguments, loaded)
-        if argv is None:
-            start_right(loaded.config)  # only a command of its own may start its process anew
+        if arguments.owns_process:
+            start_right(loaded.config)
         words = sys.argv[1:] if argv is None else list(argv)
         if (exit_code := _train_in_processes(stream, loaded.config, words)) is not None:
             return exit_code

@@ -24,16 +24,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class World:
-    """This process among those that train together, as torchrun numbers them."""
+    """This process among those that train together, as torchrun numbers them; local: on this machine."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> World:
         """A process that torchrun did not start is alone."""
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         return cls(*(int(environment[name]) for name in names)) if all(n in environment for n in names) else cls()
 
     @property

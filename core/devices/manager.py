@@ -93,22 +93,24 @@ class DeviceManager:
         return [found for found in self.found if found.usable]
 
     # ------------------------------------------------------------------------------------------------------ decisions
-    def plan(self, *, index: int = 0) -> DevicePlan:
-        """What a run computes with; `index` is the device of this process.
+    def plan(self, *, index: int = 0, processes: int | None = None) -> DevicePlan:
+        """What a run computes with.
 
+        index: the device of this process. processes: how many really share this machine; default: as many as the
+        configuration asks for and the hardware has.
         Raises UsageError where `device.strict` is set and the preferred device or the profile's hardware is missing.
         """
         chosen, settings = self._chosen, self.config.device
         precision, precision_reason = self._choose_precision()
         unfit = tuple(str(misfit) for misfit in misfits(self.config, self.found, chosen))
         self._tell_misfits(unfit)
-        count = self._count()
+        count = processes or self._count()
         limit = memory.memory_limit_mb(chosen, settings.memory.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
             kind=chosen.kind,
             name=chosen.name,
             precision=precision,
-            threads=self._threads(),
+            threads=self._threads(count),
             device_reason=self._reason,
             precision_reason=precision_reason,
             count=count,
@@ -187,11 +189,10 @@ class DeviceManager:
         if wanted == "auto":
             return _AUTO_PRECISION[chosen.kind](chosen)
         dtype = AUTOCAST_DTYPES[wanted]
-        if dtype is not None and dtype not in chosen.native_dtypes:
-            if self._fallback:
-                log.warning("precision %s was meant for another device; %s computes in 32 bit", wanted, chosen.name)
-                return "32", f"{wanted} was asked for a device that is missing; {chosen.name} has no native {dtype}"
-        return wanted, f"precision = {wanted}"
+        if self._fallback and dtype is not None and dtype not in chosen.native_dtypes:
+            log.warning("precision %s was meant for another device; %s computes in 32 bit", wanted, chosen.name)
+            return "32", f"{wanted} was asked for a device that is missing; {chosen.name} has no native {dtype}"
+        return wanted, f"precision = {wanted}"  # emulated on a device that was asked for: a misfit, and told as one
 
     def _count(self) -> int:
         """Processes a run may start: a CPU runs as many as are asked for, other platforms one a device."""
@@ -202,10 +203,10 @@ class DeviceManager:
             return 1 if wanted == "auto" or self._fallback else wanted
         return self.device_count if wanted == "auto" else min(wanted, self.device_count)
 
-    def _threads(self) -> int:
-        """Of this process: its share of the cores, within the cap."""
+    def _threads(self, processes: int) -> int:
+        """Of one of these processes: its share of the cores, within the cap."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
-        share = max(1, cores // self._count())
+        share = max(1, cores // processes)
         return min(self.config.max_threads or share, share)
 
     def _tell_misfits(self, unfit: Sequence[str]) -> None:

@@ -44,8 +44,8 @@ def test_a_process_that_torchrun_did_not_start_is_alone():
 
 
 def test_torchrun_numbers_its_processes():
-    world = World.from_environment({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
-    assert world == World(rank=3, size=4, local_rank=1)
+    world = World.from_environment({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
+    assert world == World(rank=3, size=4, local_rank=1, local_size=2)
     assert not world.is_main
 
 

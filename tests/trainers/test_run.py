@@ -130,6 +130,13 @@ def test_where_not_one_window_fits_the_way_out_is_named(plant):
 
 
 # --------------------------------------------------------------------------------------------------------------- knobs
+def test_a_process_that_was_asked_for_more_trains_alone_and_says_so(plant, caplog):
+    """A notebook never forks: it trains on one device."""
+    run_training(plant, "training.epochs=1", "devices=2")
+    assert "training in this process alone; `landfall train` starts one for each of 2 devices" in caplog.text
+    assert environment_of(plant)["device"]["count"] == 1
+
+
 def test_threads_are_capped(plant):
     torch.set_num_threads(2)
     run_training(plant, "training.epochs=1", "max_threads=1")
