@@ -56,9 +56,9 @@ def _train_in_processes(stream: Stream, config: AnyConfig, words: Sequence[str])
         return None
     from core.devices.manager import DeviceManager
 
-    plan = DeviceManager(config).plan()
-    if plan.count == 1:
+    count = DeviceManager(config).num_processes
+    if count == 1:
         return None
     from trainers.distributed import launch
 
-    return launch(f"trainers.train_{stream}_ssl", words, plan.count, config.distributed)
+    return launch(f"trainers.train_{stream}_ssl", words, count, config.distributed)

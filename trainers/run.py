@@ -72,8 +72,10 @@ def train(
     manager = manager or DeviceManager(loaded.config)
     world = World.from_environment()
     plan = manager.plan(index=world.local_rank, processes=world.local_size)
-    if world.is_alone and (asked := manager.plan().count) > 1:
-        log.warning("training in this process alone; `landfall train` starts one for each of %d devices", asked)
+    if world.is_alone and manager.num_processes > 1:
+        log.warning(
+            "training in this process alone; `landfall train` starts one for each of %d devices", manager.num_processes
+        )
     backend(plan.kind).select(plan.index)
     seed_and_fix(loaded.config)
     torch.set_num_threads(plan.threads)

@@ -92,6 +92,16 @@ class DeviceManager:
     def _usable(self) -> list[DeviceCapabilities]:
         return [found for found in self.found if found.usable]
 
+    @property
+    def num_processes(self) -> int:
+        """Processes a run may start: a CPU runs as many as are asked for, other platforms one a device."""
+        wanted = self.config.devices
+        if self.config.distributed.strategy == "none":
+            return 1
+        if self._chosen.kind == "cpu":
+            return 1 if wanted == "auto" or self._fallback else wanted
+        return self.device_count if wanted == "auto" else min(wanted, self.device_count)
+
     # ------------------------------------------------------------------------------------------------------ decisions
     def plan(self, *, index: int = 0, processes: int | None = None) -> DevicePlan:
         """What a run computes with.
@@ -104,7 +114,7 @@ class DeviceManager:
         precision, precision_reason = self._choose_precision()
         unfit = tuple(str(misfit) for misfit in misfits(self.config, self.found, chosen))
         self._tell_misfits(unfit)
-        count = processes or self._count()
+        count = processes or self.num_processes
         limit = memory.memory_limit_mb(chosen, settings.memory.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
             kind=chosen.kind,
@@ -193,15 +203,6 @@ class DeviceManager:
             log.warning("precision %s was meant for another device; %s computes in 32 bit", wanted, chosen.name)
             return "32", f"{wanted} was asked for a device that is missing; {chosen.name} has no native {dtype}"
         return wanted, f"precision = {wanted}"  # emulated on a device that was asked for: a misfit, and told as one
-
-    def _count(self) -> int:
-        """Processes a run may start: a CPU runs as many as are asked for, other platforms one a device."""
-        wanted = self.config.devices
-        if self.config.distributed.strategy == "none":
-            return 1
-        if self._chosen.kind == "cpu":
-            return 1 if wanted == "auto" or self._fallback else wanted
-        return self.device_count if wanted == "auto" else min(wanted, self.device_count)
 
     def _threads(self, processes: int) -> int:
         """Of one of these processes: its share of the cores, within the cap."""

@@ -1,4 +1,6 @@
 import logging
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager, get_default_device, get_device_info, get_device_manager, has_gpu
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, UsageError
+from tests.support import REPO_ROOT
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 AMPERE = DeviceCapabilities(
@@ -304,3 +307,10 @@ def test_without_a_configuration_the_environment_decides(fresh, monkeypatch):
 
 def test_the_information_is_that_of_the_report(fresh):
     assert get_device_info()["plan"]["kind"] == get_device_manager().capabilities.kind
+
+
+def test_the_package_offers_its_names_without_torch():
+    program = (
+        "import sys, core.devices; assert 'torch' not in sys.modules; from core.devices import has_gpu, DeviceManager"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, check=True)
