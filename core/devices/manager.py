@@ -220,9 +220,13 @@ class DeviceManager:
     def create_tensor(
         self, data: Any, *, dtype: torch.dtype | None = None, device_id: int | None = None
     ) -> torch.Tensor:
-        """A tensor on the device in use; floating numbers take the default type."""
+        """A tensor on the device in use; floating numbers take the default type, float64 under `device.enable_x64`."""
+        import torch
+
         from core.devices import placement
 
+        if dtype is None and self.config.device.enable_x64 and torch.as_tensor(data).is_floating_point():
+            dtype = torch.float64
         return placement.create_tensor(data, self._device(device_id), dtype=dtype)
 
     def move_to_device(self, value: Any, device_id: int | None = None) -> Any:

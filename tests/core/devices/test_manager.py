@@ -268,6 +268,13 @@ def test_the_factor_of_a_tpu_is_set_by_configuration():
     assert manager(TPU, CPU, device=devices).get_batch_config(2).batch_size == 32
 
 
+def test_in_64_bit_numbers_with_a_point_are_float64():
+    found = manager(CPU, device={"enable_x64": True})
+    assert found.create_tensor([0.1]).item() == 0.1
+    assert found.create_tensor([1]).dtype is torch.int64
+    assert found.create_tensor([1.0], dtype=torch.float16).dtype is torch.float16
+
+
 def test_tensors_are_made_and_moved_where_the_work_is():
     found = manager(CPU)
     tensor = found.create_tensor([1.0, 2.0])
