@@ -94,7 +94,7 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
 
     path = root / (checkpoint or loaded.config.logging.checkpoint_path)
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
-    plan = DeviceManager(config).plan()
+    plan = DeviceManager(config).plan(processes=1)
     torch.set_num_threads(plan.threads)
     seed_and_fix(config)
     scoring = load_scoring_model(path, plan, config=config)

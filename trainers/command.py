@@ -9,11 +9,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from core import checkpoint
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.devices.process import start_right
 from core.errors import EXIT_OK
+from core.workspace import new_run_id
 
 
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
@@ -34,7 +36,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         if arguments.owns_process:
             start_right(loaded.config)
         words = sys.argv[1:] if argv is None else list(argv)
-        if (exit_code := _train_in_processes(stream, loaded.config, words)) is not None:
+        if (exit_code := _train_in_processes(loaded.config, arguments, words)) is not None:
             return exit_code
         is_main = os.environ.get("RANK", "0") == "0"
         if not is_main:
@@ -50,15 +52,20 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     return run_command(command, parser, argv)
 
 
-def _train_in_processes(stream: Stream, config: AnyConfig, words: Sequence[str]) -> int | None:
+def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words: Sequence[str]) -> int | None:
     """The exit code of training in one process a device; None where this process trains, alone or as one of them."""
-    if config.devices == 1 or config.distributed.strategy == "none" or "TORCHELASTIC_RUN_ID" in os.environ:
+    settings = config.distributed
+    wants_several = config.devices != 1 or settings.nodes > 1
+    if not wants_several or settings.strategy == "none" or "TORCHELASTIC_RUN_ID" in os.environ:
         return None
     from core.devices.manager import DeviceManager
 
     count = DeviceManager(config).num_processes
-    if count == 1:
+    if count == 1 and settings.nodes == 1:
         return None
     from trainers.distributed import launch
 
-    return launch(f"trainers.train_{stream}_ssl", words, count, config.distributed)
+    run_id = [] if arguments.run_id else ["--run-id", new_run_id()]  # one for all
+    last = checkpoint.last_path(root_of(arguments) / config.logging.checkpoint_path)
+    module = f"trainers.train_{config.stream}_ssl"
+    return launch(module, [*words, *run_id], count, settings, last_checkpoint=last)

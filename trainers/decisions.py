@@ -42,7 +42,10 @@ class Sized:
 def decide_model_size(
     loaded: LoadedConfig, manager: DeviceManager, *, root: Path, saved: Mapping[str, Any] | None
 ) -> Sized:
-    """`saved` describes the checkpoint a run resumes from: its model stays, whatever hardware there is now."""
+    """`saved` describes the checkpoint a run resumes from: its model stays, whatever hardware there is now.
+
+    Raises ConfigError for a size that does not fit the rest of the configuration.
+    """
     tiers = load_tiers(root)
     tier = tier_for(manager.capabilities, tiers)
     config = loaded.config
@@ -72,23 +75,27 @@ def decide_batch(
     wanted = settings.gradient_checkpointing
     model.gradient_checkpointing = sized.tier.gradient_checkpointing if wanted == "auto" else wanted
     parts = 1 if settings.accumulate == "auto" else settings.accumulate
-    if settings.batch_size != "auto":
+    fixed = None if settings.batch_size == "auto" else settings.batch_size
+    if saved is not None:
+        effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
+    elif fixed is not None:
+        effective, reason = fixed * parts * world.size, "as asked for"
+    else:
+        effective, reason = effective_batch(settings, sized.tier, num_windows=len(train), world_size=world.size)
+    share = math.ceil(effective / world.size)
+    if fixed is not None:
+        micro = min(fixed, share)
         return BatchPlan(
-            starting=settings.batch_size,
-            effective=settings.batch_size * parts * world.size,
-            micro=settings.batch_size,
-            accumulate=parts,
+            starting=fixed,
+            effective=effective,
+            micro=micro,
+            accumulate=math.ceil(share / micro),
             largest=None,
             gradient_checkpointing=model.gradient_checkpointing,
             peak_mb=None,
             seconds_per_step=None,
-            reason=f"training.batch_size = {settings.batch_size}: nothing was measured",
+            reason=f"{reason}; training.batch_size = {fixed}, nothing was measured",
         )
-    if saved is not None:
-        effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
-    else:
-        effective, reason = effective_batch(settings, sized.tier, num_windows=len(train), world_size=world.size)
-    share = math.ceil(effective / world.size)
     largest = math.ceil(share / parts)
 
     def measured() -> Any:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import inspect
 import logging
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,7 +65,10 @@ class World:
         if self.is_alone:
             return model
         devices = None if plan.kind in ("cpu", "mps") else [plan.device]
-        return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+        # Buffers are not sent around: `Objective` joins batch statistics itself, exactly.
+        known = inspect.signature(DistributedDataParallel).parameters
+        silent = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # before torch 2.13
+        return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **{silent: False})
 
 
 ALONE = World()
@@ -72,7 +79,7 @@ _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl"}
 
 @contextlib.contextmanager
 def joined(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[None]:
-    """The process group while training lasts."""
+    """The process group while training lasts. What uses it must live in a function called inside."""
     if world.is_alone:
         yield
         return
@@ -81,7 +88,12 @@ def joined(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[No
     log.info("process %d of %d, joined by %s", world.rank + 1, world.size, backend)
     try:
         yield
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
     finally:
+        # What still talks to the group must be gone before it: freed after it, it waits for ever now and then.
+        gc.collect()
         distributed.destroy_process_group()
 
 
@@ -93,6 +105,10 @@ def gradients_stay_here(network: nn.Module, quiet: bool) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------------------------------------------------- starting
+# What a process gets after a signal to finish its step, or validation, and to save.
+SHUTDOWN_S = 300
+
+
 def torchrun_arguments(module: str, arguments: Sequence[str], count: int, settings: Distributed) -> list[str]:
     """What torchrun is called with to run `python -m module arguments` in `count` processes on this machine."""
     meeting = ["--standalone"]
@@ -109,7 +125,8 @@ def torchrun_arguments(module: str, arguments: Sequence[str], count: int, settin
         *meeting,
         f"--nnodes={settings.nodes}",
         f"--nproc-per-node={count}",
-        f"--max-restarts={settings.max_restarts}",
+        "--max-restarts=0",  # a planned stop is no failure to be repaired
+        f"--shutdown-timeout={SHUTDOWN_S}",
         "-m",
         module,
         *arguments,
@@ -117,15 +134,25 @@ def torchrun_arguments(module: str, arguments: Sequence[str], count: int, settin
 
 
 def launch(
-    module: str, arguments: Sequence[str], count: int, settings: Distributed, *, run: Callable[..., Any] | None = None
+    module: str,
+    arguments: Sequence[str],
+    count: int,
+    settings: Distributed,
+    *,
+    last_checkpoint: Path,
+    run: Callable[..., Any] | None = None,
 ) -> int:
-    """Trains in `count` processes and gives the exit code of the first that failed, or 0."""
+    """Trains in `count` processes and gives the exit code of the first that failed, or 0.
+
+    last_checkpoint: what they save when they are stopped; without a new one a signal counts as a failure.
+    """
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     words = torchrun_arguments(module, arguments, count, settings)
     log.info("starting %d processes: torchrun %s", count, " ".join(words))
+    before = _changed_at(last_checkpoint)
     try:
         (run or torchrun.run)(torchrun.parse_args(words))
     except ChildFailedError as error:
@@ -133,5 +160,12 @@ def launch(
         log.error("process %d of %d ended with exit code %d", rank + 1, count, failure.exitcode)
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILURE
     except SignalException as stopped:
+        if _changed_at(last_checkpoint) == before:
+            log.error("stopped by %s before a checkpoint was written", signal.Signals(stopped.sigval).name)
+            return EXIT_FAILURE
         return EXIT_INTERRUPTED if stopped.sigval == signal.SIGINT else EXIT_RESUMABLE
     return EXIT_OK
+
+
+def _changed_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None

@@ -29,7 +29,7 @@ from trainers.distributed import ALONE, World
 from trainers.objective import Objective
 from trainers.profiling import profiled
 from trainers.schedule import learning_rate
-from trainers.signals import StopRequest
+from trainers.signals import Meeting, StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ _FREE_TO_CHANGE = (
     *("logging.", "device.", "distributed.", "hardware.", "dqvl.", "scoring.", "data.score_stride"),
     *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
     *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.gradient_checkpointing"),
+    # The windows of a step are the checkpoint's; these say how they are computed, or were chosen.
+    *("training.batch_size", "training.accumulate", "training.effective_batch", "training.min_steps"),
 )  # fmt: skip
 
 # Step, learning rate, and loss and gradient norm still on the device.
@@ -102,7 +104,7 @@ class Trainer:
             self.model, config=config, plan=plan, micro=batch.micro, world=world, loss_scaler=self.loss_scaler
         )
         self.position = Position()
-        self._slowest_step = self._validation_seconds = 0.0
+        self._step_seconds = self._validation_seconds = 0.0
 
         settings = config.training
         self.windows_per_epoch = min(settings.windows_per_epoch or len(train), len(train))
@@ -141,10 +143,15 @@ class Trainer:
         steps = self._epoch_order(epoch).split(self.effective)
         loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device, dtype=self.plan.dtype)
         pending: list[PendingStep] = []
+        meeting = Meeting(stop, self.world, self.plan.device)
         self.model.train()
         with profiled(self._trace_path(run)) as step_profiled:
             for step in range(self.position.step, len(steps)):
-                if self._must_stop(stop, steps_left=len(steps) - step, at_a_record=not pending):
+                if meeting.must_stop(
+                    step_seconds=self._step_seconds,
+                    validation_seconds=self._expected_validation_seconds(),
+                    steps_left=len(steps) - step,
+                ):
                     if pending:
                         self._log_steps(run, epoch, pending)
                     self._stop(stop, loss_sum, time.perf_counter() - started)
@@ -156,7 +163,8 @@ class Trainer:
                     last_loss = self._log_steps(run, epoch, pending)
                     pending.clear()
                     note = f"epoch {epoch + 1}/{self.config.training.epochs} loss {last_loss:.4f}"
-                self._slowest_step = max(self._slowest_step, time.perf_counter() - step_started)
+                # An old outlier, such as a step that compiled, fades.
+                self._step_seconds = max(0.9 * self._step_seconds, time.perf_counter() - step_started)
                 step_profiled()
                 progress.advance(len(steps[step]), note if not pending else "")
                 self.position.step = step + 1
@@ -193,22 +201,13 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         return rate, loss, norm
 
-    def _must_stop(self, stop: StopRequest, *, steps_left: int, at_a_record: bool) -> bool:
-        """Whether to save and end before the next step. Several processes ask each other, where they meet anyway."""
-        next_seconds = self._slowest_step + (self._validation_seconds if steps_left == 1 else 0.0)
-        if self.world.is_alone:
-            return stop.is_due(next_seconds)
-        if not at_a_record:
-            return False
-        due = stop.is_due(next_seconds * self.config.logging.every_steps)
-        if self.world.add(torch.tensor(float(due), device=self.plan.device)).item() == 0.0:
-            return False
-        stop.reason = stop.reason or "another process was asked to stop"
-        return True
+    def _expected_validation_seconds(self) -> float:
+        """As the last one; before the first, a third of what training on as many windows takes."""
+        return self._validation_seconds or self._step_seconds * len(self.validation) / self.effective / 3
 
     def _trace_path(self, run: RunLog) -> Path | None:
         """Where the profile of the first steps goes; later epochs are not profiled."""
-        wanted = self.config.profile_runtime and self.position.epoch == 0 and self.world.is_main
+        wanted = self.config.profile_runtime and not self._validation_seconds and self.world.is_main
         return run.folder / "trace.json" if wanted else None
 
     def _epoch_order(self, epoch: int) -> torch.Tensor:
@@ -311,7 +310,8 @@ class Trainer:
             )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.loss_scaler.load_state_dict(state["loss_scaler"])
+        if state["loss_scaler"] and self.plan.needs_loss_scaling:  # the other precisions have none
+            self.loss_scaler.load_state_dict(state["loss_scaler"])
         self.backend.set_rng_state(state["rng"])
         history = [EpochRecord(**record) for record in state["position"].pop("history")]
         self.position = Position(**state["position"], history=history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -12,10 +13,12 @@ from torch import nn
 
 from core.config.schema import AnyConfig
 from core.data.inputs import Inputs
-from core.devices.backend import backend
+from core.devices.backend import backend, is_out_of_memory
 from core.devices.plan import DevicePlan
 from core.devices.retry import until_it_fits
+from core.errors import LandfallError
 from core.models.masking import MaskedOutput
+from core.models.normalisation import KEEP as NORM_KEEP
 from core.reproducibility import generator
 from trainers.distributed import World, gradients_stay_here
 
@@ -71,7 +74,10 @@ class Objective:
             for buffer, before in zip(self._running, running, strict=True):
                 buffer.copy_(before)
 
-        return self._until_it_fits(partial(self._accumulate, inputs, index_b, mask_b), undo)
+        loss = self._until_it_fits(partial(self._accumulate, inputs, index_b, mask_b), undo)
+        if self._running and not self.world.is_alone:
+            self._join_statistics(running, len(index_b))
+        return loss
 
     def _accumulate(self, inputs: Inputs, index_b: torch.Tensor, mask_b: torch.Tensor, micro: int) -> torch.Tensor:
         parts = _parts(self.world.share(index_b), self.world.share(mask_b), micro)
@@ -89,10 +95,27 @@ class Objective:
                 usual = len(index_b) * output.reconstruction[0].numel()
                 self.loss_scaler.scale(output.loss * (output.count / usual)).backward()
             judged += torch.stack([output.loss.detach() * output.count, output.count])
-        error, count = self.world.add(judged).clamp(min=torch.finfo(judged.dtype).tiny).unbind()
+        error, count = self.world.add(judged).unbind()
+        count = count.clamp(min=1.0)  # a step without a single observed value has loss 0 and moves nothing
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, usual * self.world.size / count)  # the backward pass averaged over processes
         return error / count
+
+    def _join_statistics(self, before: list[torch.Tensor], num_windows: int) -> None:
+        """Running statistics as if one process had seen all groups of the step, one after the other.
+
+        A process with k groups left keep^k · before + s. What comes of s in the end has aged by the groups after it.
+        """
+        group = self.config.model.norm_windows
+        sizes = [len(share) for share in torch.arange(num_windows).tensor_split(self.world.size)]
+        groups = [sum(math.ceil(min(self.micro, n - i) / group) for i in range(0, n, self.micro)) for n in sizes]
+        after = sum(groups[self.world.rank + 1 :])
+        for buffer, old in zip(self._running, before, strict=True):
+            if not buffer.is_floating_point():  # a count of groups
+                self.world.add(buffer.sub_(old)).add_(old)
+                continue
+            own = buffer - NORM_KEEP ** groups[self.world.rank] * old
+            buffer.copy_(NORM_KEEP ** sum(groups) * old + self.world.add(NORM_KEEP**after * own))
 
     # ------------------------------------------------------------------------------------------------------ validation
     @torch.no_grad()
@@ -131,7 +154,15 @@ class Objective:
         Not where several processes work together: one that tries again would leave the others waiting.
         """
         if not self.world.is_alone:
-            return work(self.micro)
+            try:
+                return work(self.micro)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise LandfallError(
+                    f"out of memory with {self.micro} windows at a time in each process: {_first_line(error)}",
+                    hint=f"go on with training.resume=auto training.batch_size={max(1, self.micro // 2)}",
+                ) from error
         result, fitting = until_it_fits(work, self.micro, kind=self.plan.kind, undo=undo)
         group = getattr(self.config.model, "norm_windows", 1)
         if fitting < self.micro and self._running and fitting % group:
@@ -143,3 +174,7 @@ class Objective:
 def _parts(index_b: torch.Tensor, mask_b: torch.Tensor, micro: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Window indices and masks, `micro` at a time."""
     return list(zip(index_b.split(micro), mask_b.split(micro), strict=True))
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

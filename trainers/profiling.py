@@ -26,8 +26,10 @@ def profiled(path: Path | None) -> Iterator[Callable[[], None]]:
     def write(profile: profiler.profile) -> None:
         with atomic_file(path) as part:
             profile.export_chrome_trace(str(part))
-        log.info("profile of %d steps: %s", RECORDED_STEPS, path.name)
+        log.info("profile of the first steps: %s", path.name)
 
     schedule = profiler.schedule(wait=0, warmup=WARMUP_STEPS, active=RECORDED_STEPS, repeat=1)
     with profiler.profile(schedule=schedule, on_trace_ready=write, record_shapes=True) as profile:
         yield profile.step
+    if not path.exists():
+        log.warning("an epoch of one step is too short to be profiled: %s was not written", path.name)

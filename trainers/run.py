@@ -23,6 +23,7 @@ from core.devices.profiles import seed_and_fix
 from core.environment import environment_record
 from core.errors import CheckpointError
 from core.models.factory import build_model, count_parameters
+from core.reproducibility import derive_seed
 from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path
 from core.workspace import new_run_id, write_json
 from trainers.decisions import Sized, decide_batch, decide_model_size, start_report
@@ -84,25 +85,43 @@ def train(
     saved = checkpoint.describe(resume_from) if resume_from is not None else None
     run_id = saved["run_id"] if saved else run_id or new_run_id()
     sized = decide_model_size(loaded, manager, root=root, saved=saved)
-    config = sized.config
 
-    with joined(world, plan, config.distributed), memory.applied(plan):
-        data = load_stream_data(config, root=root, parts=TRAINING_PARTS, run_id=run_id)
-        trainer, decisions = _build_trainer(sized, data, plan=plan, root=root, run_id=run_id, world=world, saved=saved)
-        if resume_from is not None:
-            trainer.resume(resume_from)
-            log.info("resuming %s after %d epochs, %d steps", run_id, trainer.position.epoch, trainer.position.step)
-        log_type = RunLog if world.is_main else SilentRunLog
-        with (
-            log_type(root, config, run_id, steps=trainer.total_steps) as run,
-            StopRequest(config.timeout_hours) as stop,
-        ):
-            run.write_config(render(replace(loaded, config=config)))
-            run.write_environment(environment_record(root, plan, decisions))
-            if world.is_main:
-                write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
-            run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
-            position = trainer.fit(run, stop)
+    with joined(world, plan, sized.config.distributed), memory.applied(plan):
+        return _fit(replace(loaded, config=sized.config), sized, plan=plan, world=world, root=root, run_id=run_id,
+                    resume_from=resume_from, saved=saved)  # fmt: skip
+
+
+def _fit(
+    loaded: LoadedConfig,
+    sized: Sized,
+    *,
+    plan: DevicePlan,
+    world: World,
+    root: Path,
+    run_id: str,
+    resume_from: Path | None,
+    saved: Mapping[str, Any] | None,
+) -> TrainingResult:
+    """Reads, builds, resumes and trains; `loaded` holds the model's final size."""
+    config = loaded.config
+    data = load_stream_data(config, root=root, parts=TRAINING_PARTS, run_id=run_id)
+    trainer, decisions = _build_trainer(sized, data, plan=plan, root=root, run_id=run_id, world=world, saved=saved)
+    if resume_from is not None:
+        trainer.resume(resume_from)
+        log.info("resuming %s after %d epochs, %d steps", run_id, trainer.position.epoch, trainer.position.step)
+    if not world.is_alone:  # each process drops out other values
+        torch.manual_seed(derive_seed(config.seed, "process", world.rank, trainer.steps_done))
+    log_type = RunLog if world.is_main else SilentRunLog
+    with (
+        log_type(root, config, run_id, steps=trainer.total_steps) as run,
+        StopRequest(config.timeout_hours) as stop,
+    ):
+        run.write_config(render(loaded))
+        run.write_environment(environment_record(root, plan, decisions))
+        if world.is_main:
+            write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
+        run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
+        position = trainer.fit(run, stop)
     return TrainingResult(
         run_id=run_id,
         stream=config.stream,
@@ -172,5 +191,7 @@ def _checkpoint_to_resume(config: AnyConfig, root: Path) -> Path | None:
     path = last if choice == "auto" else root / choice
     if not path.is_file():
         raise CheckpointError(path, "does not exist", hint="set training.resume to auto or never")
-    checkpoint.verify(path)
+    told = checkpoint.verify(path)
+    if "batch" not in told.get("hardware", {}):
+        raise CheckpointError(path, "does not say what its steps are made of", hint="train anew with --resume never")
     return path

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from core.config.schema import SCHEMAS, AnyConfig, Execution, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
-from core.workspace import relative
+from core.workspace import find_root, relative
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -81,19 +81,47 @@ def execution_from_environment(environment: Mapping[str, str] | None = None) -> 
 
     Raises ConfigError for a value that does not fit.
     """
+    root = _workspace()
     values: dict[str, Any] = {}
-    for override in _environment_overrides(os.environ if environment is None else environment, None):
-        *sections, key = override.key_or_group.split(".")
-        place = values
-        for name in sections:
-            place = place.setdefault(name, {})
-        place[key] = override.value()
+    overrides = _environment_overrides(os.environ if environment is None else environment, root)
+    for override in sorted(overrides, key=lambda each: not _is_group(each.key_or_group, root)):
+        if _is_group(override.key_or_group, root):  # such as LANDFALL_LOCAL__DEVICES=cpu
+            _merge(values, _group_values(override, root))
+            continue
+        value = override.value()
+        for name in reversed(override.key_or_group.split(".")):
+            value = {name: value}
+        _merge(values, value)
     known = {name: value for name, value in values.items() if name in Execution.model_fields}
     try:
         return Execution.model_validate(known)
     except ValidationError as error:
         faults = [_fault(details, Execution, {}) for details in error.errors(include_url=False)]
         raise ConfigError("environment", faults) from None
+
+
+def _workspace() -> Path | None:
+    try:
+        return find_root()
+    except UsageError:
+        return None
+
+
+def _group_values(override: Override, root: Path) -> dict[str, Any]:
+    file = root / CONFIG_DIR / override.key_or_group / f"{override.value()}.yaml"
+    if not file.is_file():
+        options = ", ".join(sorted(path.stem for path in file.parent.glob("*.yaml")))
+        raise UsageError(f"there is no {override.key_or_group}={override.value()}", hint=f"there are: {options}")
+    return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+
+
+def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Puts `more` over `values`, section by section."""
+    for name, value in more.items():
+        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+            _merge(values[name], value)
+        else:
+            values[name] = dict(value) if isinstance(value, Mapping) else value
 
 
 def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:

@@ -167,7 +167,6 @@ class Distributed(Section):
     timeout_minutes: Positive = Field(
         30.0, description="Longest wait for another process, at the rendezvous and in a collective operation."
     )
-    max_restarts: int = Field(0, ge=0, description="How often torchrun starts the processes anew after one has died.")
 
 
 class Execution(Profile):

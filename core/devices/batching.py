@@ -177,11 +177,11 @@ def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tie
     if size != "auto":
         return _resized(config, size, tiers, loaded.origins, "")[0]
     values = config.model_dump(mode="json")
-    values["model"]["size"] = trained["model"]["size"]
+    values["model"]["size"] = trained["model"].get("size", "custom")
     for key in {key for sizes in tiers.models[config.stream].values() for key, _ in flatten(sizes)}:
         section, name = key.split(".")
         if not is_set_with(loaded.origins, key, "model.size"):
-            values[section][name] = trained[section][name]
+            values[section][name] = trained[section].get(name, values[section][name])
     return config_from_dict(values, source=loaded.source)
 
 

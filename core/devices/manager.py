@@ -100,6 +100,8 @@ class DeviceManager:
             return 1
         if self._chosen.kind == "cpu":
             return 1 if wanted == "auto" or self._fallback else wanted
+        if not self._chosen.supports_distributed:
+            return 1
         return self.device_count if wanted == "auto" else min(wanted, self.device_count)
 
     # ------------------------------------------------------------------------------------------------------ decisions

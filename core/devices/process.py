@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, MutableMapping
 
 from core.config.schema import Profile
@@ -19,6 +20,8 @@ _DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 _HASH_SEED = "PYTHONHASHSEED"
 # Tells the new process what it was started for. No LANDFALL_ name: those are configuration.
 _STARTED_FOR = "_LANDFALL_STARTED_FOR"
+# When the command began: its wall-time limit counts for notebooks' kernels and training processes it starts too.
+_STARTED_AT = "_LANDFALL_STARTED_AT"
 
 
 def needed_environment(profile: Profile) -> dict[str, str]:
@@ -54,12 +57,19 @@ def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> N
 
 
 def start_right(profile: Profile) -> None:
-    """For commands, before they import torch: starts the command anew where its environment is wrong."""
+    """For commands, before they import torch: starts the command anew where its environment is wrong, and notes when
+    it began."""
     adopt(profile)
+    os.environ.setdefault(_STARTED_AT, str(time.time()))
     reasons = wrong_environment(profile)
     if reasons:
         log.info("starting anew: %s", "; ".join(reasons))
         restart_with({_HASH_SEED: needed_environment(profile)[_HASH_SEED]})
+
+
+def command_start() -> float | None:
+    """Seconds since the epoch at which the command began that this process belongs to; None where there is none."""
+    return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
 
 
 def restart_with(environment: Mapping[str, str]) -> None:

@@ -6,6 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# Share of the running statistics that a group replaces, torch's default, and what it leaves as it is.
+MOMENTUM = 0.1
+KEEP = 1.0 - MOMENTUM
+
 
 class WindowBatchNorm(nn.BatchNorm1d):
     """Batch normalisation of every feature over the tokens of `group` windows: (B, …, D) → (B, …, D).
@@ -17,7 +21,7 @@ class WindowBatchNorm(nn.BatchNorm1d):
     """
 
     def __init__(self, width: int, group: int):
-        super().__init__(width)
+        super().__init__(width, momentum=MOMENTUM)
         self.group = group
 
     def forward(self, z: Tensor) -> Tensor:
@@ -44,7 +48,7 @@ class WindowBatchNorm(nn.BatchNorm1d):
 
     def _move(self, running_d: Tensor, groups_gd: Tensor) -> None:
         """What one exponential moving average after the other would give."""
-        keep, num_groups = 1.0 - self.momentum, len(groups_gd)
+        num_groups = len(groups_gd)
         age_g = torch.arange(num_groups - 1, -1, -1, dtype=running_d.dtype, device=running_d.device)
-        share_g1 = (self.momentum * keep**age_g).unsqueeze(1)
-        running_d.mul_(keep**num_groups).add_((share_g1 * groups_gd).sum(0))
+        share_g1 = (MOMENTUM * KEEP**age_g).unsqueeze(1)
+        running_d.mul_(KEEP**num_groups).add_((share_g1 * groups_gd).sum(0))

@@ -42,7 +42,7 @@ def device(context: Context) -> str:
     from core.devices.manager import DeviceManager
 
     config = next(iter(context.configs.values())).config
-    plan = DeviceManager(config).plan()
+    plan = DeviceManager(config).plan(processes=1)
     cuda = "CUDA is used" if plan.kind == "cuda" else "no CUDA device is used"
     return f"{plan.name}, {plan.precision}; {cuda} ({plan.device_reason})"
 

@@ -33,7 +33,7 @@ def checkpoint_fits(context: Context, stream: Stream) -> str:
     loaded, path = context.configs[stream], context.checkpoint(stream)
     told = checkpoint.describe(path)
     config = size_as_trained(loaded, told["config"], load_tiers(context.root))
-    load_scoring_model(path, DeviceManager(config).plan(), config=config)
+    load_scoring_model(path, DeviceManager(config).plan(processes=1), config=config)
     return f"epoch {told['epoch']}, {told['parameters'] / 1e6:.2f} M parameters, sha256 and configuration match"
 
 
@@ -165,7 +165,7 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
     from inference.scoring import infer_score, load_scoring_model
 
     config = context.config(stream)
-    plan = DeviceManager(config).plan()
+    plan = DeviceManager(config).plan(processes=1)
     scoring = load_scoring_model(context.checkpoint(stream), plan)
     with tempfile.TemporaryDirectory() as folder:
         # Reading judges the files again; the reports of the run are evidence and stay as they are.

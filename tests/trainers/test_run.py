@@ -72,14 +72,31 @@ def test_measuring_leaves_no_trace_in_what_is_learned(plant):
     assert losses(measured) == losses(fixed)
 
 
-def test_a_resumed_run_keeps_the_windows_of_its_steps(plant):
-    """The steps of a checkpoint count windows: another effective batch would lose the place."""
+@pytest.mark.parametrize("change", [("training.effective_batch=4",), ("training.batch_size=4",)])
+def test_a_resumed_run_keeps_the_windows_of_its_steps(plant, change):
+    """The steps of a checkpoint count windows: another number would lose the place. How they are computed is free."""
     run_training(plant, "training.epochs=2", "training.effective_batch=16", words=MEASURED)
-    again = ("training.epochs=2", "training.resume=auto")
-    with pytest.raises(CheckpointError, match=r"training.effective_batch was 16, is auto"):
-        run_training(plant, *again, words=MEASURED)
-    run_training(plant, *again, "training.effective_batch=16", words=MEASURED)
-    assert environment_of(plant)["batch"]["effective"] == 16
+    run_training(plant, "training.epochs=2", "training.resume=auto", *change, words=MEASURED)
+    batch = environment_of(plant)["batch"]
+    assert batch["effective"] == 16
+    assert batch["micro"] == (4 if "training.batch_size=4" in change else 16)
+
+
+def test_a_run_goes_on_in_another_precision(plant):
+    """Loss scaling has a state in 16 bit only."""
+    run_training(plant, "training.epochs=2")
+    again = run_training(plant, "training.epochs=2", "training.resume=auto", "precision=16-mixed")
+    assert len(again.history) == 2
+
+
+def test_a_checkpoint_that_does_not_know_its_steps_is_refused(plant):
+    result = run_training(plant, "training.epochs=1")
+    sidecar = checkpoint.sidecar_path(checkpoint.last_path(result.checkpoint))
+    told = json.loads(sidecar.read_text())
+    del told["hardware"]["batch"]
+    sidecar.write_text(json.dumps(told))
+    with pytest.raises(CheckpointError, match="does not say what its steps are made of"):
+        run_training(plant, "training.epochs=1", "training.resume=auto")
 
 
 class Cramped:

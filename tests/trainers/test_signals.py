@@ -1,10 +1,14 @@
 import signal
 import threading
+import time
 
 import pytest
+import torch
 
+from core.errors import UsageError
 from trainers import signals
-from trainers.signals import StopRequest
+from trainers.distributed import World
+from trainers.signals import Meeting, StopRequest
 
 
 @pytest.mark.parametrize("number, interrupted", [(signal.SIGINT, True), (signal.SIGTERM, False)])
@@ -67,3 +71,52 @@ def test_without_a_limit_time_does_not_matter():
 
 def test_time_is_counted_from_the_start_of_the_process():
     assert 0 < signals.seconds_since_start() < 24 * 3600
+
+
+def test_a_process_older_than_its_limit_is_refused_with_the_way_out(monkeypatch):
+    """A notebook's kernel that is open since yesterday would stop before its first step, again and again."""
+    monkeypatch.setattr(signals, "seconds_since_start", lambda: 10 * 3600.0)
+    with pytest.raises(UsageError, match=r"has run for 10\.0 h, timeout_hours = 8\.5") as caught, StopRequest(8.5):
+        pass
+    assert "restart the kernel" in caught.value.hint
+
+
+def test_a_process_that_a_command_started_counts_from_the_command(monkeypatch):
+    monkeypatch.setenv("_LANDFALL_STARTED_AT", str(time.time() - 5000))
+    assert signals.seconds_since_start() == pytest.approx(5000, abs=5)
+
+
+class Others(World):
+    """A world of two, where the other process votes as it is told."""
+
+    def vote(self, *votes: bool) -> "Others":
+        object.__setattr__(self, "votes", list(votes))
+        return self
+
+    def add(self, values):
+        return values + torch.tensor([float(self.votes.pop(0)), values[1].item()])
+
+
+def test_all_processes_stop_where_one_must():
+    meeting = Meeting(StopRequest(), Others(size=2).vote(False, True), torch.device("cpu"))
+    expected = {"step_seconds": 4.0, "validation_seconds": 0.0}
+    assert not meeting.must_stop(**expected, steps_left=9)
+    assert meeting.must_stop(**expected, steps_left=8)
+    assert meeting.stop.reason == "another process was asked to stop"
+
+
+def test_fast_steps_meet_every_few_seconds_only():
+    world = Others(size=2).vote(*[False] * 4)
+    meeting = Meeting(StopRequest(), world, torch.device("cpu"))
+    for left in range(100, 0, -1):
+        assert not meeting.must_stop(step_seconds=0.125, validation_seconds=0.0, steps_left=left)
+    assert world.votes == [False], "steps 1, 41 and 81 met"
+
+
+@pytest.mark.parametrize("steps_left, due", [(60, False), (40, True)])
+def test_a_validation_before_the_next_meeting_counts(monkeypatch, steps_left, due):
+    monkeypatch.setattr(signals, "seconds_since_start", lambda: 3600 - 60 - 100.0)
+    stop = StopRequest(timeout_hours=1.0)
+    meeting = Meeting(stop, Others(size=2).vote(False, False), torch.device("cpu"))
+    meeting._interval = 50
+    assert meeting.must_stop(step_seconds=0.1, validation_seconds=300.0, steps_left=steps_left) is due

@@ -277,3 +277,17 @@ assert "torch" not in sys.modules
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("stream: ") == 2
     assert "# configs/trainer/default.yaml" in result.stdout
+
+
+def test_without_a_file_the_environment_may_name_a_profile(monkeypatch):
+    monkeypatch.chdir(REPO_ROOT)
+    named = execution_from_environment({"LANDFALL_LOCAL__DEVICES": "hpc_a100", "LANDFALL_DEVICES": "2"})
+    assert (named.devices, named.hardware.memory_gb, named.device.prefer) == (2, 40, "gpu")
+    with pytest.raises(UsageError, match="there is no local/devices=abacus") as caught:
+        execution_from_environment({"LANDFALL_LOCAL__DEVICES": "abacus"})
+    assert "hpc_a100" in caught.value.hint
+
+
+def test_contradicting_variables_are_a_fault_and_no_crash():
+    with pytest.raises(ConfigError, match="device"):
+        execution_from_environment({"LANDFALL_DEVICE__PREFER": "cpu", "LANDFALL_DEVICE__PREFER__X": "1"})
