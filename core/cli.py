@@ -1,4 +1,7 @@
-"""What every command-line entry point shares: logging to stderr, configuration arguments, errors as exit codes."""
+"""What every command-line entry point shares: logging to stderr, configuration arguments, errors as exit codes.
+
+Configuration is imported where it is used: `--help` does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.config.compose import LoadedConfig, load_config, local_config_file, render
-from core.config.schema import Stream
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
 from core.progress import ConsoleHandler
 from core.workspace import find_root
+
+if TYPE_CHECKING:
+    from core.config.compose import LoadedConfig
+    from core.config.schema import Stream
 
 log = logging.getLogger("landfall")
 
@@ -66,6 +72,8 @@ def add_config_arguments(parser: argparse.ArgumentParser, *, default: str | None
 
 def config_of(arguments: argparse.Namespace, *, stream: Stream | None = None) -> LoadedConfig:
     """The configuration the arguments ask for. Raises ConfigError, also for a configuration of another stream."""
+    from core.config.compose import load_config, local_config_file
+
     loaded = load_config(arguments.config, arguments.overrides, root=root_of(arguments))
     if stream is not None and loaded.config.stream != stream:
         raise UsageError(
@@ -76,5 +84,7 @@ def config_of(arguments: argparse.Namespace, *, stream: Stream | None = None) ->
 
 
 def print_config(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
+    from core.config.compose import render
+
     sys.stdout.write(render(loaded, with_origin=arguments.origin))
     return EXIT_OK

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from core import checkpoint
 from core.config.compose import config_from_dict, flatten
-from core.config.schema import AnyConfig, DeviceKind, Stream
+from core.config.execution import DeviceKind
+from core.config.schema import AnyConfig, Stream
 from core.data.inputs import InputTransform, build_transform
 from core.data.scaling import Scaler
 from core.devices.plan import DevicePlan

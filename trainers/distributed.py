@@ -19,7 +19,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from core.config.schema import DeviceKind, Distributed
+from core.config.execution import DeviceKind, Distributed
 from core.devices.plan import DevicePlan
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from core.config.schema import SCHEMAS, AnyConfig, Execution, Stream
+from core.config.execution import Execution
+from core.config.schema import SCHEMAS, AnyConfig, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.workspace import find_root, relative
 

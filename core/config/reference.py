@@ -21,7 +21,8 @@ FILE = "docs/configuration.md"
 _INTRODUCTION = """\
 # Configuration reference
 
-Generated from `core/config/schema.py` by `python -m core.config.reference --write`; edit the descriptions there.
+Generated from `core/config/schema.py` and `execution.py` by `python -m core.config.reference --write`; edit the
+descriptions there.
 
 A configuration is composed from files and overrides. Later ones win:
 

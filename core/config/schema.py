@@ -1,179 +1,20 @@
-"""The one schema of a Landfall configuration: every key, its type, its default and what it means.
+"""The schema of a Landfall configuration: every key, its type, its default and what it means.
 
-`docs/configuration.md` is generated from these descriptions. Nothing here imports torch.
+`docs/configuration.md` is generated from these descriptions. Hardware and processes are in `core.config.execution`,
+kinds of values in `core.config.fields`. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from core.config.execution import Execution
+from core.config.fields import Bound, Count, CountOrAuto, Fraction, Positive, Ratio, Section, SwitchOrAuto
 
 Stream = Literal["patchtst", "swinmae"]
 STREAMS: tuple[Stream, ...] = ("patchtst", "swinmae")
-
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Ratio = Annotated[float, Field(gt=0.0, lt=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-def _as_text(value: Any) -> Any:
-    """YAML reads `precision: 32` as a number."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _as_bound(value: Any) -> Any:
-    """One fault for a bound that is no number, where a union of number types would report one per type."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is neither a fraction nor a row number")
-    return value
-
-
-Bound = Annotated[float | int, BeforeValidator(_as_bound)]
-
-
-def _as_count_or_auto(value: Any) -> Any:
-    """One fault, as for a bound."""
-    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"{value!r} is neither auto nor a whole number of one or more")
-    return value
-
-
-def _as_switch_or_auto(value: Any) -> Any:
-    if value != "auto" and not isinstance(value, bool):
-        raise ValueError(f"{value!r} is neither auto, true nor false")
-    return value
-
-
-CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_as_count_or_auto)]
-SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_as_switch_or_auto)]
-
-
-class Section(BaseModel):
-    """A group of keys; unknown keys are refused and values never change after validation."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, protected_namespaces=()
-    )
-
-
-# --------------------------------------------------------------------------------------------------------- hardware
-DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
-PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
-
-# Share of a device's memory that each strategy may take.
-MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
-
-
-class Memory(Section):
-    strategy: Literal["conservative", "balanced", "aggressive", "custom"] = Field(
-        "balanced",
-        description="Share of the device's memory a run may take: 60 %, 75 %, 90 %, or `custom` with `fraction`.",
-    )
-    fraction: Ratio | None = Field(None, description="The share under `custom`; empty otherwise.")
-
-    @model_validator(mode="after")
-    def _custom_has_its_fraction(self) -> Memory:
-        if (self.strategy == "custom") != (self.fraction is not None):
-            raise ValueError(
-                f"strategy = {self.strategy} with fraction = {self.fraction}: custom needs one, others none"
-            )
-        return self
-
-    @property
-    def share(self) -> float:
-        """The fraction in force."""
-        return self.fraction if self.fraction is not None else MEMORY_FRACTIONS[self.strategy]
-
-
-class Device(Section):
-    """Which of the hardware found is used, and how."""
-
-    prefer: Literal["auto", "cpu", "gpu", "tpu", "mps", "xpu"] = Field(
-        "auto",
-        description="Device to use; `auto` takes the first of `order` that passes a real operation, `gpu` the first "
-        "of them that is a GPU. Where it is missing the next best is used, with a warning.",
-    )
-    order: tuple[DeviceKind, ...] = Field(
-        ("tpu", "cuda", "mps", "xpu", "cpu"), description="Priority of the platforms; the CPU is always there, last."
-    )
-    strict: bool = Field(False, description="A preferred device or a profile that does not fit is an error.")
-    allow_tpu: bool = Field(False, description="Let `auto` take a TPU, where a training backend for it is installed.")
-    tpu_batch_factor: Count = Field(128, description="How many times larger a batch is on a TPU.")
-    prefer_cuda: bool = Field(True, description="Use a CUDA GPU where one works; otherwise the next best device.")
-    amp: bool = Field(True, description="Allow mixed precision; `false` computes in 32 bit whatever `precision` says.")
-    enable_mixed_precision: bool = Field(True, description="Like `amp`, the Colab name: either one forbids it.")
-    enable_jit: bool = Field(False, description="Compile the model with torch.compile.")
-    enable_x64: bool = Field(False, description="Compute in 64 bit: float64 becomes the default type.")
-    memory: Memory = Field(Memory(), description="How much memory a run may take.")
-    environment: dict[str, str] = Field(
-        {}, description="Environment variables set before the hardware is touched, such as NCCL_DEBUG."
-    )
-
-
-class Hardware(Section):
-    """What a device profile was made for."""
-
-    kind: DeviceKind | None = Field(None, description="Platform; empty fits any.")
-    memory_gb: float = Field(0.0, ge=0.0, description="Least memory of one device, in GB.")
-    compute_capability: float = Field(0.0, ge=0.0, description="Least CUDA compute capability.")
-
-
-class Profile(Section):
-    """A device profile: the knobs of `configs/local/devices/*.yaml`."""
-
-    devices: CountOrAuto = Field(1, description="Devices to train on, one process each; `auto` takes all of the kind.")
-    precision: PrecisionChoice = Field(
-        "auto", description="Arithmetic; `auto` picks bf16 only where the hardware has it natively."
-    )
-    deterministic: bool = Field(False, description="Refuse operations without a deterministic implementation.")
-    cudnn_benchmark: bool = Field(False, description="Let cuDNN time its kernels and keep the fastest.")
-    seed: int = Field(42, ge=0, description="Seed of weights, shuffling and masks, each from its own generator.")
-    numpy_seed: int | None = Field(None, ge=0, lt=2**32, description="NumPy's seed; empty derives it from `seed`.")
-    pythonhashseed: int | None = Field(
-        None,
-        ge=0,
-        lt=2**32,
-        description="PYTHONHASHSEED of the process; empty leaves it. Commands start anew to set it.",
-    )
-    timeout_hours: Positive | None = Field(
-        None, description="Wall-time limit of the process; before it a checkpoint is saved and the run exits with 75."
-    )
-    max_threads: int = Field(0, ge=0, description="Most CPU threads; 0 uses every core the process may run on.")
-    gradient_clip_val: float = Field(1.0, ge=0.0, description="Largest gradient norm; 0 does not clip.")
-    log_device_info: bool = Field(True, description="Report device, memory, batch and model at the start of a run.")
-    profile_runtime: bool = Field(
-        False, description="Write a torch profiler trace of the first steps to the run's folder."
-    )
-    hardware: Hardware = Field(Hardware(), description="What the profile was made for; a misfit is told.")
-
-    @model_validator(mode="after")
-    def _autotuning_is_not_deterministic(self) -> Profile:
-        if self.deterministic and self.cudnn_benchmark:
-            raise ValueError("deterministic and cudnn_benchmark exclude each other: autotuning picks kernels by time")
-        return self
-
-
-class Distributed(Section):
-    """How several processes train one model."""
-
-    strategy: Literal["none", "ddp"] = Field(
-        "ddp", description="With more than one device: `ddp` starts one process each, `none` uses the first only."
-    )
-    nodes: Count = Field(1, description="Machines that take part; each runs the same command.")
-    rendezvous: str = Field("", description="host:port of the first machine; needed with several nodes.")
-    timeout_minutes: Positive = Field(
-        30.0, description="Longest wait for another process, at the rendezvous and in a collective operation."
-    )
-
-
-class Execution(Profile):
-    """Everything that decides where and how a run computes."""
-
-    device: Device = Field(Device(), description="Hardware and arithmetic.")
-    distributed: Distributed = Field(Distributed(), description="Several processes.")
 
 
 # ------------------------------------------------------------------------------------------------------------ logging

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.config.schema import Device
+from core.config.execution import Device
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.nvidia_smi import OLDEST_DRIVERS
 from core.devices.plan import DevicePlan

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 from core.devices import host, process_memory
 from core.devices.process_memory import MIB, PeakMeter, SampledPeak
 

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
-from core.config.schema import AnyConfig, DeviceKind, Training
+from core.config.execution import DeviceKind
+from core.config.schema import AnyConfig, Training
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.memory import memory_limit_mb
 from core.devices.tables import Costs, SizeName, Tier, Tiers, load_costs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 
 GPU_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps", "xpu")
 ACCELERATOR_KINDS: tuple[DeviceKind, ...] = ("tpu", *GPU_KINDS)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 from core.devices import nvidia_smi, tpu
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores

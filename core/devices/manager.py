@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.config.compose import execution_from_environment
-from core.config.schema import Device, DeviceKind, Execution, Stream
+from core.config.execution import Device, DeviceKind, Execution
+from core.config.schema import Stream
 from core.devices import memory, process
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.config.schema import Device, Memory, Stream
+from core.config.execution import Device, Memory
+from core.config.schema import Stream
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, ConfigFault

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, MutableMapping
 
-from core.config.schema import Profile
+from core.config.execution import Profile
 
 log = logging.getLogger(__name__)
 

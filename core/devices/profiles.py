@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config.compose import CONFIG_DIR
-from core.config.schema import Execution, Profile
+from core.config.execution import Execution, Profile
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES
 from core.devices.process import adopt, wrong_environment

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 from core.devices.batching import BatchConfig
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan

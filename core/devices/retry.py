@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 from core.devices.backend import backend, is_out_of_memory
 from core.errors import LandfallError
 

@@ -10,7 +10,9 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from core.config.compose import CONFIG_DIR
-from core.config.schema import SCHEMAS, Count, DeviceKind, Section, Stream
+from core.config.execution import DeviceKind
+from core.config.fields import Count, Section
+from core.config.schema import SCHEMAS, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.workspace import find_root
 

@@ -101,7 +101,24 @@ def coupled(rows: int, seed: int, channels: int = 6) -> np.ndarray:
     return driver_t1 + 0.1 * rng.normal(size=(rows, channels))
 
 
+class CrampedPlaceModel(PlaceModel):
+    """Memory for so many windows and no more."""
+
+    def inpaint(self, x_btc):
+        if len(x_btc) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return super().inpaint(x_btc)
+
+
 # --------------------------------------------------------------------------------------------------------------- errors
+def test_out_of_memory_scores_the_same_windows_fewer_at_a_time(caplog):
+    windows = windows_over([coupled(50, 1)], window=10, stride=2)
+    roomy = part_errors(scoring_with(PlaceModel(), channels=6), windows, batch_size=16)
+    cramped = part_errors(scoring_with(CrampedPlaceModel(), channels=6), windows, batch_size=16)
+    np.testing.assert_array_equal(cramped.error_sc, roomy.error_sc)
+    assert [record.getMessage().split("): now ")[1].split()[0] for record in caplog.records] == ["8", "4", "2"]
+
+
 def test_overlapping_windows_are_averaged_per_row():
     windows = windows_over([np.zeros((50, 3)), np.zeros((23, 3))], window=10, stride=4)
     errors = part_errors(scoring_with(PlaceModel()), windows, batch_size=4)

@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 
 from core import checkpoint
 from core.config.compose import load_config, local_config_file
-from core.config.schema import Distributed
+from core.config.execution import Distributed
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.errors import LandfallError

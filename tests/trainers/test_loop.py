@@ -171,6 +171,15 @@ def first_gradient(root: Path, *overrides: str) -> tuple[torch.Tensor, dict]:
     return trainer.optimizer.state[trainer.model.weight]["exp_avg"], step
 
 
+def test_the_gradient_is_clipped_to_its_largest_norm(workspace):
+    """AdamW's first moment is a tenth of the first gradient it saw."""
+    free, step = first_gradient(workspace, "training.batch_size=21")
+    assert step["grad_norm"] > 0.01
+    clipped, told = first_gradient(workspace, "training.batch_size=21", "gradient_clip_val=0.01")
+    assert told["grad_norm"] == pytest.approx(step["grad_norm"]), "the record tells the norm before"
+    assert (clipped.norm() / free.norm()).item() == pytest.approx(0.01 / step["grad_norm"], rel=1e-3)
+
+
 @pytest.mark.parametrize("small, accumulate", [(7, 3), (8, 3), (1, 21)])
 def test_accumulation_equals_the_bigger_batch(workspace, small, accumulate):
     whole, whole_step = first_gradient(workspace, "training.batch_size=21")

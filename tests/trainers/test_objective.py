@@ -13,7 +13,7 @@ from core.devices.plan import DevicePlan
 from core.errors import LandfallError
 from core.models.factory import build_model
 from tests.trainers.conftest import TINY
-from trainers.distributed import ALONE
+from trainers.distributed import ALONE, World
 from trainers.objective import Objective
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
@@ -168,3 +168,22 @@ def test_a_part_counts_by_the_values_it_judged(config):
     values = sum(output.count.item() for output in outputs)
     assert loss == pytest.approx(sum(o.loss.item() * o.count.item() for o in outputs) / values, rel=1e-5)
     assert loss != pytest.approx(sum(o.loss.item() for o in outputs) / len(outputs), rel=1e-4), "no gaps to speak of"
+
+
+def test_several_processes_name_the_batch_to_go_on_with(config):
+    """One that tried again would leave the others waiting."""
+    settings = config()
+    objective = objective_of(Cramped(model_of(settings), most=0), settings, 4)
+    objective.world = World(rank=0, size=2)
+    with pytest.raises(LandfallError, match="4 windows at a time in each process") as caught:
+        objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
+    assert "training.resume=auto training.batch_size=2" in caught.value.hint
+
+
+def test_a_step_without_a_single_observed_value_moves_nothing(config):
+    settings = config("model.norm=layer")
+    objective = objective_of(model_of(settings), settings, 2)
+    inputs = inputs_with_gaps()
+    inputs.windows.series.values_nc.fill_(math.nan)
+    assert objective.backward(inputs, torch.arange(4), "masks", 0, 0).item() == 0.0
+    assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients(objective.model).values())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.config.schema import DeviceKind
+from core.config.execution import DeviceKind
 from core.devices.backend import BACKENDS, CachingBackend, MpsBackend, XlaBackend, backend, is_out_of_memory
 
 MIB = 2**20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.config.schema import Execution
+from core.config.execution import Execution
 from core.devices import doctor
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.doctor import CHECKS, Check, Finding, Patient, agreement, examine, grade

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.config.schema import Device, Execution
+from core.config.execution import Device, Execution
 from core.devices import manager as manager_module
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager, get_default_device, get_device_info, get_device_manager, has_gpu

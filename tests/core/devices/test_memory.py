@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from core.config.compose import config_from_dict
-from core.config.schema import STREAMS, Device, Memory
+from core.config.execution import Device, Memory
+from core.config.schema import STREAMS
 from core.devices import memory
 from core.devices.backend import BACKENDS, backend
 from core.devices.capabilities import DeviceCapabilities
@@ -162,7 +163,7 @@ def test_torch_gets_its_settings_though_it_was_imported_first():
         """
         import json, torch
         before = torch._C._accelerator_getAllocatorSettings()  # now the environment has been read
-        from core.config.schema import Device
+        from core.config.execution import Device
         from core.devices.memory import prepare_environment
         prepare_environment(Device())
         print(json.dumps([before, torch._C._accelerator_getAllocatorSettings()]))
@@ -174,7 +175,7 @@ def test_the_environment_is_prepared_without_torch():
     assert python(
         """
         import json, sys
-        from core.config.schema import Device
+        from core.config.execution import Device
         from core.devices.memory import prepare_environment
         done = prepare_environment(Device())
         print(json.dumps(["torch" in sys.modules, "XLA_PYTHON_CLIENT_PREALLOCATE" in done]))
@@ -199,7 +200,7 @@ def test_what_this_process_holds_of_a_device_counts_as_available_to_it():
 GUARDED_TRAINING = """
     import json, resource
     import torch
-    from core.config.schema import Memory
+    from core.config.execution import Memory
     from core.devices import memory
     from core.devices.backend import backend, is_out_of_memory
     from core.devices.capabilities import DeviceCapabilities

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.config.schema import Profile
+from core.config.execution import Profile
 from core.devices.process import adopt, needed_environment, wrong_environment
 from tests.support import REPO_ROOT
 
@@ -14,7 +14,7 @@ MODULE = """\
 import os
 import sys
 
-from core.config.schema import Profile
+from core.config.execution import Profile
 from core.devices.process import start_right
 
 with open("starts", "a") as starts:

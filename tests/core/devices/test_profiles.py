@@ -9,7 +9,8 @@ import torch
 import yaml
 
 from core.config.compose import load_config, local_config_file
-from core.config.schema import STREAMS, Execution, Profile
+from core.config.execution import Execution, Profile
+from core.config.schema import STREAMS
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.profiles import PROFILE_DIR, Misfit, list_profiles, load_profile, misfits, seed_and_fix
 from core.errors import ConfigError, UsageError

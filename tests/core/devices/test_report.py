@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from core.config.schema import Device, Execution
+from core.config.execution import Device, Execution
 from core.devices.advice import torch_for
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
