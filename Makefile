@@ -81,6 +81,14 @@ score: $(READY)  ## Score both streams with their checkpoints
 export: $(READY)  ## Write what the dashboard shows
 	$(BIN)/python -m pipelines.export_training_dashboard_state --persist-run-history
 
+FROM ?=
+REPLACE ?=
+
+.PHONY: import-artifacts
+import-artifacts: $(READY)  ## Bring a run from Colab or a drive into place: FROM=DIR|ZIP [REPLACE=1]
+	@test -n "$(FROM)" || { echo "say where they are: make import-artifacts FROM=DIR|ZIP" >&2; exit 2; }
+	$(BIN)/python -m pipelines.import_artifacts "$(FROM)" $(if $(REPLACE),--replace) $(ARGS)
+
 .PHONY: bench
 bench: $(READY)  ## Run the benchmarks against named peers
 	$(BIN)/python -m benchmarks $(ARGS)

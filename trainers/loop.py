@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ _FREE_TO_CHANGE = (
 
 # Step, learning rate, and loss and gradient norm still on the device.
 PendingStep = tuple[int, float, torch.Tensor, torch.Tensor]
+OnEpoch = Callable[[EpochRecord], None]
 
 
 @dataclass
@@ -120,14 +121,20 @@ class Trainer:
         return self.position.epoch * self.steps_per_epoch + self.position.step
 
     # ------------------------------------------------------------------------------------------------------- training
-    def fit(self, run: RunLog, stop: StopRequest) -> Position:
-        """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
+    def fit(self, run: RunLog, stop: StopRequest, *, on_epoch: OnEpoch | None = None) -> Position:
+        """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint.
+
+        on_epoch: called with the record of each finished epoch.
+        """
         epochs_left = self.config.training.epochs - self.position.epoch
         remaining = self.windows_per_epoch * epochs_left - self.position.step * self.effective
         mode = self.config.logging.progress if self.world.is_main else "off"
         with Progress(remaining, self.config.stream, unit="windows", mode=mode) as progress:
             while not self._is_finished():
-                self._finish_epoch(self._run_epoch(run, stop, progress), run)
+                record = self._run_epoch(run, stop, progress)
+                self._finish_epoch(record, run)
+                if on_epoch is not None:
+                    on_epoch(record)
         return self.position
 
     def _is_finished(self) -> bool:

@@ -28,7 +28,7 @@ from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_p
 from core.workspace import new_run_id, write_json
 from trainers.decisions import Sized, decide_batch, decide_model_size, start_report
 from trainers.distributed import World, joined
-from trainers.loop import Trainer
+from trainers.loop import OnEpoch, Trainer
 from trainers.signals import StopRequest
 
 log = logging.getLogger(__name__)
@@ -62,11 +62,18 @@ class TrainingResult:
 
 
 def train(
-    loaded: LoadedConfig, *, root: Path, run_id: str | None = None, manager: DeviceManager | None = None
+    loaded: LoadedConfig,
+    *,
+    root: Path,
+    run_id: str | None = None,
+    manager: DeviceManager | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> TrainingResult:
     """Trains the stream of the configuration. `run_id` names the run's folder (default: a new one).
 
     manager: decides about the hardware (default: one that looks at this machine).
+    on_epoch: called with the record of every finished epoch, after its loss curve and checkpoints are written; a
+        notebook shows the curve with it.
     Raises DataError for unusable data, CheckpointError where resuming is asked for and impossible, StoppedError
     after a signal or near the wall-time limit.
     """
@@ -88,7 +95,7 @@ def train(
 
     with joined(world, plan, sized.config.distributed), memory.applied(plan):
         return _fit(replace(loaded, config=sized.config), sized, plan=plan, world=world, root=root, run_id=run_id,
-                    resume_from=resume_from, saved=saved)  # fmt: skip
+                    resume_from=resume_from, saved=saved, on_epoch=on_epoch)  # fmt: skip
 
 
 def _fit(
@@ -101,6 +108,7 @@ def _fit(
     run_id: str,
     resume_from: Path | None,
     saved: Mapping[str, Any] | None,
+    on_epoch: OnEpoch | None,
 ) -> TrainingResult:
     """Reads, builds, resumes and trains; `loaded` holds the model's final size."""
     config = loaded.config
@@ -121,7 +129,7 @@ def _fit(
         if world.is_main:
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
         run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
-        position = trainer.fit(run, stop)
+        position = trainer.fit(run, stop, on_epoch=on_epoch)
     return TrainingResult(
         run_id=run_id,
         stream=config.stream,

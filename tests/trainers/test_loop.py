@@ -23,7 +23,7 @@ from core.data.windows import Series, WindowSet
 from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, LandfallError, StoppedError
-from core.runlog import EpochRecord, RunLog, read_loss_csv, read_metrics
+from core.runlog import EpochRecord, RunLog, loss_png_path, read_loss_csv, read_metrics
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from trainers import run as training_run
@@ -135,6 +135,18 @@ def batch_of(micro: int, parts: int = 1) -> BatchPlan:
 def fit(trainer: Trainer) -> Position:
     with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps) as run:
         return trainer.fit(run, StopAfter(10_000))
+
+
+def test_who_listens_hears_of_every_epoch_once_its_curve_and_checkpoint_are_written(workspace):
+    trainer, heard = make_trainer(workspace, "training.epochs=3"), []
+
+    def listen(record):
+        assert loss_png_path(workspace, trainer.config).is_file()
+        heard.append((record.epoch, checkpoint.describe(trainer.last_path)["epoch"]))
+
+    with RunLog(workspace, trainer.config, "run-1", steps=trainer.total_steps) as run:
+        trainer.fit(run, StopAfter(10_000), on_epoch=listen)
+    assert heard == [(1, 1), (2, 2), (3, 3)]
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -1,0 +1,211 @@
+"""`python -m benchmarks.migration FOLDER`: migrates every notebook of a folder and measures what became of them.
+
+It runs the real command, then judges the files it wrote with means of its own: nbformat's validator, papermill's
+loader, IPython's transformer with Python's compiler, `benchmarks.colab_leftovers`, and a second migration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.colab_leftovers import leftovers
+from core.cli import run_command
+from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
+
+INSERTED = {"parameters", "landfall-setup"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.migration", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="notebooks, in folders of any depth")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the migrated notebooks here")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of the migration (default: 1, to time one core)")
+    parser.add_argument("--show", type=int, default=20, help="examples of each fault to print (default: 20)")
+    return run_command(_measure, parser, None)
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as scratch:
+        once = arguments.keep or Path(scratch) / "once"
+        before = _hashes(arguments.folder)
+        report, seconds = _migrate(arguments.folder, once, arguments.jobs)
+        survey = Survey(arguments.show)
+        for entry in report["notebooks"]:
+            survey.judge(entry, Path(entry["input"]))
+        survey.count("inputs changed", sum(now != before[path] for path, now in _hashes(arguments.folder).items()))
+        twice = Path(scratch) / "twice"
+        _migrate(once, twice, arguments.jobs)
+        survey.count("second migration differs", sum(1 for _ in _different(once, twice)))
+        survey.figures["notebooks per second and process"] = f"{len(before) / seconds / arguments.jobs:.1f}"
+        sys.stdout.write(f"{survey}\n")
+    return EXIT_OK
+
+
+def _migrate(folder: Path, out: Path, jobs: int) -> tuple[dict[str, Any], float]:
+    """The report of a run of the real command over a folder, and its seconds."""
+    report = out.with_name(f"{out.name}-report.json")
+    command = [sys.executable, "-m", "migration", str(folder), "--out-dir", str(out), "--report", str(report)]
+    started = time.perf_counter()
+    result = subprocess.run([*command, "--jobs", str(jobs), "--force"], stdout=subprocess.DEVNULL, text=True)
+    seconds = time.perf_counter() - started
+    if result.returncode not in (EXIT_OK, EXIT_FAILURE, EXIT_USAGE):
+        sys.exit(f"the migration ended with {result.returncode}")
+    return json.loads(report.read_text(encoding="utf-8")), seconds
+
+
+class Survey:
+    """Counts of what holds and what does not, with the first examples of each fault."""
+
+    def __init__(self, show: int):
+        self.figures: dict[str, Any] = {}
+        self.counts: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+        self.constructs: Counter[str] = Counter()
+        self.show = show
+
+    def count(self, what: str, number: int = 1, example: str = "") -> None:
+        self.counts[what] += number
+        shown = self.examples.setdefault(what, [])
+        if example and len(shown) < self.show:
+            shown.append(example)
+
+    def judge(self, entry: dict[str, Any], source: Path) -> None:
+        """One notebook: its report's entry and the files before and after."""
+        self.count("notebooks")
+        if entry["output"] is None:
+            self.count("failed", example=f"{source}: {entry.get('error')}")
+            return
+        original, migrated = _load(source), json.loads(Path(entry["output"]).read_text(encoding="utf-8"))
+        self._judge_file(Path(entry["output"]), migrated)
+        cells = original.get("cells") or [cell for sheet in original.get("worksheets", []) for cell in sheet["cells"]]
+        inserted = {"landfall-setup"} if any("parameters" in _tags(cell) for cell in cells) else INSERTED
+        kept = [(index, cell) for index, cell in enumerate(migrated["cells"]) if not inserted & {*_tags(cell)}]
+        if len(kept) != len(cells):
+            self.count("cells lost or added", example=f"{source}: {len(cells)} cells, {len(kept)} kept")
+            return
+        human = {finding["cell"] for finding in entry["findings"] if finding["keeps"] == "needs-human"}
+        self._judge_leftovers(source, migrated, {new: old for old, (new, _) in enumerate(kept)}, human)
+        touched: dict[int, set[int]] = {}
+        for finding in entry["findings"]:
+            touched.setdefault(finding["cell"], set()).update(_touched_lines(finding))
+        for index, (cell, (_, new)) in enumerate(zip(cells, kept, strict=True)):
+            if cell["cell_type"] == "code":
+                self._judge_cell(f"{source}:{index}", _text(cell), _text(new), touched.get(index, set()))
+        for finding in entry["findings"]:
+            if finding["keeps"] == "needs-human" and not finding["action"]:
+                self.count("needs-human without an action", example=f"{source}: {finding['rule']}")
+
+    def _judge_file(self, path: Path, notebook: dict[str, Any]) -> None:
+        import nbformat
+        from papermill.iorw import load_notebook_node
+        from papermill.utils import nb_kernel_name, nb_language
+
+        try:
+            nbformat.validate(notebook)
+        except Exception as error:
+            self.count("invalid", example=f"{path}: {error!s:.200}")
+        try:
+            loaded = load_notebook_node(str(path))
+            nb_kernel_name(loaded), nb_language(loaded)
+        except Exception as error:
+            self.count("refused by papermill", example=f"{path}: {error!s:.200}")
+
+    def _judge_leftovers(self, source: Path, notebook: dict[str, Any], old: dict[int, int], human: set[int]) -> None:
+        unexplained = []
+        for found in leftovers(notebook):
+            explained = found.cell is not None and old.get(found.cell) in human
+            self.constructs[f"{found.construct} ({'needs-human' if explained else 'unexplained'})"] += 1
+            if not explained:
+                unexplained.append(found)
+        if unexplained:
+            cell, construct, text = unexplained[0]
+            self.count("unexplained leftovers", example=f"{source}:{cell and old.get(cell)} {construct}: {text:.160}")
+
+    def _judge_cell(self, place: str, before: str, after: str, touched: set[int]) -> None:
+        self.count("code cells")
+        if before != after and _compiles(before) and not _compiles(after):
+            self.count("cells that no longer compile", example=place)
+        lines = [line for row, line in enumerate(before.split("\n"), start=1) if row not in touched]
+        self.count("untouched lines", len(lines))
+        missing = _not_a_subsequence(lines, after.split("\n"))
+        self.count("untouched lines changed", len(missing), example=f"{place} {missing[0]!r:.120}" if missing else "")
+
+    def __str__(self) -> str:
+        lines = [f"{what:<36} {number}" for what, number in self.counts.items()]
+        lines += [f"{what:<36} {figure}" for what, figure in self.figures.items()]
+        share = 1 - self.counts["unexplained leftovers"] / max(1, self.counts["notebooks"])
+        lines.append(f"{'free of unexplained leftovers':<36} {share:.3%}")
+        same = 1 - self.counts["untouched lines changed"] / max(1, self.counts["untouched lines"])
+        lines.append(f"{'untouched lines byte-identical':<36} {same:.4%}")
+        lines += [f"  {construct:<50} {number}" for construct, number in self.constructs.most_common()]
+        for what, examples in self.examples.items():
+            lines += [f"{what}:", *(f"    {example}" for example in examples)] if examples else []
+        return "\n".join(lines)
+
+
+def _touched_lines(finding: dict[str, Any]) -> Iterator[int]:
+    """The original lines that a finding says were changed."""
+    if finding["changed"] and finding["line"]:
+        yield from range(finding["line"], finding["line"] + finding["before"].count("\n") + 1)
+
+
+def _not_a_subsequence(lines: list[str], of: list[str]) -> list[str]:
+    """The lines that do not stand in `of`, in this order."""
+    missing, rest = [], 0
+    for line in lines:
+        try:
+            rest = of.index(line, rest) + 1
+        except ValueError:
+            missing.append(line)
+    return missing
+
+
+def _tags(cell: dict[str, Any]) -> list[str]:
+    return cell.get("metadata", {}).get("tags", [])
+
+
+def _text(cell: dict[str, Any]) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    return source if isinstance(source, str) else "".join(source)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_bytes().decode("utf-8-sig", errors="replace"), strict=False)
+
+
+def _compiles(text: str) -> bool:
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(TransformerManager().transform_cell(text), "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _hashes(folder: Path) -> dict[Path, str]:
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*.ipynb"))}
+
+
+def _different(once: Path, twice: Path) -> Iterator[Path]:
+    for path in sorted(once.rglob("*.ipynb")):
+        if path.read_bytes() != (twice / path.relative_to(once)).read_bytes():
+            yield path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""What a run left, packed into one file that another machine imports."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from core import checkpoint
+from core.config.schema import AnyConfig
+from core.runlog import loss_csv_path, loss_png_path
+from core.workspace import atomic_file
+
+
+def write_bundle(path: Path | str, config: AnyConfig, *, root: Path) -> Path:
+    """Packs a stream's checkpoints, losses, scaler, scores and the run's log into a zip, under the contract's names.
+
+    Whatever folders the configuration names (a drive's, on Colab), the names in the zip are those of a workspace:
+    `checkpoints/<stream>_ssl.pt`, `runs/<stream>_ssl/<run-id>/…`, `artifacts/…`.
+    Raises CheckpointError where the stream was not trained.
+    """
+    path = Path(path)
+    best = root / config.logging.checkpoint_path
+    run_id = checkpoint.verify(best)["run_id"]
+    with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, file in _files(best, config, run_id, root):
+            if file.is_file():
+                archive.write(file, name)
+    return path
+
+
+def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[tuple[str, Path]]:
+    """Names in the bundle, and the files that may be there."""
+    stream, artifacts = config.stream, root / config.logging.artifacts_dir
+    for model, name in (
+        (best, f"checkpoints/{stream}_ssl.pt"),
+        (checkpoint.last_path(best), f"checkpoints/{stream}_ssl.last.pt"),
+    ):
+        yield name, model
+        yield name.removesuffix(".pt") + ".json", checkpoint.sidecar_path(model)
+    for file in (loss_csv_path(root, config), loss_png_path(root, config)):
+        yield f"artifacts/loss/{file.name}", file
+    yield f"artifacts/scaler_{stream}.json", artifacts / f"scaler_{stream}.json"
+    for file in sorted((artifacts / "scores").glob(f"{stream}_*")):
+        yield f"artifacts/scores/{file.name}", file
+    for file in sorted((root / config.logging.log_dir / run_id).iterdir()):
+        yield f"runs/{stream}_ssl/{run_id}/{file.name}", file

@@ -1,0 +1,149 @@
+"""What a run left on Colab comes into place whole, or not at all."""
+
+import json
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.bundle import write_bundle
+from core.config.compose import load_config
+from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, OutputError, UsageError
+from pipelines.import_artifacts import import_artifacts, main
+from tests.small_workspace import CONFIGS, RUN_ID
+
+MODEL, LOSSES = "checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv"
+
+
+@pytest.fixture(scope="module")
+def bundles(finished_workspace, tmp_path_factory) -> dict[str, Path]:
+    """A real bundle of each stream; to look at only."""
+    folder, root = tmp_path_factory.mktemp("bundles"), finished_workspace.root
+    return {
+        stream: write_bundle(folder / f"landfall_{stream}.zip", load_config(file, root=root).config, root=root)
+        for stream, file in CONFIGS.items()
+    }
+
+
+@pytest.fixture
+def drive(bundles, tmp_path) -> Path:
+    """The same as folders, as a drive holds them; to damage."""
+    folder = tmp_path / "MyDrive/landfall"
+    for bundle in bundles.values():
+        with zipfile.ZipFile(bundle) as archive:
+            archive.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("stream", CONFIGS)
+def test_a_bundle_arrives_byte_for_byte(stream, bundles, finished_workspace, workspace):
+    placed = import_artifacts(bundles[stream], root=workspace)
+    assert {f"checkpoints/{stream}_ssl.pt", f"checkpoints/{stream}_ssl.json"} < set(placed)
+    assert {f"artifacts/scaler_{stream}.json", f"runs/{stream}_ssl/{RUN_ID}/metrics.jsonl"} < set(placed)
+    for name in placed:
+        assert (workspace / name).read_bytes() == (finished_workspace.root / name).read_bytes()
+    assert [path.name for path in workspace.iterdir() if path.name.startswith(".import-")] == []
+
+
+def test_a_drive_folder_brings_both_streams_wherever_they_lie_in_it(drive, workspace):
+    placed = import_artifacts(drive.parent, root=workspace)
+    assert {"checkpoints/patchtst_ssl.pt", "checkpoints/swinmae_ssl.pt"} < set(placed)
+    assert import_artifacts(drive.parent, root=workspace) == []
+
+
+def test_an_imported_model_scores(drive, finished_workspace, workspace):
+    from inference.run_scoring_example import score_stream
+
+    import_artifacts(drive, root=workspace)
+    shutil.copytree(finished_workspace.root / "data", workspace / "data")
+    shutil.copy(finished_workspace.root / CONFIGS["patchtst"], workspace / CONFIGS["patchtst"])
+    scores = score_stream(load_config(CONFIGS["patchtst"], root=workspace), root=workspace)
+    before = json.loads((finished_workspace.root / "artifacts/scores/patchtst_summary.json").read_text())
+    assert scores.summary["threshold"]["value"] == pytest.approx(before["threshold"]["value"], rel=1e-6)
+
+
+def test_what_is_here_is_not_overwritten_unless_asked_for(drive, workspace):
+    import_artifacts(drive, root=workspace)
+    (workspace / LOSSES).write_text("mine\n")
+    with pytest.raises(OutputError, match=f"already here, with other contents: {re.escape(LOSSES)}"):
+        import_artifacts(drive, root=workspace)
+    assert (workspace / LOSSES).read_text() == "mine\n"
+    assert import_artifacts(drive, root=workspace, replace=True) == [LOSSES]
+    assert (workspace / LOSSES).read_bytes() == (drive / LOSSES).read_bytes()
+    (kept,) = (workspace / LOSSES).parent.glob("*.before-*")
+    assert kept.read_text() == "mine\n"
+
+
+def damage(name: str, text: str | None):
+    def apply(folder: Path) -> None:
+        (folder / name).unlink() if text is None else (folder / name).write_text(text)
+
+    return apply
+
+
+def other_scaler(folder: Path) -> None:
+    path = folder / "artifacts/scaler_patchtst.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"channels": [f"{name}2" for name in values["channels"]]}))
+
+
+def other_config(folder: Path) -> None:
+    path = folder / "checkpoints/patchtst_ssl.json"
+    path.write_text(path.read_text().replace('"stream": "patchtst"', '"stream": "swinmae"'))
+
+
+DAMAGES = {
+    "torn model": (damage(MODEL, "half"), r"checkpoints/patchtst_ssl\.pt: .*is torn or was changed"),
+    "model without sidecar": (damage("checkpoints/patchtst_ssl.json", None), r"its sidecar .* is missing"),
+    "sidecar without model": (damage(MODEL, None), r"describes patchtst_ssl\.pt, which is not in the bundle"),
+    "sidecar of another stream": (other_config, r"patchtst_ssl\.pt: .*swinmae"),
+    "losses": (damage(LOSSES, "epoch,what\n"), r"patchtst_loss_history\.csv: "),
+    "log": (damage(f"runs/patchtst_ssl/{RUN_ID}/metrics.jsonl", "{not json\n"), r"metrics\.jsonl: "),
+    "scaler": (other_scaler, r"scaler_patchtst\.json: is for other channels"),
+    "picture": (damage("artifacts/loss/patchtst_loss_curve.png", "GIF89a"), r"loss_curve\.png: is no PNG"),
+    "scores": (damage("artifacts/scores/patchtst_scores.parquet", "PAR0"), r"scores\.parquet: "),
+}
+
+
+@pytest.mark.parametrize(("harm", "told"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_bundle_places_nothing_and_says_which_file(harm, told, drive, workspace):
+    harm(drive)
+    with pytest.raises(OutputError, match=told):
+        import_artifacts(drive, root=workspace)
+    assert not (workspace / "checkpoints").exists()
+    assert not (workspace / "artifacts").exists()
+
+
+def test_two_different_files_for_one_place_are_refused(drive, workspace):
+    copy = shutil.copytree(drive, drive.parent / "older")
+    (copy / LOSSES).write_text((copy / LOSSES).read_text().replace("1,", "9,", 1))
+    with pytest.raises(OutputError, match=f"different files would become {LOSSES}: landfall/.*, older/"):
+        import_artifacts(drive.parent, root=workspace)
+
+
+@pytest.mark.parametrize("name", ["../checkpoints/patchtst_ssl.pt", "/checkpoints/patchtst_ssl.pt"])
+def test_a_zip_that_leads_out_of_its_folder_is_refused(name, workspace, tmp_path):
+    path = tmp_path / "evil.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, b"x")
+    with pytest.raises(OutputError, match="leads out of the bundle"):
+        import_artifacts(path, root=workspace)
+
+
+def test_the_command(bundles, workspace, tmp_path, capsys):
+    arguments = ["--repo-root", str(workspace)]
+    assert main([str(bundles["patchtst"]), *arguments]) == EXIT_OK
+    assert MODEL in json.loads(capsys.readouterr().out)["placed"]
+    (workspace / LOSSES).write_text("mine\n")
+    assert main([str(bundles["patchtst"]), *arguments]) == EXIT_OUTPUT
+    assert main([str(tmp_path / "missing.zip"), *arguments]) == EXIT_USAGE
+    (tmp_path / "torn.zip").write_bytes(bundles["patchtst"].read_bytes()[:500])
+    assert main([str(tmp_path / "torn.zip"), *arguments]) == EXIT_USAGE
+
+
+def test_a_folder_without_anything_of_landfall_is_refused(workspace, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="holds no checkpoint"):
+        import_artifacts(tmp_path / "empty", root=workspace)
