@@ -89,6 +89,18 @@ import-artifacts: $(READY)  ## Bring a run from Colab or a drive into place: FRO
 	@test -n "$(FROM)" || { echo "say where they are: make import-artifacts FROM=DIR|ZIP" >&2; exit 2; }
 	$(BIN)/python -m pipelines.import_artifacts "$(FROM)" $(if $(REPLACE),--replace) $(ARGS)
 
+# Links, so that there is one text; a file that somebody put there is never replaced.
+.PHONY: docs-local docs-baseline
+docs-local: ## Let prd.md, trd.md and todo.md lead to the local version's documents
+docs-baseline: ## Let them lead to the Colab baseline's
+docs-local docs-baseline: docs-%:
+	@for link in prd.md trd.md todo.md; do \
+	  if [ -e $$link ] && [ ! -L $$link ]; then echo "$$link is a file of its own; move it away" >&2; exit 2; fi; \
+	done
+	@for pair in prd:PRD trd:TRD todo:Todo; do \
+	  ln -sf docs/$*/$${pair#*:}.md $${pair%:*}.md && ls -l $${pair%:*}.md | sed 's/.* \(.* -> \)/\1/' || exit 1; \
+	done
+
 .PHONY: bench
 bench: $(READY)  ## Run the benchmarks against named peers
 	$(BIN)/python -m benchmarks $(ARGS)
