@@ -18,6 +18,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "migrate": Command("migration.command", "make local notebooks of Colab ones"),
     "pipeline": Command("pipelines.run_local_training_pipeline", "train, score, validate and export both streams"),
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),

@@ -1,0 +1,260 @@
+"""Many notebooks, each read, migrated and written by itself: one that cannot be read takes nothing from the others."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from io import BytesIO
+from multiprocessing import get_context
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from core.devices.host import usable_cores
+from core.errors import LandfallError, OutputError, UsageError
+from core.workspace import find_root, write_bytes
+from migration.concerns import HAZARDS, SECRETS, only_colab_has, places
+from migration.difference import source_diff
+from migration.matching import Finding, Keeps
+from migration.migrate import RUNTIME_MODULE, Migration, migrate
+from migration.parameters import Folders
+from migration.planning import Task
+from migration.positions import lines_of_cells
+from migration.reading import read, source_text
+from migration.report import Mode, Needs, NotebookReport, found_items, shown
+from migration.requirements import requirements_text, system_text
+from migration.secrets import masked
+from migration.writing import write
+
+log = logging.getLogger(__name__)
+
+RUNTIME_FILE = Path(__file__).resolve().parents[1] / f"{RUNTIME_MODULE}.py"
+# Starting processes costs what a dozen notebooks or some megabytes of them cost.
+_FEWEST_IN_PARALLEL = 16
+_LEAST_BYTES_IN_PARALLEL = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Options:
+    """How notebooks are migrated.
+
+    With `mode` other than `write` nothing is written. `check` reports what Colab alone has, and with `strict` whatever
+    a person must act on. `diff` asks for the difference of the sources. `force` overwrites what is there. `details`
+    reports every finding; without it only those a person must act on.
+    """
+
+    mode: Mode = "write"
+    strict: bool = False
+    diff: bool = False
+    folders: Folders = field(default_factory=Folders)
+    force: bool = False
+    details: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one notebook; `diff` only in that mode."""
+
+    report: NotebookReport
+    diff: str = ""
+
+
+def run_tasks(
+    tasks: Sequence[Task], options: Options, *, jobs: int = 0, on_done: Callable[[Task], None] = lambda task: None
+) -> list[Result]:
+    """The results in the order of the tasks; `on_done` is called after each. 0 `jobs` decides by the work at hand.
+
+    Worker processes start anew (they are not forked), so a script that calls this with more than one job needs the
+    customary `if __name__ == "__main__":`.
+    """
+    if jobs == 0:
+        jobs = _suitable_jobs(tasks)
+    if jobs == 1 or len(tasks) < 2:
+        return list(_in_this_process(tasks, options, on_done))
+    results = _in_processes(tasks, options, min(jobs, len(tasks)), on_done)
+    return [results[task] for task in tasks]
+
+
+def migrate_file(task: Task, options: Options) -> Result:
+    """Migrates one notebook. Raises nothing: a failure is a result that says why."""
+    try:
+        return _migrate_file(task, options)
+    except LandfallError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"{error.strerror or type(error).__name__}: {shown(Path(error.filename or task.input))}"
+    except MemoryError:
+        reason = "it needs more memory than there is"
+    except Exception as error:
+        # Whatever a notebook holds, its owner gets a line and the other notebooks are done.
+        log.debug("%s", task.input, exc_info=True)
+        reason = f"a fault of Landfall, please report it: {type(error).__name__}: {error}"
+    return _failed(task, reason)
+
+
+def _failed(task: Task, reason: str) -> Result:
+    return Result(NotebookReport(input=shown(task.input), status="failed", error=masked(" ".join(reason.split()))))
+
+
+def _migrate_file(task: Task, options: Options) -> Result:
+    with task.input.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    lines = lines_of_cells(task.input.read_bytes()) if options.details else []
+    notebook, repairs = _read(task.input)
+    before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
+    migration = migrate(notebook, folders=options.folders)
+    del notebook
+    findings = [*repairs, *migration.findings]
+    if options.mode == "check":
+        findings = [found for found in findings if only_colab_has(found) or (options.strict and _waits(found))]
+    written: list[Path] = []
+    is_local = not findings
+    if options.mode == "write":
+        data = _bytes_of(migration)
+        is_local = hashlib.sha256(data).hexdigest() == sha256
+        if task.output is not None and (task.copies or not is_local):
+            written = _write(task.output, data, migration, force=options.force)
+    report = NotebookReport(
+        input=shown(task.input),
+        status="unchanged" if is_local else "migrated",
+        output=shown(written[0]) if written else None,
+        sha256=sha256,
+        files=tuple(shown(path) for path in written[1:]),
+        changes=sum(found.changed for found in findings),
+        hardware=migration.hardware,
+        rules=dict(sorted(Counter(found.rule for found in findings).items())),
+        keeps=dict(sorted(Counter(found.keeps.value for found in findings).items())),
+        requirements=Needs(migration.requirements.python, migration.requirements.system),
+        findings=found_items(findings if options.details else filter(_waits, findings), lines),
+        hazards=places(findings, HAZARDS),
+        secrets=places(findings, SECRETS),
+    )
+    diff = _diff(report.input, before, migration) if options.diff else ""
+    return Result(report, diff)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
+    """As `read`, but an error speaks of "it": the report names the notebook, and never by its full path."""
+    try:
+        return read(path)
+    except UsageError as error:
+        raise UsageError(f"it{error.message.removeprefix(str(path))}", hint=error.hint) from None
+
+
+def _waits(found: Finding) -> bool:
+    return found.keeps is Keeps.NEEDS_HUMAN
+
+
+def _diff(name: str, before: Sequence[str], migration: Migration) -> str:
+    cells = migration.notebook["cells"]
+    tags = [cell["metadata"].get("tags", ()) for cell in cells]
+    return source_diff(name, before, [source_text(cell) for cell in cells], tags)
+
+
+# -------------------------------------------------------------------------------------------------------------- writing
+def _bytes_of(migration: Migration) -> bytes:
+    buffer = BytesIO()
+    write(migration.notebook, buffer)
+    return buffer.getvalue()
+
+
+def _write(output: Path, data: bytes, migration: Migration, *, force: bool) -> list[Path]:
+    """Writes the notebook and what belongs beside it; gives all these files, the notebook first.
+
+    Raises OutputError, before anything is written, where one of them is there already with other bytes.
+    """
+    files = {output: data, **_companions(output, migration)}
+    new = {path: content for path, content in files.items() if not _holds(path, content)}
+    for path in new:
+        if path.exists() and not force:
+            raise OutputError(f"{shown(path)} is there already and differs", hint="--force overwrites it")
+    # The notebook comes last: where it is, the rest is too.
+    for path, content in reversed(new.items()):
+        write_bytes(path, content)
+    return list(files)
+
+
+def _companions(output: Path, migration: Migration) -> dict[Path, bytes]:
+    texts = {
+        output.with_name(f"{output.stem}.requirements.txt"): requirements_text(migration.requirements),
+        output.with_name(f"{output.stem}.system-requirements.txt"): system_text(migration.requirements),
+    }
+    files = {
+        path: text.replace("THIS_FILE", quote(path.name)).encode("utf-8", "replace")
+        for path, text in texts.items()
+        if text
+    }
+    if migration.uses_runtime and not _in_workspace(output.parent):
+        files[output.with_name(RUNTIME_FILE.name)] = RUNTIME_FILE.read_bytes()
+    return files
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _in_workspace(folder: Path) -> bool:
+    """Whether the module is importable there because Landfall itself is."""
+    try:
+        find_root(folder)
+    except UsageError:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------------ processes
+def _suitable_jobs(tasks: Sequence[Task]) -> int:
+    worthwhile = len(tasks) >= _FEWEST_IN_PARALLEL or sum(task.size for task in tasks) >= _LEAST_BYTES_IN_PARALLEL
+    return min(usable_cores(), len(tasks)) if worthwhile else 1
+
+
+def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[[Task], None]) -> Iterator[Result]:
+    for task in tasks:
+        yield migrate_file(task, options)
+        on_done(task)
+
+
+def _in_processes(
+    tasks: Sequence[Task], options: Options, jobs: int, on_done: Callable[[Task], None]
+) -> dict[Task, Result]:
+    """A process that dies, mostly for want of memory, takes its pool with it. What is left then goes through one
+    process in order, where the first notebook without a result is the one that ended it."""
+    results: dict[Task, Result] = {}
+    waiting = sorted(tasks, key=lambda task: -task.size)
+    while waiting:
+        for task, result in _one_pool(waiting, options, jobs):
+            results[task] = result
+            on_done(task)
+        waiting = [task for task in waiting if task not in results]
+        if waiting and jobs == 1:
+            task = waiting.pop(0)
+            results[task] = _failed(task, "its process was ended, most likely for want of memory")
+            on_done(task)
+        jobs = 1
+    return results
+
+
+def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tuple[Task, Result]]:
+    """Results as they come, until all are there or a process died."""
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
+    try:
+        futures: dict[Future[Result], Task] = {pool.submit(migrate_file, task, options): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool:
+        log.debug("a worker process died", exc_info=True)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

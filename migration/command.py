@@ -1,0 +1,182 @@
+"""`landfall migrate IN…`: makes local notebooks of Colab ones, checks for what only Colab has, or shows the difference.
+
+    landfall migrate colab_train.ipynb                  writes local_train.ipynb beside it
+    landfall migrate --check notebooks/                 writes nothing; exit 1 where Colab-only constructs remain
+
+Exit codes: 0 done; 1 `--check` found something, or with `--strict` a person must act; 2 wrong arguments, or a file that
+could not be migrated (all others are done).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.cli import run_command
+from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UsageError
+
+if TYPE_CHECKING:
+    from migration.batch import Options, Result
+    from migration.planning import Plan
+    from migration.report import Mode, Report
+
+_EPILOG = """\
+A folder stands for every notebook below it, but for hidden folders and .ipynb_checkpoints. Inputs are never changed.
+docs/migration.md is the guide, docs/migration-rules.md the table of rules.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="landfall migrate",
+        description="Makes local notebooks of Colab ones that behave the same.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("inputs", nargs="*", type=Path, metavar="IN", help="a notebook, or a folder of notebooks")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-o", "--output", type=Path, metavar="OUT", help="output of one notebook (default: local_NAME)")
+    where.add_argument("--out-dir", type=Path, metavar="DIR", help="folder for all outputs, which keep their names")
+    parser.add_argument("--force", action="store_true", help="overwrite outputs that are there; never an input")
+    parser.add_argument("--in-place", choices=("never",), default="never", help="inputs are never changed (default)")
+    parser.add_argument(
+        "--work-dir", default=".", metavar="DIR", help="what /content becomes: default of the parameter work_dir"
+    )
+    parser.add_argument(
+        "--drive-dir",
+        default="drive",
+        metavar="DIR",
+        help="what MyDrive becomes, seen from DIR: default of drive_dir",
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where Colab-only constructs remain")
+    parser.add_argument("--diff", action="store_true", help="write nothing; print the difference of the sources")
+    parser.add_argument("--strict", action="store_true", help="exit 1 where a person must act on something")
+    parser.add_argument("--report", type=Path, metavar="FILE.json", help="write the full report, and FILE.html")
+    parser.add_argument(
+        "--format", choices=("text", "json", "github", "sarif"), default="text", help="form of what is printed"
+    )
+    parser.add_argument("--rules", action="store_true", help="print the table of rules and exit")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: as many as help)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(run, build_parser(), argv)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """What the command does, after its arguments were read. Raises UsageError where they cannot work."""
+    if arguments.rules:
+        return _print_rules(arguments)
+    from migration.batch import Options
+    from migration.parameters import Folders
+    from migration.planning import make_plan
+    from migration.report import make_report
+
+    _require_sense(arguments)
+    mode: Mode = "check" if arguments.check else "diff" if arguments.diff else "write"
+    plan = make_plan(arguments.inputs, output=arguments.output, out_dir=arguments.out_dir, writes=mode == "write")
+    _require_report_is_no_input(arguments, plan)
+    options = Options(
+        mode=mode,
+        strict=arguments.strict,
+        diff=arguments.diff,
+        folders=Folders(work=arguments.work_dir, drive=arguments.drive_dir),
+        force=arguments.force,
+        details=mode == "check" or arguments.format != "text" or arguments.report is not None,
+    )
+    results = _run_tasks(plan, options, arguments.jobs)
+    report = make_report([*(result.report for result in results), *plan.failed], mode)
+    _tell_what_went_wrong(plan, report)
+    _tell(arguments, report, results)
+    return _exit_code(arguments, report)
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    if not arguments.inputs:
+        raise UsageError("no notebook is named", hint="landfall migrate NOTEBOOK; --help tells more")
+    if (arguments.check or arguments.diff) and (arguments.output or arguments.out_dir):
+        raise UsageError("--check and --diff write no notebook", hint="leave -o and --out-dir out")
+    if arguments.out_dir is not None and arguments.out_dir.exists() and not arguments.out_dir.is_dir():
+        raise UsageError(f"{arguments.out_dir} is no folder", hint="name one notebook's output with -o")
+    if arguments.report is not None and arguments.report.suffix != ".json":
+        raise UsageError(f"{arguments.report} is no name for the JSON report", hint="name it FILE.json")
+    if arguments.jobs < 0:
+        raise UsageError("--jobs is a number of processes")
+    for option in ("work_dir", "drive_dir"):
+        if not getattr(arguments, option).strip() or "\n" in getattr(arguments, option):
+            raise UsageError(f"--{option.replace('_', '-')} names no folder")
+
+
+def _require_report_is_no_input(arguments: argparse.Namespace, plan: Plan) -> None:
+    if arguments.report is not None and any(_same(arguments.report, task.input) for task in plan.tasks):
+        raise UsageError(f"{arguments.report} is an input, which is never changed")
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _run_tasks(plan: Plan, options: Options, jobs: int) -> list[Result]:
+    from core.progress import Progress
+    from migration.batch import run_tasks
+
+    with Progress(len(plan.tasks), "migrating", unit="notebooks", mode="auto" if len(plan.tasks) > 1 else "off") as bar:
+        return run_tasks(plan.tasks, options, jobs=jobs, on_done=lambda task: bar.advance(note=task.input.name))
+
+
+def _tell_what_went_wrong(plan: Plan, report: Report) -> None:
+    sys.stderr.writelines(f"landfall migrate: {text}\n" for text in plan.left_out)
+    sys.stderr.writelines(
+        f"landfall migrate: {notebook.input}: {notebook.error}\n"
+        for notebook in report.notebooks
+        if notebook.status == "failed"
+    )
+    if not report.notebooks:
+        sys.stderr.write("landfall migrate: no notebook was found\n")
+
+
+def _tell(arguments: argparse.Namespace, report: Report, results: Sequence[Result]) -> None:
+    from migration.formats import FORMATS, check_text, summary_text, totals
+    from migration.report import shown, write_report
+
+    if arguments.diff:
+        sys.stdout.writelines(result.diff for result in results)
+    elif arguments.format != "text":
+        sys.stdout.write(FORMATS[arguments.format](report))
+    elif arguments.check:
+        sys.stdout.write(check_text(report))
+    elif arguments.report is None:
+        sys.stdout.write(summary_text(report))
+    if arguments.report is not None:
+        page = write_report(report, arguments.report, force=arguments.force)
+        sys.stderr.write(f"{totals(report)}\n{shown(arguments.report)}, {shown(page)}\n")
+
+
+def _exit_code(arguments: argparse.Namespace, report: Report) -> int:
+    if report.summary.failed:
+        return EXIT_USAGE
+    if arguments.check and any(notebook.findings for notebook in report.notebooks):
+        return EXIT_FAILURE
+    return EXIT_FAILURE if arguments.strict and report.summary.needing_human else EXIT_OK
+
+
+def _print_rules(arguments: argparse.Namespace) -> int:
+    from migration.formats import rules_json, rules_text
+    from migration.rules import all_rules
+
+    if arguments.format not in ("text", "json"):
+        raise UsageError(f"the table of rules has no format {arguments.format}", hint="--format text or json")
+    rules = sorted(all_rules(), key=lambda rule: rule.id)
+    sys.stdout.write(rules_json(rules) if arguments.format == "json" else rules_text(rules))
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

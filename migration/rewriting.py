@@ -1,0 +1,105 @@
+"""Applies the rules to one cell until nothing more matches, and keeps track of the original lines.
+
+Rules stand in order of priority. In each round every rule looks at the same text; of matches whose edits overlap only
+the first rule's is applied, the others get their turn in the next round, on the new text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migration.facts import NotebookFacts
+from migration.matching import Edit, Finding, Match, Rule
+from migration.secrets import masked
+from migration.source import CellSource
+
+MAX_ROUNDS = 20
+
+
+def rewrite(
+    source: CellSource, *, cell_type: str, rules: Sequence[Rule], facts: NotebookFacts
+) -> tuple[CellSource, list[Finding]]:
+    """The cell as the rules leave it, and what was found in it; a cell no rule touched comes back as it is."""
+    candidates = [rule for rule in rules if rule.find is not None and cell_type in rule.cells]
+    origin = list(range(1, source.text.count("\n") + 2))
+    changes: list[Finding] = []
+    for _ in range(MAX_ROUNDS):
+        matches = [
+            (rule, match)
+            for rule in candidates
+            if rule.trigger is None or rule.trigger.search(source.text)
+            for match in (rule.find(source, facts) if rule.find else ())
+        ]
+        chosen = _without_overlap([pair for pair in matches if pair[1].edits])
+        if not chosen:
+            return source, changes + [_finding(rule, match, source, origin, "") for rule, match in matches]
+        changes += [
+            replace(_finding(rule, match, source, origin, _after(source, match)), changed=True)
+            for rule, match in chosen
+        ]
+        text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
+        source = CellSource(text, index=source.index, language=source.language)
+    return source, changes
+
+
+def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, list[int]]:
+    """The text after the edits (sorted, not overlapping), and for each new line the original line it comes from."""
+    pieces: list[str] = []
+    lines: list[int] = []
+    at = row = 0
+
+    def keep(piece: str) -> None:
+        nonlocal row
+        pieces.append(piece)
+        count = piece.count("\n")
+        lines.extend(origin[row : row + count])
+        row += count
+
+    for edit in edits:
+        keep(text[at : edit.start])
+        pieces.append(edit.text)
+        lines.extend([origin[min(row, len(origin) - 1)]] * edit.text.count("\n"))
+        row += text.count("\n", edit.start, edit.end)
+        at = edit.end
+    keep(text[at:])
+    lines.append(origin[min(row, len(origin) - 1)])
+    return "".join(pieces), lines
+
+
+def _without_overlap(pairs: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]]:
+    """Matches in order of priority whose spans of edits do not meet; two insertions at one place meet."""
+    taken: list[tuple[int, int]] = []
+    chosen = []
+    for rule, match in pairs:
+        spans = [(edit.start, max(edit.end, edit.start + 1)) for edit in match.edits]
+        if all(end <= low or high <= start for start, end in spans for low, high in taken):
+            taken += spans
+            chosen.append((rule, match))
+    return chosen
+
+
+def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], after: str) -> Finding:
+    start, end = source.line_span(match.start, match.end)
+    return Finding(
+        rule=rule.id,
+        keeps=match.keeps or rule.keeps,
+        cell=source.index,
+        line=origin[min(source.line_of(match.start), len(origin) - 1)],
+        message=masked(match.message),
+        before=masked(source.text[start:end]),
+        after=masked(after),
+        action=masked(match.action),
+    )
+
+
+def _after(source: CellSource, match: Match) -> str:
+    """The lines of the match as they will be."""
+    edits = sorted(match.edits)
+    start = min(source.line_span(match.start, match.end)[0], edits[0].start)
+    end = max(source.line_span(match.start, match.end)[1], edits[-1].end)
+    pieces, at = [], start
+    for edit in edits:
+        pieces += [source.text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*pieces, source.text[at:end]])

@@ -1,0 +1,33 @@
+"""The table of rules, in order of priority: where two rules want the same characters, the earlier row goes first."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from migration.matching import Rule
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every row of the table."""
+    from migration import parameters, reading, structure
+    from migration.rules import (
+        colab_api,
+        commands,
+        detection,
+        forms,
+        human,
+        installs,
+        magics,
+        paths,
+        prose,
+        restarts,
+    )
+
+    stages = (reading, structure, detection, forms, parameters, colab_api, restarts, magics, installs, commands, paths)
+    return tuple(rule for stage in (*stages, prose, human) for rule in stage.RULES)
+
+
+def rule_by_id(rule_id: str) -> Rule:
+    """Raises KeyError for an id that is not in the table."""
+    return {rule.id: rule for rule in all_rules()}[rule_id]

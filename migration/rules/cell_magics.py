@@ -1,0 +1,140 @@
+"""Cell magics: what may stand above them, and those that only Colab has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from migration.facts import NotebookFacts
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.source import CellSource
+
+_RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit", "mprun", "lprun", "debug"})
+_HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}
+_HASH_COMMENTS |= {"python", "python2", "python3", "pypy", "cython", "cython_pyximport", "cython_inline"}
+_COMMENT_FORMS = {
+    **dict.fromkeys(("html", "HTML", "svg", "SVG", "markdown", "md"), "<!-- {} -->"),
+    **dict.fromkeys(("javascript", "js", "cu", "cuda", "cpp"), "// {}"),
+    **dict.fromkeys(("sql", "bigquery"), "-- {}"),
+}
+"""How a comment is written in the body of a cell magic; in the body of any other magic it would be content."""
+
+_STACKED = re.compile(
+    r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)(?P<line>[ \t]*%%(?P<name>[^\s?]+)[ \t]*[^\n]*)(?P<end>\n|$)"
+)
+
+
+def _stack(source: CellSource) -> Iterator[re.Match[str]]:
+    """The cell magics at the top of a cell: a magic that runs the cell may be followed by another one."""
+    at, runs = 0, source.magic is not None
+    while runs and (found := _STACKED.match(source.text, at)) is not None:
+        yield found
+        at, runs = found.end(), found["name"] in _RUNS_CELL and bool(found["end"])
+
+
+def _find_comments_above(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python":
+        return
+    for found in _stack(source):
+        if found["above"].strip():
+            yield _moved_below(found)
+            return
+
+
+def _moved_below(found: re.Match[str]) -> Match:
+    """The match that puts the comments above a cell magic, given as `_STACKED` finds it, where they are comments."""
+    name, above = found["name"], found["above"]
+    form = _COMMENT_FORMS.get(name, "")
+    if name in _HASH_COMMENTS:
+        keeps, below, fate = Keeps.EXACT, above, "it moves below"
+    elif form and not (form.startswith("<!--") and "--" in above):
+        lines = [line.strip().lstrip("#").strip() for line in above.splitlines() if line.strip()]
+        keeps, below = Keeps.EQUIVALENT, "".join(form.format(line) + "\n" for line in lines if line)
+        fate = "it moves below, as a comment of that language"
+    else:
+        keeps, below = Keeps.EQUIVALENT, ""
+        comment = " ".join(line.strip() for line in above.splitlines() if line.strip())
+        fate = f"below it would become content, so it goes ({comment})"
+    edits = [Edit(found.start("above"), found.end("above"), "")]
+    if below:
+        after = below if found["end"] else "\n" + below.rstrip("\n")
+        edits.append(Edit(found.end(), found.end(), after))
+    message = f"a comment stands above `%%{name}`, which only Colab accepts; {fate}"
+    return Match(found.start("above"), found.end("line"), message, tuple(edits), keeps=keeps)
+
+
+def _find_shell_cell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    magic = source.magic
+    if facts.language != "python" or magic is None or magic.name != "shell":
+        return
+    start = source.text.index("%%", magic.start) + 2
+    edits = [Edit(start, start + len("shell"), "bash")]
+    flag = re.search(r"--ignore-errors\b", magic.argument)
+    if flag:
+        at = magic.argument_start
+        edits.append(Edit(at + flag.start(), at + flag.end(), "--no-raise-error"))
+    yield Match(start - 2, source.line_span(start, start)[1], "`%%shell` exists only in Colab", tuple(edits))
+
+
+def _find_misplaced(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    stacked = max((found.end() for found in _stack(source)), default=0)
+    for command in source.commands:
+        if command.kind != "magic" or command.start < stacked:
+            continue
+        text = source.text[command.start : command.end]
+        if text.startswith("%%"):
+            message = f"`{text.split(maxsplit=1)[0]}` works only in the first line of a cell; this fails in Colab too"
+            yield Match(command.start, command.end, message)
+        elif re.match(r"%(?:\s|$)", text):
+            yield Match(command.start, command.end, "`%` without a name right after it fails, in Colab too")
+
+
+def _find_preloaded(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    magic = source.magic
+    if facts.language == "python" and magic is not None and magic.name == "bigquery":
+        yield Match(
+            magic.start,
+            source.line_span(magic.start, magic.start)[1],
+            "Colab loads `%%bigquery` by itself",
+            action="run `%load_ext bigquery_magics` once before it (package `bigquery-magics`), if no cell does",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF560",
+        name="comment above a cell magic",
+        matches="`#@title …`, `#@markdown …` or any comment above `%%magic`",
+        writes="the magic in line 1, the comment below it, or nowhere if it would become content (`%%writefile`)",
+        keeps=Keeps.EXACT,
+        find=_find_comments_above,
+        trigger=re.compile(r"#.*\n\s*%%"),
+    ),
+    Rule(
+        id="LF561",
+        name="`%%shell` cell",
+        matches="`%%shell`, `%%shell --ignore-errors`",
+        writes="`%%bash`, `%%bash --no-raise-error`",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_shell_cell,
+        trigger=re.compile(r"%%shell\b"),
+    ),
+    Rule(
+        id="LF568",
+        name="magic out of place",
+        matches="`%%magic` below the first line of a cell, `%` without a name",
+        writes="nothing: it fails in Colab as well",
+        keeps=Keeps.EXACT,
+        find=_find_misplaced,
+        trigger=re.compile(r"\n[ \t]*%%|^[ \t]*%(?:[ \t]|$)", re.MULTILINE),
+    ),
+    Rule(
+        id="LF569",
+        name="magic that Colab loads by itself",
+        matches="`%%bigquery`",
+        writes="nothing: its extension has to be loaded",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_preloaded,
+        trigger=re.compile(r"%%bigquery\b"),
+    ),
+)

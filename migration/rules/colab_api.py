@@ -1,0 +1,232 @@
+"""LF20x: imports and uses of `google.colab` become those of `landfall_runtime`, which offers the same names.
+
+What a call means here is said by the rows of `colab_calls`, and text that only looks like code is left to
+`colab_text`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from migration.colab_names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, Use, imported_names, path_below
+from migration.detection_flags import gone_statements
+from migration.drive_mounts import is_mount
+from migration.facts import NotebookFacts
+from migration.folding import blocks, take_out
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.rules import colab_calls, colab_text
+from migration.source import CellSource
+
+_COLAB = re.compile(r"colab")
+_MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
+_ROOT = re.compile(r"google\s*\.\s*colab")
+_MOUNT_ACTION = "put what the notebook reads from the drive into the folder of the parameter `drive_dir`"
+_NOTHING_TO_MOUNT = "# Nothing to mount: the drive is a folder of this machine."
+
+Import = ast.Import | ast.ImportFrom
+
+
+# -------------------------------------------------------------------------------------------------------------- imports
+def _find_imports(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for node in _imports(source, facts):
+        left = [alias for alias in node.names if not _is_dropped(node, alias, facts)]
+        if not left:
+            continue
+        modules = ", ".join(sorted(_colab_modules(node)))
+        unknown = sorted(path for path in _paths(node) if path.partition(".")[0] not in OFFERED)
+        action, keeps = "", None
+        if unknown:
+            action, keeps = f"do without `{unknown[0]}`: nothing on this machine stands for it", Keeps.NEEDS_HUMAN
+        message = f"`{modules}` is imported, which only Colab has"
+        yield Match(*source.span(node), message, _import_edits(source, node, left), action, keeps)
+
+
+def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
+    """The imports of google.colab that run here."""
+    if source.tree is None or not _COLAB.search(source.text):
+        return
+    gone = _gone(source, facts)
+    for node in ast.walk(source.tree):
+        if isinstance(node, Import) and id(node) not in gone and _colab_modules(node):
+            yield node
+
+
+def _colab_modules(node: Import) -> set[str]:
+    """The modules at and below google.colab that an import names."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names if path_below(alias.name) is not None}
+    if node.module == "google" and not node.level:
+        return {"google.colab"} if any(alias.name == "colab" for alias in node.names) else set()
+    return {node.module} if node.module and not node.level and path_below(node.module) is not None else set()
+
+
+def _paths(node: Import) -> set[str]:
+    """The paths below google.colab that an import binds or loads."""
+    if isinstance(node, ast.Import):
+        return {below for alias in node.names if (below := path_below(alias.name))}
+    return {path for _, path in imported_names(node) if path}
+
+
+def _is_dropped(node: Import, alias: ast.alias, facts: NotebookFacts) -> bool:
+    """A name that is imported only to mount the drive, where that goes too."""
+    if not facts.static_mount or isinstance(node, ast.Import):
+        return False
+    paths = dict(imported_names(ast.ImportFrom(node.module, [alias], node.level)))
+    return paths.get(alias.asname or alias.name) in MOUNTS
+
+
+def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias]) -> tuple[Edit, ...]:
+    start, end = source.span(node)
+    if isinstance(node, ast.Import):
+        return tuple(
+            Edit(*_alias_span(source, alias), _new_module(alias.name, bool(alias.asname)))
+            for alias in node.names
+            if path_below(alias.name) is not None
+        )
+    if node.module == "google":
+        ours = [alias for alias in node.names if alias.name == "colab"]
+        others = [alias for alias in node.names if alias.name != "colab"]
+        statements = [f"from google import {_written(others)}"] if others else []
+        statements += [f"import {RUNTIME} as {alias.asname or 'colab'}" for alias in ours]
+        return (Edit(start, end, "; ".join(statements)),)
+    module = _MODULE.match(source.text, start, end)
+    if module is None:
+        return (Edit(start, end, f"from {_new_from(node)} import {_written(left)}"),)
+    if len(left) < len(node.names):
+        return (Edit(start, end, f"from {_new_from(node)} import {_written(left)}"),)
+    return (Edit(*module.span("module"), _new_from(node)),)
+
+
+def _alias_span(source: CellSource, alias: ast.alias) -> tuple[int, int]:
+    start = source.offset(alias.lineno, alias.col_offset)
+    name = re.compile(r"\s*\.\s*".join(map(re.escape, alias.name.split(".")))).match(source.text, start)
+    return start, name.end() if name else start + len(alias.name)
+
+
+def _new_module(name: str, has_alias: bool) -> str:
+    """Without an alias only the package is bound, and it holds its parts."""
+    below = path_below(name)
+    return f"{RUNTIME}.{below}" if below and has_alias else RUNTIME
+
+
+def _new_from(node: ast.ImportFrom) -> str:
+    below = path_below(node.module or "")
+    if below == "patches" and all(alias.name == "cv2_imshow" for alias in node.names):
+        return RUNTIME
+    return f"{RUNTIME}.{below}" if below else RUNTIME
+
+
+def _written(aliases: Sequence[ast.alias]) -> str:
+    return ", ".join(f"{alias.name} as {alias.asname}" if alias.asname else alias.name for alias in aliases)
+
+
+def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """`google.colab.files.upload()`, spelt out."""
+    gone = _gone(source, facts)
+    roots = [use for use in facts.uses(source) if use.root is not None and id(use.node) not in gone]
+    edits = [
+        Edit(*source.span(use.root), RUNTIME)
+        for use in roots
+        if use.root is not None and _ROOT.fullmatch(source.text, *source.span(use.root))
+    ]
+    message = "`google.colab` is spelt out, which only Colab has"
+    if edits and "google" not in facts.bindings:
+        # Colab has it imported already.
+        edits.insert(0, Edit(source.body, source.body, f"import {RUNTIME}\n"))
+        yield Match(edits[1].start, edits[-1].end, message, tuple(edits))
+        return
+    for edit in edits:
+        yield Match(edit.start, edit.end, message, (edit,))
+
+
+# ---------------------------------------------------------------------------------------------------------- drive.mount
+def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """The drive is a folder: what mounts it, and the import that serves nothing else, goes."""
+    if not facts.static_mount or not facts.concern(source) or source.tree is None:
+        return
+    gone = _gone(source, facts)
+    mounts = {id(use.call) for use in facts.uses(source) if is_mount(use) and id(use.node) not in gone}
+    dropped = {
+        id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
+    }
+    if not mounts and not dropped:
+        return
+    for block in blocks(source):
+        taken = [
+            node
+            for node in block.statements
+            if id(node) in dropped or (isinstance(node, ast.Expr) and id(node.value) in mounts)
+        ]
+        if taken:
+            mounts_here = any(isinstance(node, ast.Expr) for node in taken)
+            message = "the drive is mounted, which is a folder of this machine here"
+            if not mounts_here:
+                message = "Colab's `drive` is imported only to be mounted"
+            span = source.span(taken[0])[0], source.span(taken[-1])[1]
+            edits = take_out(source, taken, _NOTHING_TO_MOUNT)
+            yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
+
+
+def _find_mount_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Mounts that stay, for their result or the name `drive` is used, or their place is computed."""
+    if facts.static_mount:
+        return
+    for use in _uses(source, facts):
+        if use.path in (MOUNT, UNMOUNT):
+            message = "the drive is mounted: here the mount point becomes a link to the drive folder, where it can"
+            yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
+
+
+def _uses(source: CellSource, facts: NotebookFacts) -> list[Use]:
+    gone = _gone(source, facts)
+    return [use for use in facts.uses(source) if id(use.node) not in gone]
+
+
+def _gone(source: CellSource, facts: NotebookFacts) -> set[int]:
+    """What `rules.detection` takes away is not rewritten first."""
+    return {id(part) for node in gone_statements(facts.choices(source)) for part in ast.walk(node)}
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF201",
+        "Import of Colab's modules",
+        "`from google.colab import files`, `import google.colab.output as o`, `from google import colab`",
+        f"the same names from `{RUNTIME}`, one module without dependencies beside the notebook",
+        Keeps.EQUIVALENT,
+        _find_imports,
+        _COLAB,
+    ),
+    Rule(
+        "LF202",
+        "Colab's modules spelt out",
+        "`google.colab.files.upload()`",
+        f"`{RUNTIME}.files.upload()`",
+        Keeps.EQUIVALENT,
+        _find_full_names,
+        _COLAB,
+    ),
+    Rule(
+        "LF203",
+        "The drive is mounted",
+        '`drive.mount("/content/drive")` and `drive.flush_and_unmount()`, and the import of `drive` where it serves '
+        "nothing else",
+        "nothing: the drive is the folder of the parameter `drive_dir`",
+        Keeps.EQUIVALENT,
+        _find_static_mounts,
+        re.compile(r"mount|colab"),
+    ),
+    Rule(
+        "LF204",
+        "The drive is mounted at a computed place",
+        "`drive.mount(…)` whose place or result is computed, or beside other uses of `drive`",
+        "the same call of `landfall_runtime`, which makes a link to the drive folder",
+        Keeps.EQUIVALENT,
+        _find_mount_calls,
+        re.compile(r"mount"),
+    ),
+    *colab_calls.RULES,
+    *colab_text.RULES,
+)

@@ -1,0 +1,217 @@
+"""LF21x, LF22x: what each part of `google.colab` means on this machine; the calls stay, the module under them changes.
+
+A row of the table is one part of the API. The rules only report: `colab_api` rewrites the names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from migration.colab_names import Use
+from migration.detection_flags import gone_statements
+from migration.facts import NotebookFacts
+from migration.matching import Keeps, Match, Rule
+from migration.source import CellSource
+
+_EXCEPTION = re.compile(r"(?:Error|Exception)$")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the API: paths below google.colab (`userdata`, `output.clear`), which stand for all below them too.
+
+    `local` says what the call does here, `action` what a person does (`{text}` is its first argument, if literal).
+    """
+
+    id: str
+    name: str
+    paths: tuple[str, ...]
+    calls: str
+    local: str
+    keeps: Keeps = Keeps.EQUIVALENT
+    action: str = ""
+
+    def covers(self, path: str) -> bool:
+        return any(path == own or path.startswith(own + ".") for own in self.paths)
+
+
+_NO_PAGE = "ask with input() or ipywidgets, or read a file instead: the page of a plain notebook does not answer"
+
+PARTS: tuple[Part, ...] = (
+    Part(
+        "LF210",
+        "Upload of files",
+        ("files.upload", "files.upload_file"),
+        "`files.upload()`, `files.upload_file(name)`",
+        "takes the files of the folder `uploads` or of LANDFALL_UPLOAD, else asks; returns `{name: bytes}` and copies "
+        "them into the working folder",
+        action="put the files to upload into the folder `uploads` of the work folder, or name them in LANDFALL_UPLOAD",
+    ),
+    Part(
+        "LF211",
+        "Download of files",
+        ("files.download",),
+        "`files.download(path)`",
+        "copies the file to the folder `downloads` of the work folder, or to LANDFALL_DOWNLOADS",
+        action="find the file in the folder `downloads` of the work folder",
+    ),
+    Part("LF212", "View of a file", ("files.view",), "`files.view(path)`", "says where the file is"),
+    Part(
+        "LF213",
+        "Secrets",
+        ("userdata",),
+        '`userdata.get("KEY")`, `userdata.SecretNotFoundError`, `userdata.NotebookAccessError`',
+        "reads the environment variable KEY, else a `.env` file; the same exceptions",
+        action="set the environment variable {text}, or put it into the file `.env` of the work folder",
+    ),
+    Part(
+        "LF214",
+        "Sign-in to Google Cloud",
+        ("auth",),
+        "`auth.authenticate_user()`, `auth.authenticate_service_account()`",
+        "nothing where application-default credentials are present, else a warning",
+        action="sign in once with `gcloud auth application-default login`",
+    ),
+    Part(
+        "LF215",
+        "Images in cv2's order",
+        ("patches",),
+        "`cv2_imshow(image)`",
+        "shows the image in the notebook: clipped to 0…255, BGR(A) as RGB(A), grey as it is",
+    ),
+    Part(
+        "LF216",
+        "Interactive tables",
+        ("data_table",),
+        "`data_table.DataTable(frame)`, `data_table.enable_dataframe_formatter()`",
+        "shows the data frame as a plain notebook does",
+    ),
+    Part("LF217", "Cleared output", ("output.clear",), "`output.clear()`", "clears the cell's output"),
+    Part(
+        "LF218",
+        "Value of JavaScript",
+        ("output.eval_js",),
+        "`output.eval_js(script)`",
+        "gives the local URL for `proxyPort(…)`; raises MessageError for all other scripts",
+        Keeps.NEEDS_HUMAN,
+        _NO_PAGE,
+    ),
+    Part(
+        "LF219",
+        "Callbacks from JavaScript",
+        ("output.register_callback", "output.unregister_callback", "output.invoke_function", "kernel"),
+        "`output.register_callback(name, function)`",
+        "registers the function, but nothing on the page calls it",
+        Keeps.NEEDS_HUMAN,
+        "call the function from a cell or from an ipywidgets button: no JavaScript calls it here",
+    ),
+    Part(
+        "LF220",
+        "A port shown in the page",
+        ("output.serve_kernel_port_as_window", "output.serve_kernel_port_as_iframe"),
+        "`output.serve_kernel_port_as_window(port)`, `…_as_iframe(port)`",
+        "a link to, or a frame of, `http://localhost:<port>`",
+    ),
+    Part(
+        "LF221",
+        "Layout of outputs",
+        ("output",),
+        "`output.enable_custom_widget_manager()`, `redirect_to_element`, `use_tags`, `no_vertical_scroll`, …",
+        "nothing: a plain notebook needs it not, or cannot do it; what is put out stays in the cell's output",
+    ),
+    Part("LF222", "The machine is given back", ("runtime",), "`runtime.unassign()`", "says that this machine is yours"),
+    Part(
+        "LF223",
+        "Tabs and grids",
+        ("widgets",),
+        "`widgets.TabBar(names)`, `widgets.Grid(rows, columns)`",
+        "the outputs stand one below the other, each under its title",
+    ),
+    Part(
+        "LF224",
+        "Colab's language model",
+        ("ai",),
+        "`ai.generate_text(prompt)`, `ai.list_models()`",
+        "raises ModelProxyServiceError",
+        Keeps.NEEDS_HUMAN,
+        "call a model of your own here, by its API with your own key or on this machine",
+    ),
+    Part(
+        "LF225",
+        "Messages to Colab's page",
+        ("_message",),
+        '`_message.blocking_request("get_ipynb")`',
+        "raises MessageError",
+        Keeps.NEEDS_HUMAN,
+        "read the saved notebook with nbformat.read, or give the answer in another way: no page of Colab answers",
+    ),
+    Part(
+        "LF226",
+        "Marks for Colab's editor",
+        ("snippets", "syntax", "errors"),
+        "`snippets.register(…)`, `syntax.html(text)`, `errors.Error`",
+        "nothing; text stays as it is",
+    ),
+)
+
+_UNKNOWN = Part(
+    "LF229",
+    "A part of Colab without a counterpart",
+    (),
+    "any other name below `google.colab`, such as `sheets.InteractiveSheet`",
+    "nothing: the name is missing from `landfall_runtime`",
+    Keeps.NEEDS_HUMAN,
+    "do without {path}: nothing on this machine stands for it",
+)
+
+
+def _part_of(path: str) -> Part | None:
+    """The first row that covers a path; None for the package and for the drive, which has its own rules."""
+    if not path or path == "drive" or path.startswith("drive."):
+        return None
+    return next((part for part in PARTS if part.covers(path)), _UNKNOWN)
+
+
+def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:
+    def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+        if not facts.uses(source):
+            return
+        gone = {id(node) for gone in gone_statements(facts.choices(source)) for node in ast.walk(gone)}
+        for use in facts.uses(source):
+            if id(use.node) not in gone and _part_of(use.path) is part and not _is_plain_name(part, use):
+                yield _match(source, part, use)
+
+    return find
+
+
+def _is_plain_name(part: Part, use: Use) -> bool:
+    """A module by itself, or an exception: nothing is asked of Colab."""
+    is_module = part is not _UNKNOWN and "." not in use.path and use.path in part.paths
+    return is_module or bool(_EXCEPTION.search(use.path))
+
+
+def _match(source: CellSource, part: Part, use: Use) -> Match:
+    start, end = source.span(use.node)
+    first = use.call.args[0] if use.call is not None and use.call.args else None
+    text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+    keeps, action = part.keeps, part.action
+    if part.id == "LF218" and first is not None and "proxyPort" in source.segment(first):
+        keeps, action = Keeps.EQUIVALENT, ""
+    action = action.format(text=text or "that it asks for", path=use.path) if "{" in action else action
+    return Match(start, end, f"`{use.path}`: {part.local}", action=action, keeps=keeps)
+
+
+def _trigger(part: Part) -> re.Pattern[str] | None:
+    """The last word of each path, or the first for a whole module; an alias has no other name."""
+    words = {path.rpartition(".")[2] for path in part.paths}
+    whole_module = any("." not in path for path in part.paths)
+    return None if whole_module or not words else re.compile("|".join(map(re.escape, sorted(words))))
+
+
+RULES: tuple[Rule, ...] = tuple(
+    Rule(part.id, part.name, part.calls, part.local, part.keeps, _finder(part), _trigger(part))
+    for part in (*PARTS, _UNKNOWN)
+)

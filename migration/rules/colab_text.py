@@ -1,0 +1,249 @@
+"""LF23x: `google.colab` in text: comments, strings, shell lines, other languages, cells that are no Python 3."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from migration.colab_names import OFFERED, RUNTIME
+from migration.facts import NotebookFacts
+from migration.folding import plain_text
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.source import CellSource
+from migration.strings import Literal, read_strings
+
+_COLAB = re.compile(r"google\s*\.\s*colab|google\s+import\s+colab\b")
+# What Colab's page offers to JavaScript; `output.clear`, `output.eval_js` and the like are Python's.
+_SCRIPT = re.compile(
+    r"(?:window\.|parent\.|top\.)?google\.colab\.(?:kernel|widgets|output\.(?:set|resize|pause|get|create|invoke|"
+    r"appendTo|display)\w*|colabUrl\w*|drive\.(?:js)?\w*Url)\b|nbextensions/google\.colab"
+)
+_PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
+_RESIZES = re.compile(
+    r"(?P<line>^[ \t]*)?(?:window\.)?google\.colab\.output\.(?:setIframeHeight|resizeIframeToContent)"
+    r"\((?:[^()\n]|\([^()\n]*\))*\);?(?(line)[ \t\r]*(?:\n|$))",
+    re.MULTILINE,
+)
+_TEST = re.compile(
+    r"""(?P<quote>\\?["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules|str\(get_ipython\(\)\))"""
+)
+_IS_SCRIPT = re.compile(r"<script|=>|\b(?:document|window)\.|\b(?:const|let|await)\s+\w|\bfunction\b\s*\w*\(")
+_SCRIPT_CELLS = frozenset({"javascript", "js", "html", "HTML", "svg"})
+_PARTS = "|".join(sorted(OFFERED))
+# Code that certainly means google.colab, for the parts that it names are offered.
+_FROM = re.compile(
+    rf"\bfrom(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS}))?(?P<rest>\s+import\s+)(?P<names>[^\n#;\\\"']+)"
+)
+_FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
+_IMPORT = re.compile(rf"\bimport(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS}))?(?![\w.])(?P<alias>\s+as\b)?")
+_FULL_NAME = re.compile(rf"\bgoogle\.colab(?=\.(?:{_PARTS})\.\w)")
+_ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
+_LOADS = re.compile(r"import_module|__import__")
+_PAGE_ACTION = (
+    "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
+    "nothing in it calls Python"
+)
+
+
+def _certain(text: str) -> str:
+    """Code as text with the runtime's names in place of Colab's, where the text leaves no doubt."""
+    text = _TEST.sub(lambda found: str(found["not"] is not None), text)
+    text = _FROM.sub(_new_from, text)
+    text = _FROM_GOOGLE.sub(lambda found: f"import {RUNTIME}{found['alias'] or ' as colab'}", text)
+    text = _IMPORT.sub(_new_import, text)
+    return _FULL_NAME.sub(lambda found: found[0] if _SCRIPT.match(text, found.start()) else RUNTIME, text)
+
+
+def _new_from(found: re.Match[str]) -> str:
+    names = re.findall(r"(?:^|,)[\s(]*(\w+)", found["names"])
+    if not found["part"] and not OFFERED.issuperset(names):
+        return found[0]
+    part = "" if found["part"] == ".patches" and set(names) == {"cv2_imshow"} else found["part"] or ""
+    return f"from{found['gap']}{RUNTIME}{part}{found['rest']}{found['names']}"
+
+
+def _new_import(found: re.Match[str]) -> str:
+    """Without an alias only the package is bound, and it holds its parts."""
+    part = found["part"] or "" if found["alias"] else ""
+    return f"import{found['gap']}{RUNTIME}{part}{found['alias'] or ''}"
+
+
+def _in_doubt(text: str) -> str:
+    """The same, and the runtime's name wherever Colab's is left."""
+    return _ANY.sub(RUNTIME, _certain(text))
+
+
+def _rewritten(
+    source: CellSource, start: int, end: int, message: str, written: Callable[[str], str] = _in_doubt
+) -> Iterator[Match]:
+    """The lines of a stretch of text that name google.colab, rewritten one by one; JavaScript is left alone."""
+    at = start
+    for line in source.text[start:end].split("\n"):
+        if _COLAB.search(line) and not _SCRIPT.search(line):
+            new = written(line)
+            if new != line:
+                yield Match(at, at + len(line), message, (Edit(at, at + len(line), new),))
+        at += len(line) + 1
+
+
+def _find_comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.tree is None:
+        return
+    for start, end in read_strings(plain_text(source), source.body)[1]:
+        yield from _rewritten(source, start, end, "a comment names `google.colab`")
+    if source.magic is not None:
+        yield from _rewritten(source, 0, source.magic.start, "a comment names `google.colab`")
+
+
+def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    loaded = _loaded_modules(source)
+    for literal in _literals(source):
+        start, end = literal.body
+        if _IS_SCRIPT.search(source.text, start, end):
+            continue
+        if literal.start in loaded:
+            yield from _rewritten(source, start, end, "a module of `google.colab` is loaded by its name")
+        else:
+            yield from _rewritten(source, start, end, "a text holds code for `google.colab`", _certain)
+
+
+def _find_names_in_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for literal in _literals(source):
+        start, end = literal.body
+        if _IS_SCRIPT.search(source.text, start, end):
+            continue
+        for match in _ANY.finditer(source.text, start, end):
+            if not _SCRIPT.match(source.text, match.start()):
+                action = "reword the text, if it is to be true here: there is no module `google.colab`"
+                yield Match(*match.span(), "a text names the module `google.colab`", action=action)
+
+
+def _literals(source: CellSource) -> list[Literal]:
+    """The strings of a cell's Python, the outermost ones."""
+    if source.tree is None or not _COLAB.search(source.text):
+        return []
+    return [literal for literal in read_strings(plain_text(source), source.body)[0] if literal.depth == 0]
+
+
+def _loaded_modules(source: CellSource) -> set[int]:
+    """Where the strings begin that are the first argument of a call that loads a module."""
+    found = set()
+    for node in ast.walk(source.tree) if _LOADS.search(source.text) and source.tree else ():
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if _LOADS.fullmatch(name):
+                found.add(source.span(node.args[0])[0])
+    return found
+
+
+def _find_resizes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """`google.colab.output.setIframeHeight(…)` only fits a frame that a plain notebook does not have."""
+    for start, end in _script_spans(source):
+        for match in _RESIZES.finditer(source.text, start, end):
+            yield Match(*match.span(), "JavaScript fits the height of Colab's frame", (Edit(*match.span(), ""),))
+
+
+def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for start, end in _script_spans(source):
+        is_script = _is_script_cell(source) or (source.tree is not None and _IS_SCRIPT.search(source.text, start, end))
+        for match in (_PAGE if is_script else _SCRIPT).finditer(source.text, start, end):
+            yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=_PAGE_ACTION)
+
+
+def _script_spans(source: CellSource) -> list[tuple[int, int]]:
+    """Where JavaScript can stand: in strings, and in cells of other languages."""
+    if source.language != "python":
+        return []
+    if source.tree is None:
+        return [(source.body, len(source.text))]
+    return [literal.body for literal in _literals(source)]
+
+
+def _is_script_cell(source: CellSource) -> bool:
+    return source.magic is not None and source.magic.name in _SCRIPT_CELLS
+
+
+def _find_commands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.language != "python":
+        return
+    message = "a shell line, or text for a file, names `google.colab`"
+    if not source.is_python:
+        if not _is_script_cell(source):
+            yield from _rewritten(source, 0, len(source.text), message)
+        return
+    for command in source.commands:
+        if command.kind == "shell" or command.name not in ("load_ext", "reload_ext", "unload_ext"):
+            yield from _rewritten(source, command.start, command.end, message)
+
+
+def _find_unparsable(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.is_python and source.tree is None:
+        yield from _rewritten(source, 0, len(source.text), "the cell is no Python 3, and its text names `google.colab`")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF230",
+        "Code for Colab in comments",
+        "`# from google.colab import files`",
+        f"`# from {RUNTIME} import files`",
+        Keeps.EXACT,
+        _find_comments,
+        _COLAB,
+    ),
+    Rule(
+        "LF231",
+        "Height of Colab's output frame",
+        "`google.colab.output.setIframeHeight(…)` in JavaScript",
+        "nothing",
+        Keeps.EQUIVALENT,
+        _find_resizes,
+        re.compile(r"google\.colab\.output"),
+    ),
+    Rule(
+        "LF232",
+        "JavaScript for Colab's page",
+        "`google.colab.kernel.invokeFunction(…)`, `google.colab.kernel.comms`, in strings, `%%javascript` and `%%html`",
+        "nothing; it is reported",
+        Keeps.NEEDS_HUMAN,
+        _find_scripts,
+        re.compile(r"google\.colab"),
+    ),
+    Rule(
+        "LF233",
+        "Code for Colab in strings",
+        "strings that hold Python code for `google.colab`, or the name of a module that is loaded",
+        f"the same with `{RUNTIME}`",
+        Keeps.EQUIVALENT,
+        _find_strings,
+        _COLAB,
+    ),
+    Rule(
+        "LF236",
+        "Texts that name Colab's module",
+        "`google.colab` in a message, or in code that cannot be told",
+        "nothing; it is reported",
+        Keeps.NEEDS_HUMAN,
+        _find_names_in_strings,
+        _COLAB,
+    ),
+    Rule(
+        "LF234",
+        "Code for Colab in shell lines and files",
+        "`!python -c 'from google.colab import drive'`, the body of `%%writefile`",
+        f"the same with `{RUNTIME}`",
+        Keeps.EQUIVALENT,
+        _find_commands,
+        _COLAB,
+    ),
+    Rule(
+        "LF235",
+        "Colab in a cell that is no Python 3",
+        "`google.colab` in a cell that cannot be parsed",
+        f"the same text with `{RUNTIME}`",
+        Keeps.EQUIVALENT,
+        _find_unparsable,
+        _COLAB,
+    ),
+)

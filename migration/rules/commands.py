@@ -1,0 +1,288 @@
+"""Shell commands that mean something else on a machine of one's own; clones and downloads are in `downloads`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from migration import shell
+from migration.facts import NotebookFacts
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.rules import downloads
+from migration.shell_guards import edits, has_blocks, pipeline, run_texts, statement_span
+from migration.shell_texts import ShellText
+from migration.source import CellSource
+from migration.statements import place_of, removal
+
+# Notebooks look for "failed" in what nvidia-smi prints, which is its own word for a machine without a GPU.
+_NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
+_COLAB_NVIDIA_SMI = "/opt/bin/nvidia-smi"
+_CONDITIONS = frozenset({"if", "elif", "while", "until", "!"})
+_ASKS_FOR_PROGRAM = frozenset({"which", "command", "type", "hash"})
+_SUBPROCESS_CALL = re.compile(r"(?:subprocess\.)?(?:run|call|check_call|check_output|Popen)")
+_KERNEL_PROCESS = re.compile(r"(?:python[\d.]*|ipykernel\S*|jupyter\S*|colab\S*)$")
+_CLOUD_PROGRAMS = {"gsutil": "Cloud Storage", "gcloud": "Google Cloud", "bq": "BigQuery"}
+_ONLY_BASH = re.compile(
+    r"\[\[|[<>]\(|<<<|&>|\|&|>&(?![\d-])|\$'|\$\{[^}]*(?://|:\d|\^|,,|!)|\$(?:RANDOM|EUID|BASH\w*|HOSTNAME)\b|"
+    r"\bpipefail\b|\w+=\("
+)
+_BASH_PROGRAMS = frozenset({"source", "pushd", "popd", "shopt", "declare", "let", "disown", "function", "[["})
+_EXPANSION = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
+
+
+def needs_bash(source: CellSource) -> bool:
+    """Whether a `!` line of the cell is read by bash alone: IPython runs it with the shell in `$SHELL`, which is `sh`
+    where none is set, and Colab's is bash."""
+    return any(runs == "!" and _is_only_bash(text) for text, runs in run_texts(source))
+
+
+def _is_only_bash(text: ShellText) -> bool:
+    found = shell.read(text.text, script=text.script)
+    for match in _ONLY_BASH.finditer(text.text):
+        context = found.quotes[match.start()]
+        if context == "u" or (context == "d" and match[0][:2] in ("${", "$R", "$E", "$B", "$H")):
+            return True
+    return any(map(_is_only_for_bash, found.commands))
+
+
+def _is_only_for_bash(command: shell.Command) -> bool:
+    program, words = shell.program(command), [word.value for word in command.words]
+    # The `echo` of other shells prints `-e`.
+    if program in _BASH_PROGRAMS or (program == "echo" and words[1:2] in (["-e"], ["-ne"], ["-en"])):
+        return True
+    if program == "[" and "==" in words:
+        return True
+    expansions = ((word, found) for word in command.words for found in _EXPANSION.finditer(word.raw))
+    return any(word.context(word.start + found.start()) == "unquoted" for word, found in expansions)
+
+
+def _find_nvidia_smi(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, runs in run_texts(source):
+        if "nvidia-smi" not in text.text or runs == "os.system" or "$?" in text.text or _asks_for_it(text):
+            continue
+        for command in text.commands:
+            if shell.program(command) != "nvidia-smi" or command.depth or _CONDITIONS & set(command.keywords):
+                continue
+            changes = _or_no_gpu(text, command)
+            program = command.words[shell.program_index(command)]
+            if program.value == _COLAB_NVIDIA_SMI:
+                changes.append((program.start, program.end, "nvidia-smi"))
+            if changes:
+                message = "`nvidia-smi` fails on a machine without an NVIDIA GPU"
+                yield Match(text.at(command.start), text.at(command.end), message, edits(text, *changes))
+
+
+def _asks_for_it(text: ShellText) -> bool:
+    return any(
+        command.words[0].value in _ASKS_FOR_PROGRAM
+        for command in text.commands
+        if any(word.value.endswith("nvidia-smi") for word in command.words[1:])
+    )
+
+
+def _or_no_gpu(text: ShellText, command: shell.Command) -> list[tuple[int, int, str]]:
+    """Changes that say why there is no output where the command fails; none where another command answers for it."""
+    joined = pipeline(text.commands, command)
+    if joined is None or joined[0] is not command or command.after in ("||", "&"):
+        return []
+    otherwise = f' || echo "{_NO_GPU}"'
+    if len(joined) > 1 or "&&" in (command.before, command.after):
+        return [(command.start, command.start, "("), (command.end, command.end, f"{otherwise})")]
+    return [(command.end, command.end, otherwise)]
+
+
+def _find_nvidia_smi_call(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.tree is None:
+        return
+    for node in ast.walk(source.tree):
+        if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.List) and node.args[0].elts):
+            continue
+        program = node.args[0].elts[0]
+        is_query = isinstance(program, ast.Constant) and str(program.value).endswith("nvidia-smi")
+        if not is_query or not _SUBPROCESS_CALL.fullmatch(source.segment(node.func)):
+            continue
+        start, end = source.span(node)
+        place = place_of(source, start)
+        if place is None or not any(isinstance(around, ast.Try) for around in (place.statement, *place.around)):
+            yield Match(
+                start,
+                end,
+                "this call of `nvidia-smi` raises FileNotFoundError on a machine without an NVIDIA driver",
+                action='on a machine without an NVIDIA GPU, guard it by `if shutil.which("nvidia-smi"):`',
+            )
+
+
+def _find_colab_driver(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, _ in run_texts(source):
+        for command in text.commands if _COLAB_NVIDIA_SMI in text.text else ():
+            if shell.program(command) in ("ln", "cp") and any(
+                word.value == _COLAB_NVIDIA_SMI for word in command.words
+            ):
+                message = f"`{_COLAB_NVIDIA_SMI}` is where Colab keeps the program; here the driver installs it"
+                yield Match(text.at(command.start), text.at(command.end), message, _removed(source, text, command))
+
+
+def _removed(source: CellSource, text: ShellText, command: shell.Command) -> tuple[Edit, ...]:
+    """Edits that take a command away, with its line where it is all of it."""
+    if len(text.commands) > 1 or (text.command is None and text.literal is None):
+        return edits(text, (command.start, command.end, "true"))
+    return removal(source, *statement_span(source, text))
+
+
+def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, runs in run_texts(source):
+        level = [command for command in text.commands if command.depth == 0]
+        stripped = text.text.rstrip()
+        if runs in ("%%", "os.system") or not stripped.endswith("&") or not level or level[-1].after != "&":
+            continue
+        start, end = len(text.text) - len(text.text.lstrip()), len(stripped[:-1].rstrip())
+        opening, closing = _detached(text)
+        changes = edits(text, (start, start, opening), (end, len(stripped), closing))
+        message = "IPython raises for a command that goes on in the background (`&`)"
+        yield Match(*statement_span(source, text), message, changes)
+
+
+def _detached(text: ShellText) -> tuple[str, str]:
+    """What to write around a command, in place of its `&`, so that it outlives the line.
+
+    The terminal of the line hangs up when the line ends: what ignores that goes on, unless it still writes there. On
+    Colab its output is lost by then too.
+    """
+    last = text.commands[-1]
+    outputs = {found.number or "1" for found in last.redirections if ">" in found.operator}
+    has_both = {"1", "2"} <= outputs or any(found.operator in ("&>", "&>>") for found in last.redirections)
+    # nohup itself would write there, on a terminal.
+    file = " >> nohup.out" if last.words and last.words[0].value == "nohup" else " > /dev/null"
+    if len(text.commands) > 1 or has_blocks(text):
+        return '(trap "" HUP; (', f"){file if '1' not in outputs else ' > /dev/null'} 2>&1 &)"
+    to_file = "" if has_both or "1" in outputs else file
+    return '(trap "" HUP; ', to_file + ("" if has_both or "2" in outputs else " 2>&1") + " &)"
+
+
+def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, _ in run_texts(source):
+        for command in text.commands:
+            if _ends_the_runtime(command):
+                yield Match(
+                    text.at(command.start),
+                    text.at(command.end),
+                    f"`{shell.program(command)}` ends Colab's machine or the kernel; here it would end more than that",
+                    _removed(source, text, command),
+                    "restart the kernel here (Kernel, Restart), then go on with the next cell",
+                )
+
+
+def _ends_the_runtime(command: shell.Command) -> bool:
+    program = shell.program(command)
+    words = [word.value for word in shell.arguments(command)]
+    targets = [word for word in words if not word.startswith("-")]
+    if program == "kill":
+        return "-1" in words[1:] or any(
+            re.search(r"\$\$|\$PPID|getpid|pidof python|pgrep python", word) for word in targets
+        )
+    if program in ("pkill", "killall"):
+        return bool(targets) and all(_KERNEL_PROCESS.match(word) for word in targets)
+    return program in ("shutdown", "reboot", "poweroff", "halt")
+
+
+def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Only the first use in a cell: a person installs the programs once."""
+    found = [
+        (text.at(command.start), text.at(command.end), shell.program(command))
+        for text, _ in run_texts(source)
+        for command in (text.commands if re.search("gsutil|gcloud|bq", text.text) else ())
+        if shell.program(command) in _CLOUD_PROGRAMS
+    ]
+    for start, end, program in sorted(found)[:1]:
+        yield Match(
+            start,
+            end,
+            f"`{program}` ({_CLOUD_PROGRAMS[program]}) is installed on Colab, and signed in by its own dialogue",
+            action="install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install) and sign in once with "
+            "`gcloud auth login`, for what is not public",
+        )
+
+
+def _find_link_at_root(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, _ in run_texts(source):
+        for command in text.commands if re.search(r"\bln\b", text.text) else ():
+            words = [word.value for word in shell.arguments(command) if not word.value.startswith("-")]
+            if shell.program(command) != "ln" or len(words) != 2 or not re.fullmatch(r"/[\w.-]+/?", words[1]):
+                continue
+            link = words[1].rstrip("/")
+            if link != "/content":
+                yield Match(
+                    text.at(command.start),
+                    text.at(command.end),
+                    f"a link at `{link}` needs the rights of an administrator",
+                    action=f"make the link in the work folder, and write its new path for `{link}` in every cell",
+                )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF530",
+        name="GPU query",
+        matches="`nvidia-smi` in a shell line or cell",
+        writes=f'`nvidia-smi || echo "{_NO_GPU}"`',
+        keeps=Keeps.EQUIVALENT,
+        find=_find_nvidia_smi,
+        trigger=re.compile(r"nvidia-smi"),
+    ),
+    Rule(
+        id="LF531",
+        name="GPU query from Python",
+        matches='`subprocess.run(["nvidia-smi", …])` outside `try`',
+        writes="nothing: it works where there is an NVIDIA driver",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_nvidia_smi_call,
+        trigger=re.compile(r"nvidia-smi"),
+    ),
+    Rule(
+        id="LF532",
+        name="Colab's copy of nvidia-smi",
+        matches=f"`ln -sf {_COLAB_NVIDIA_SMI} /usr/bin/nvidia-smi`",
+        writes="nothing",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_colab_driver,
+        trigger=re.compile(re.escape(_COLAB_NVIDIA_SMI)),
+    ),
+    *downloads.RULES,
+    Rule(
+        id="LF540",
+        name="background command",
+        matches="`!command &`, `!nohup command > file &`",
+        writes='`!(trap "" HUP; command > /dev/null 2>&1 &)`, which returns at once and lives on; a named file stays',
+        keeps=Keeps.EQUIVALENT,
+        find=_find_background,
+        trigger=re.compile(r"&[ \t]*[\"']?\)?[ \t]*$", re.MULTILINE),
+    ),
+    Rule(
+        id="LF541",
+        name="end of the runtime",
+        matches="`!kill -9 -1`, `!pkill python`, `!shutdown now`",
+        writes="nothing: the kernel has to be restarted there",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_kill,
+        trigger=re.compile(r"\b(?:kill|pkill|killall|shutdown|reboot|poweroff|halt)\b"),
+    ),
+    Rule(
+        id="LF545",
+        name="Google Cloud program",
+        matches="`gsutil`, `gcloud`, `bq`",
+        writes="nothing: the program has to be installed",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_cloud_program,
+        trigger=re.compile(r"\b(?:gsutil|gcloud|bq)\b"),
+    ),
+    Rule(
+        id="LF546",
+        name="link at the root of the file system",
+        matches="`ln -s folder /name`",
+        writes="nothing: another path has to be chosen",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_link_at_root,
+        trigger=re.compile(r"\bln[ \t]+-"),
+    ),
+)

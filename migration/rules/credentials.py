@@ -1,0 +1,211 @@
+"""Secrets written in a notebook: they go, and the code reads the environment instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from migration import shell
+from migration.environment import is_secret_name, variable_for
+from migration.form_fields import without_commands
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.secrets import MASK, Secret, find_secrets, is_placeholder
+from migration.source import CellSource, Command, compiles
+from migration.strings import Literal, read_strings
+
+if TYPE_CHECKING:
+    from migration.facts import NotebookFacts
+
+_BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
+_PLACEHOLDER = re.compile(
+    r"""(?P<name>[A-Za-z_]\w*)(?:["']\s*\])?\s*=\s*["'](?P<value>[^"'\n]*)["'][ \t]*(?!\s*# type:)(?=[,)}\s;#]|\Z)"""
+)
+_SAYS_SO = re.compile(
+    r"\Z|.*(?:your|insert|enter|paste|replace|\bput\b|<|xxx|\.\.\.|\*\*\*|_here|\bhere\b|change_?me|fill)",
+    re.IGNORECASE,
+)
+
+
+def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    found = find_secrets(source.text)
+    if not found:
+        return
+    edits = {secret: _edit(source, secret) for secret in found}
+    if source.is_python and compiles(source.text) and not _compiles_with(source, edits):
+        edits = {secret: Edit(secret.start, secret.end, f"<{_variable(source, secret)}>") for secret in found}
+    imported = _import_edit(source, list(edits.values()))
+    for secret, edit in edits.items():
+        variable = _variable(source, secret)
+        action = f"set {variable} in the environment that the notebook runs in, and revoke what was written here"
+        if f"<{variable}>" in edit.text:
+            action = f"revoke what was written here, and put a new one in the place of <{variable}> when the cell runs"
+        both = (imported, edit) if imported else (edit,)
+        imported = None
+        yield Match(secret.start, secret.end, f"{secret.kind} written in the notebook", both, action)
+
+
+def _variable(source: CellSource, secret: Secret) -> str:
+    before = _BEFORE.search(source.text, max(0, secret.start - 120), secret.start)
+    return variable_for(before[1] if before and is_secret_name(before[1]) else "", secret.kind)
+
+
+def _edit(source: CellSource, secret: Secret) -> Edit:
+    """Replaces the secret by a look-up in the environment where the place allows one, else by the variable's name."""
+    variable = _variable(source, secret)
+    if source.is_shell and secret.start >= source.body:
+        return _in_shell(source.text[source.body :], source.body, secret, variable, is_line=False)
+    if source.is_python:
+        command = next((c for c in source.commands if c.start <= secret.start and secret.end <= c.end), None)
+        if command is not None:
+            return _in_command(source, command, secret, variable)
+        literals = read_strings(without_commands(source), source.body)[0]
+        holding = [x for x in literals if x.body[0] <= secret.start and secret.end <= x.body[1]]
+        if holding and source.tree is not None:
+            return _in_literal(source, max(holding, key=lambda x: x.depth), secret, variable)
+    return Edit(secret.start, secret.end, f"<{variable}>")
+
+
+def _in_command(source: CellSource, command: Command, secret: Secret, variable: str) -> Edit:
+    text = source.text[command.body : command.end]
+    if command.kind == "shell":
+        return _in_shell(text, command.body, secret, variable, is_line=True)
+    given = re.match(r"(?:set_)?env\s+(\w+)[\s=]", text)
+    if given and not command.target:
+        return Edit(command.start, command.end, f"pass  # {given[1]} comes from the environment")
+    return Edit(secret.start, secret.end, f"<{variable}>")
+
+
+def _in_shell(text: str, offset: int, secret: Secret, variable: str, *, is_line: bool) -> Edit:
+    """`$NAME` as the quotes around it ask for; IPython takes braces on a `!` line for an expression, so there it is
+    one where others are."""
+    start, end = secret.start - offset, secret.end - offset
+    context = shell.quote_context(text, start, script=not is_line)
+    if context in ("comment", "heredoc") or re.match(r"\w", text[end : end + 1]):
+        return Edit(secret.start, secret.end, f"<{variable}>")
+    if is_line and shell.has_braces(text):
+        return Edit(secret.start, secret.end, "{__import__('os').environ['" + variable + "']}")
+    quoted = f"'\"${variable}\"'" if context == "single" else f"${variable}"
+    return Edit(secret.start, secret.end, quoted)
+
+
+def _in_literal(source: CellSource, literal: Literal, secret: Secret, variable: str) -> Edit:
+    if literal.is_bytes or _has_neighbour(without_commands(source), literal) or _is_statement(source, literal):
+        return Edit(secret.start, secret.end, f"<{variable}>")
+    if literal.is_format:
+        quote = "'" if literal.quote[0] == '"' else '"'
+        return Edit(secret.start, secret.end, f"{{os.environ[{quote}{variable}{quote}]}}")
+    lookup = f'os.environ["{variable}"]'
+    start, end = literal.body
+    if literal.depth:
+        lookup = lookup.replace('"', literal.quote[0])
+    if (start, end) == (secret.start, secret.end):
+        return Edit(literal.start, literal.end, lookup)
+    head, tail = source.text[start : secret.start], source.text[secret.end : end]
+    pieces = [f"{literal.prefix}{literal.quote}{part}{literal.quote}" if part else "" for part in (head, tail)]
+    return Edit(
+        literal.start, literal.end, "(" + " + ".join(piece for piece in (pieces[0], lookup, pieces[1]) if piece) + ")"
+    )
+
+
+def _has_neighbour(text: str, literal: Literal) -> bool:
+    """Strings that stand side by side are one: neither can become an expression by itself."""
+    before = text[: literal.start].rstrip(" \t\n\\")
+    after = text[literal.end :].lstrip(" \t\n\\")
+    return before.endswith(("'", '"')) or bool(re.match(r"[rRbBuUfF]{0,2}[\"']", after))
+
+
+def _is_statement(source: CellSource, literal: Literal) -> bool:
+    """A text that stands by itself, such as a docstring."""
+    nodes = ast.walk(source.tree) if source.tree else ()
+    return any(
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and source.span(node)[0] == literal.start
+        for node in nodes
+    )
+
+
+def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
+    text = source.text
+    for edit in sorted(set(edits.values()), reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return compiles(text)
+
+
+def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
+    """`import os` above the first statement that needs it, where the cell does not import it before."""
+    needing = [edit.start for edit in edits if re.search(r"(?<!__)os\.environ", edit.text)]
+    if not needing or source.tree is None:
+        return None
+    for statement in source.tree.body:
+        start, end = source.span(statement)
+        if isinstance(statement, ast.Import) and any(
+            alias.name == "os" and not alias.asname for alias in statement.names
+        ):
+            return None
+        if end > min(needing):
+            line = source.line_span(start, start)[0]
+            indent = re.match(r"[ \t]*", source.text[line:])
+            return Edit(line, line, f"{indent[0] if indent else ''}import os\n")
+    return None
+
+
+def _find_in_prose(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for secret in find_secrets(source.text):
+        edit = Edit(secret.start, secret.end, f"<{_variable(source, secret)}>")
+        yield Match(
+            secret.start, secret.end, f"{secret.kind} written in the text", (edit,), "revoke what was written here"
+        )
+
+
+def _find_placeholders(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python" or not source.is_python:
+        return
+    seen: set[str] = set()
+    for match in _PLACEHOLDER.finditer(source.text):
+        name, value = match["name"], match["value"]
+        if not is_secret_name(name) or MASK in value or not is_placeholder(value) or not _SAYS_SO.match(value):
+            continue
+        before = source.text[source.line_span(match.start(), match.start())[0] : match.start()]
+        is_argument = not re.fullmatch(r"\s*(?:[\w.]+\.|os\.environ\[[\"'])?", before)
+        if before.lstrip().startswith("#") or (is_argument and not value):
+            continue
+        if name in seen:
+            continue
+        seen.add(name)
+        variable = variable_for(name)
+        action = f'set {variable} in the environment and write `os.environ["{variable}"]` here, or fill in the value'
+        yield Match(match.start(), match.end(), f"`{name}` waits for a secret to be filled in", (), action)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF801",
+        "secret in the code",
+        'a token, key or password written in a cell: `token = "hf_…"`, `!git clone https://user:…@host`',
+        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where only text can stand',
+        Keeps.NEEDS_HUMAN,
+        _find_secrets,
+    ),
+    Rule(
+        "LF802",
+        "secret to fill in",
+        '`api_key = "YOUR_API_KEY"`, `os.environ["HF_TOKEN"] = ""`',
+        "nothing; reported with the environment variable to use",
+        Keeps.NEEDS_HUMAN,
+        _find_placeholders,
+        re.compile(
+            r"(?:[Tt]oken|TOKEN|[Kk]ey|KEY|[Ss]ecret|SECRET|[Pp]ass|PASS|[Pp]wd|[Cc]redential)\w*[\"'\]\s]*=\s*[\"']"
+        ),
+    ),
+    Rule(
+        "LF803",
+        "secret in the text",
+        "a token, key or password written in a markdown or raw cell",
+        "`<HF_TOKEN>`, the name of its environment variable",
+        Keeps.NEEDS_HUMAN,
+        _find_in_prose,
+        None,
+        ("markdown", "raw"),
+    ),
+)

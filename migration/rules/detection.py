@@ -1,0 +1,357 @@
+"""LF3xx: the question "does this run on Colab?" has one answer here, and the local branch is the one that stays."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from types import UnionType
+
+from migration.detection_flags import gone_statements
+from migration.facts import NotebookFacts
+from migration.folding import fold, plain_text, take_out
+from migration.local_branch import Choice
+from migration.local_value import Answer, FlagOf, answer
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.source import CellSource
+
+_TEXT_TEST = re.compile(
+    r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
+)
+_VARIABLE = re.compile(
+    r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
+    r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
+)
+_TPU_ACTION = (
+    "there is no TPU of Colab's here: leave this part out and let the code run on the GPU or CPU "
+    "(tf.distribute.get_strategy() is the strategy for one device), or give the address of a TPU of your own"
+)
+_TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
+_TENSORFLOW_1_ACTION = (
+    "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 by way "
+    "of `tf.compat.v1`"
+)
+_SIGNS_IN = re.compile(r"\bauthenticate_user\b")
+_FETCHES = re.compile(r"\b(?:pip|conda|apt|apt-get|npm|git clone|wget|curl|gdown|unzip|tar|cd)\b")
+
+
+# ------------------------------------------------------------------------------------------------------------- branches
+def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for choice in facts.choices(source):
+        if isinstance(choice.node, ast.If) and not choice.colab:
+            yield _match(source, choice, "the branch that runs outside Colab takes the place of the test")
+
+
+def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for choice in facts.choices(source):
+        if isinstance(choice.node, ast.Try) and not choice.colab:
+            is_import = isinstance(choice.failing, ast.Import | ast.ImportFrom)
+            what = "the import of `google.colab`" if is_import else "`%tensorflow_version`, which only Colab has,"
+            yield _match(source, choice, f"{what} fails here, so its handler takes its place")
+
+
+def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for choice in facts.choices(source):
+        if isinstance(choice.node, ast.If) and choice.colab:
+            reason = (
+                "the other branch refuses to run outside Colab"
+                if choice.because == "refuses"
+                else f"only it gives {choice.because}, which the notebook needs"
+            )
+            yield _match(source, choice, f"the branch for Colab stays, with local means: {reason}")
+
+
+def _match(source: CellSource, choice: Choice, message: str) -> Match:
+    start, end = source.span(choice.node)
+    edits = fold(source, choice)
+    if choice.colab:
+        return Match(start, end, message, edits)
+    commands = _commands(source, choice.gone)
+    if any(_TENSORFLOW_1.match(command) for command in commands):
+        return Match(start, end, message, edits, _TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
+    return Match(start, end, message, edits, _lost(source, choice.gone, commands))
+
+
+def _commands(source: CellSource, gone: Sequence[ast.stmt]) -> list[str]:
+    """The first line of each command in some statements."""
+    spans = [source.span(node) for node in gone]
+    return [
+        source.text[command.start : command.end].partition("\n")[0].strip()
+        for command in source.commands
+        if any(start <= command.start < end for start, end in spans)
+    ]
+
+
+def _lost(source: CellSource, gone: Sequence[ast.stmt], commands: Sequence[str]) -> str:
+    """What a person may have to do because a branch for Colab is gone."""
+    fetches = [command for command in commands if _FETCHES.search(command)]
+    if fetches:
+        more = f" and {len(fetches) - 1} more" if len(fetches) > 1 else ""
+        return f"see that this machine has what Colab got by `{fetches[0][:80]}`{more}"
+    if any(_SIGNS_IN.search(source.segment(node)) for node in gone):
+        return "sign in to Google Cloud once with `gcloud auth application-default login`"
+    return ""
+
+
+# ---------------------------------------------------------------------------------------------------------- expressions
+def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for node in _expressions(source, facts, ast.IfExp):
+        found = answer(node.test, facts.flag_of(source))
+        if found is None:
+            continue
+        kept = node.body if found.value else node.orelse
+        text = source.segment(kept)
+        if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
+            text = f"({text})"
+        start, end = source.span(node)
+        message = "the value for a run outside Colab takes the place of the choice"
+        yield Match(start, end, message, (Edit(start, end, text),))
+
+
+def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    flag_of = facts.flag_of(source)
+    if not facts.concern(source):
+        return
+    tests = _tests(source)
+    for node in _expressions(source, facts, ast.BoolOp):
+        if answer(node, flag_of) is not None:
+            continue
+        for index, operand in enumerate(node.values):
+            found = answer(operand, flag_of)
+            if found is None:
+                continue
+            start, end = source.span(operand)
+            message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and decides nothing"
+            edit = _without_operand(source, node, index) if id(node) in tests else None
+            if bool(found.value) is isinstance(node.op, ast.Or) or edit is None:
+                if _is_flag(operand, flag_of):
+                    continue
+                message = f"`{ast.unparse(operand)}` is {found.value} here"
+                edit = Edit(start, end, repr(found.value))
+            yield Match(start, end, message, (edit,))
+            break
+
+
+def _tests(source: CellSource) -> set[int]:
+    """The expressions of which only the truth counts, not the value."""
+    found: set[int] = set()
+    for node in ast.walk(source.tree) if source.tree else ():
+        tests = [node.test] if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else []
+        if isinstance(node, ast.comprehension):
+            tests = node.ifs
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            tests = [node.operand]
+        elif isinstance(node, ast.BoolOp) and id(node) in found:
+            tests = node.values
+        found |= {id(test) for test in tests}
+    return found
+
+
+def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit | None:
+    """Removes an operand with its parentheses and the `and` or `or` beside it; None where they cannot be told."""
+    if index:
+        before, after = source.span(node.values[index - 1])[1], source.span(node.values[index])[0]
+    else:
+        before, after = source.span(node.values[0])[1], source.span(node.values[1])[0]
+    word = re.search(r"\b(?:and|or)\b", plain_text(source)[before:after])
+    if word is None or "#" in source.text[before:after] or "\n" in source.text[before:after]:
+        return None
+    start, end = source.span(node.values[index])
+    if index:
+        opened = source.text[before + word.end() : after].count("(")
+        for _ in range(opened):
+            end = source.text.index(")", end) + 1
+        closed = source.text[before : before + word.start()]
+        return Edit(before + len(closed.rstrip()), end, "")
+    closed_count = source.text[before : before + word.start()].count(")")
+    for _ in range(closed_count):
+        start = source.text.rindex("(", 0, start)
+    rest = source.text[before + word.end() : after]
+    return Edit(start, before + word.end() + len(rest) - len(rest.lstrip(" \t")), "")
+
+
+def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if not facts.concern(source):
+        return
+    if source.tree is None:
+        yield from _find_text_tests(source)
+        return
+    flag_of = facts.flag_of(source)
+    for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
+        found = answer(node, flag_of)
+        if found is None or _only_flags(node, flag_of) or (found.tpu and isinstance(node, ast.Call)):
+            continue
+        start, end = source.span(node)
+        message = f"`{ast.unparse(node)}` is {found.value!r} here"
+        yield Match(start, end, message, (Edit(start, end, repr(found.value)),))
+    yield from _find_hand_written(source, facts)
+
+
+def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """`IN_COLAB = True` says where the notebook runs."""
+    tree = source.tree
+    for node in tree.body if tree and facts.flags else ():
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value)) as literal):
+                if facts.answers.variables.get(name, value) is not value:
+                    edit = Edit(*source.span(literal), repr(not value))
+                    yield Match(*source.span(node), f"`{name}` is {not value} here", (edit,))
+
+
+def _find_text_tests(source: CellSource) -> Iterator[Match]:
+    for match in _TEXT_TEST.finditer(source.text) if source.is_python else ():
+        value = str(match["not"] is not None)
+        yield Match(*match.span(), f"`{match[0]}` is {value} here", (Edit(*match.span(), value),))
+
+
+def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if not facts.concern(source):
+        return
+    flag_of = facts.flag_of(source)
+    gone = _gone_ids(source, facts)
+    for node in ast.walk(source.tree) if source.tree else ():
+        if isinstance(node, ast.Assert) and id(node) not in gone:
+            found = answer(node.test, flag_of)
+            if found is not None and not found.tpu:
+                edits = take_out(source, [node], "# Nothing to check on this machine.")
+                yield Match(*source.span(node), "the notebook no longer insists on where it runs", edits)
+
+
+def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
+    """The outermost expressions of some kinds that run here, without the tests of branches; their text is checked."""
+    if not facts.concern(source) or source.tree is None:
+        return
+    skipped = _gone_ids(source, facts)
+    skipped |= {id(choice.node.test) for choice in facts.choices(source) if isinstance(choice.node, ast.If)}
+    waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)]
+    while waiting:
+        node, formatted = waiting.pop()
+        if id(node) in skipped or isinstance(node, ast.Assert):
+            continue
+        if isinstance(node, ast.expr) and isinstance(node, kinds) and (not formatted or _is_at(source, node)):
+            yield node
+        inside = formatted or isinstance(node, ast.JoinedStr)
+        waiting += [(part, inside) for part in reversed(list(ast.iter_child_nodes(node)))]
+
+
+def _is_at(source: CellSource, node: ast.expr) -> bool:
+    """Whether the text at a node's span is the node: up to Python 3.11 the tree is not exact inside f-strings."""
+    try:
+        return ast.dump(ast.parse(source.segment(node).strip(), mode="eval").body) == ast.dump(node)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _gone_ids(source: CellSource, facts: NotebookFacts) -> set[int]:
+    return {id(part) for node in gone_statements(facts.choices(source)) for part in ast.walk(node)}
+
+
+def _is_flag(node: ast.expr, flag_of: FlagOf) -> bool:
+    return flag_of(node) is not None
+
+
+def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
+    """An expression that asks by way of flags alone; where no branch hangs on it, it may stay."""
+    return answer(node) is None and isinstance(answer(node, flag_of), Answer)
+
+
+# ------------------------------------------------------------------------------------------------ environment variables
+def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for start, end, name in _variables(source, facts):
+        if "TPU" not in name:
+            action = f"set {name} in the environment of the kernel, or leave out what reads it: only Colab sets it"
+            yield Match(start, end, f"`{name}` is an environment variable of Colab's", action=action)
+
+
+def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for start, end, name in _variables(source, facts):
+        if "TPU" in name:
+            yield Match(start, end, f"`{name}` is the address of Colab's TPU", action=_TPU_ACTION)
+
+
+def _variables(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[int, int, str]]:
+    """Colab's environment variables where they are named; what asks for one alone is rewritten by other rules."""
+    for match in _VARIABLE.finditer(source.text):
+        if facts.language == "python":
+            yield match.start(), match.end(), match[0]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF301",
+        "A branch for Colab",
+        '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
+        "`not`, `and`, `or`, `elif` and `else`",
+        "the branch that runs outside Colab, in the place of the whole statement",
+        Keeps.EQUIVALENT,
+        _find_ifs,
+    ),
+    Rule(
+        "LF302",
+        "A guarded import of Colab",
+        "`try: import google.colab …` with a handler that catches ImportError",
+        "the handler, in the place of the whole statement",
+        Keeps.EQUIVALENT,
+        _find_tries,
+    ),
+    Rule(
+        "LF303",
+        "A branch for Colab that is needed",
+        "`if IN_COLAB:` whose body binds names that the rest of the notebook reads and nothing else binds, or whose "
+        "other branch refuses to run",
+        "the branch for Colab, in the place of the whole statement; its calls get local means",
+        Keeps.EQUIVALENT,
+        _find_kept,
+    ),
+    Rule(
+        "LF304",
+        "A choice of values for Colab",
+        "`a if IN_COLAB else b`",
+        "`b`",
+        Keeps.EQUIVALENT,
+        _find_conditionals,
+    ),
+    Rule(
+        "LF305",
+        "A question about Colab that decides nothing",
+        "`cond or IN_COLAB`, `cond and not IN_COLAB`",
+        "`cond`",
+        Keeps.EQUIVALENT,
+        _find_operands,
+    ),
+    Rule(
+        "LF306",
+        "The answer to whether this is Colab",
+        '`IN_COLAB = "google.colab" in sys.modules`, `find_spec("google.colab") is not None`, '
+        '`"COLAB_GPU" in os.environ`, `IN_COLAB = True`',
+        "`IN_COLAB = False`: the value outside Colab",
+        Keeps.EQUIVALENT,
+        _find_values,
+    ),
+    Rule(
+        "LF307",
+        "An assertion that this is Colab",
+        "`assert IN_COLAB`",
+        "nothing",
+        Keeps.EQUIVALENT,
+        _find_asserts,
+    ),
+    Rule(
+        "LF308",
+        "An environment variable of Colab's",
+        "`COLAB_GPU`, `COLAB_JUPYTER_IP` and the like, where they are read",
+        "nothing; it is reported",
+        Keeps.NEEDS_HUMAN,
+        _find_variables,
+        re.compile(r"COLAB_"),
+    ),
+    Rule(
+        "LF309",
+        "The address of Colab's TPU",
+        '`os.environ["COLAB_TPU_ADDR"]`',
+        "nothing; it is reported",
+        Keeps.NEEDS_HUMAN,
+        _find_tpu,
+        re.compile(r"COLAB_TPU"),
+    ),
+)

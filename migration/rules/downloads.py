@@ -1,0 +1,252 @@
+"""Clones and downloads: on Colab every session begins with an empty disk, here what was fetched is still there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from migration import shell
+from migration.facts import NotebookFacts
+from migration.matching import Keeps, Match, Rule
+from migration.shell import Word
+from migration.shell_guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
+from migration.shell_texts import ShellText
+from migration.source import CellSource
+from migration.strings import FIELD
+
+_TAKES_VALUE = {
+    "git": re.compile(
+        r"-[obcju]|--(?:origin|branch|revision|depth|config|jobs|reference|reference-if-able|template|separate-git-dir|"
+        r"upload-pack|shallow-since|shallow-exclude|filter|server-option|bundle-uri|ref-format)"
+    ),
+    "wget": re.compile(r"-[oaeiBtOTwQPUlARDIX]|--output-document"),
+    "curl": re.compile(r"-[AbcCdDeEFHKmoPQrtTuUwxXyYz]|--(?:output|user-agent|header|referer|cookie|max-time|retry)"),
+    "gdown": re.compile(r"-O|--(?:output|id|proxy|speed|user-agent|format)"),
+}
+_CLUSTERS = frozenset({"wget", "curl"})  # `-qO-` is `-q -O -`
+
+_WGET_STAYS = re.compile(
+    r"-n?c|-[NmOVh]|--(?:no-clobber|timestamping|continue|mirror|spider|output-document|post-data|post-file|method|"
+    r"delete-after|backups|start-pos|version|help)"
+)
+"""Options beside which wget's `-nc` is an error or says nothing new."""
+_NOT_ONE_FILE = {
+    "wget": re.compile(r"-n?c|-[Ni]|--(?:no-clobber|timestamping|continue|input-file|post-data|post-file|method)"),
+    "curl": re.compile(
+        r"-[dFTXIGCzJ]|--(?:data.*|json|form|upload-file|request|head|get|continue-at|time-cond|output-dir|"
+        r"remote-header-name|remote-name-all)"
+    ),
+    "gdown": re.compile(r"--folder|-c|--continue"),
+}
+"""Options that send something, or do not make one file whose name is known."""
+
+_REMOTE = re.compile(r"(?:https?|ftp)://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]))", re.IGNORECASE)
+_NAME = re.compile(r"(?:[\w.+@%~-]|\{[\w.\[\]]+\})+")
+_VARIES = re.compile(f"[{{}}$`*{FIELD}]")
+_GIVES_NO_FILE = frozenset({"-", "/dev/null", "/dev/stdout", "/dev/stderr", ".", ".."})
+
+
+@dataclass
+class _Arguments:
+    """A command's arguments as its program reads them: options with their values, as written, and the rest."""
+
+    options: dict[str, str | None] = field(default_factory=dict)
+    positional: list[Word] = field(default_factory=list)
+
+    def has(self, options: re.Pattern[str]) -> bool:
+        return any(options.fullmatch(option) for option in self.options)
+
+
+def _arguments(program: str, words: Sequence[Word]) -> _Arguments:
+    found = _Arguments()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.value.startswith("-") or word.value == "-":
+            found.positional.append(word)
+        elif word.value.startswith("--") or program not in _CLUSTERS:
+            name, equals, value = word.raw.partition("=")
+            takes = not equals and rest and _TAKES_VALUE[program].fullmatch(name)
+            found.options[name] = value if equals else rest.pop(0).raw if takes else None
+        else:
+            _read_cluster(program, word, rest, found)
+    return found
+
+
+def _read_cluster(program: str, word: Word, rest: list[Word], found: _Arguments) -> None:
+    """Reads `-qO-` as `-q -O -`, and wget's `-nvc` as `-nv -nc`."""
+    for at, letter in enumerate(word.value[1:], 1):
+        if letter == "n" and program == "wget":
+            found.options.update({f"-n{negated}": None for negated in word.value[at + 1 :]})
+            return
+        if _TAKES_VALUE[program].fullmatch(f"-{letter}"):
+            attached = word.raw[at + 1 :]
+            found.options[f"-{letter}"] = attached or (rest.pop(0).raw if rest else None)
+            return
+        found.options[f"-{letter}"] = None
+
+
+def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, _ in run_texts(source):
+        commands = text.commands if "clone" in text.text else ()
+        for at, command in enumerate(commands):
+            folder = _cloned_folder(command, text)
+            if folder is None or _is_tested(commands[:at]) or is_conditional_on_files(source, text):
+                continue
+            start, end = text.at(command.start), text.at(command.end)
+            if _is_removed(source.text[:start], folder):
+                continue
+            guarded = guard(text, command, f"[ -d {folder.removesuffix('/')}/.git ]")
+            if guarded:
+                message = "`git clone` fails where its folder is still there from an earlier run"
+                yield Match(start, end, message, guarded)
+
+
+def _cloned_folder(command: shell.Command, text: ShellText) -> str | None:
+    """The folder that `git clone` makes, as it can be written at its place; None where it cannot be known."""
+    if shell.program(command) != "git":
+        return None
+    words = list(shell.arguments(command))
+    base = ""
+    while words and words[0].value.startswith("-"):
+        option = words.pop(0)
+        if option.value in ("-C", "-c") and words:
+            value = words.pop(0)
+            base = value.raw.removesuffix("/") + "/" if option.value == "-C" else base
+    if words and words[0].value == "lfs":
+        words.pop(0)
+    if not words or words[0].value != "clone":
+        return None
+    found = _arguments("git", words[1:])
+    if {"--bare", "--mirror", "--separate-git-dir", "-h"} & found.options.keys():
+        return None
+    if len(found.positional) == 2:
+        folder = found.positional[1].raw
+    elif len(found.positional) == 1:
+        folder = _name_in_url(found.positional[0].value, text)
+    else:
+        return None
+    return base + folder if folder and not re.search(rf"\$\(|`|{FIELD}", base + folder) else None
+
+
+def _name_in_url(url: str, text: ShellText) -> str:
+    """The folder's name that git takes from an address; "" where it cannot be known."""
+    path = re.sub(r"(?:/\.git)?/*$", "", url)
+    if not re.search(r"[/:]", path) or "?" in path or "#" in path:
+        return ""
+    name = re.split(r"[/:](?![^{]*\})", path)[-1].removesuffix(".git")
+    return name if _NAME.fullmatch(name) and not (text.script and "{" in name) else ""
+
+
+def _is_tested(before: Sequence[shell.Command]) -> bool:
+    """Whether the script has asked for a file or folder already, other than by the guards written here."""
+    tests = [command for command in before if shell.program(command) in ("[", "[[", "test")]
+    return any(not re.search(r"/\.git[\"']?$", command.words[-2].raw) for command in tests if len(command.words) > 2)
+
+
+def _is_removed(before: str, folder: str) -> bool:
+    """Whether the cell has just removed the folder, to clone it anew."""
+    removals = re.finditer(r"\brm[ \t]+-\w*[rR][^\n]*|\brmtree\([^\n]*", before)
+    return any(folder in removal[0] for removal in removals)
+
+
+def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    found: list[tuple[ShellText, shell.Command, list[Word]]] = []
+    addresses: dict[str, set[str]] = {}
+    for text, _ in run_texts(source):
+        for command in text.commands if "wget" in text.text else ():
+            if shell.program(command) != "wget" or is_conditional_on_files(source, text):
+                continue
+            arguments = _arguments("wget", shell.arguments(command))
+            if arguments.has(_WGET_STAYS) or not (arguments.positional or "-i" in arguments.options):
+                continue
+            found.append((text, command, arguments.positional))
+            for word in arguments.positional:
+                addresses.setdefault(_saved_as(word), set()).add(word.value)
+    for text, command, words in found:
+        names = [_saved_as(word) for word in words]
+        repeats = is_repeated(source, text)
+        if any(len(addresses[name]) > 1 or (repeats and not re.search(rf"[{{$]|{FIELD}", name)) for name in names):
+            # Several addresses share one file name: wget numbers the files, and later lines may use them.
+            continue
+        program = command.words[shell.program_index(command)]
+        message = "`wget` saves a second copy under another name where the file is still there from an earlier run"
+        yield Match(
+            text.at(command.start), text.at(command.end), message, edits(text, (program.end, program.end, " -nc"))
+        )
+
+
+def _saved_as(address: Word) -> str:
+    return address.value.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    found: list[tuple[ShellText, shell.Command, str]] = []
+    addresses: dict[str, set[str]] = {}
+    for text, _ in run_texts(source):
+        for command in text.commands if re.search("wget|curl|gdown", text.text) else ():
+            file, address = _named_download(command)
+            if file:
+                found.append((text, command, file))
+                addresses.setdefault(file, set()).add(address)
+    for text, command, file in found:
+        before = [other for other in text.commands if other.start < command.start]
+        if len(addresses[file]) > 1 or _is_tested(before) or is_repeated(source, text):
+            continue
+        guarded = () if is_conditional_on_files(source, text) else guard(text, command, f"[ -s {file} ]")
+        if guarded:
+            message = f"`{shell.program(command)}` fetches {file} again where it is still there from an earlier run"
+            yield Match(text.at(command.start), text.at(command.end), message, guarded)
+
+
+def _named_download(command: shell.Command) -> tuple[str, str]:
+    """The file a command downloads to, as it is written, and its address; empty unless both are literal."""
+    program = shell.program(command)
+    if program not in _NOT_ONE_FILE:
+        return "", ""
+    found = _arguments(program, shell.arguments(command))
+    options, words = found.options, found.positional
+    file = (
+        options.get("-o" if program == "curl" else "-O") or options.get("--output") or options.get("--output-document")
+    )
+    if program == "curl" and file is None and {"-O", "--remote-name"} & options.keys() and words:
+        file = _saved_as(words[0]) if _NAME.fullmatch(_saved_as(words[0])) else None
+    address = words[0].value if len(words) == 1 else "" if words else options.get("--id")
+    is_literal = (
+        file and address and not re.search(f"[{{}}$`*{FIELD}]", address) and not re.search(f"[{{}}$`*?{FIELD}]", file)
+    )
+    if not is_literal or found.has(_NOT_ONE_FILE[program]) or (program != "gdown" and not _REMOTE.match(address)):
+        return "", ""
+    return ("", "") if file.strip("\"'") in _GIVES_NO_FILE or file.endswith("/") else (file, address)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF535",
+        name="`git clone`",
+        matches="`git clone address [folder]` that no condition precedes",
+        writes="`[ -d folder/.git ] || git clone address`, so that a second run keeps the clone",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_clone,
+        trigger=re.compile(r"\bgit\b.*\bclone\b"),
+    ),
+    Rule(
+        id="LF536",
+        name="`wget` without a file name",
+        matches="`wget address`",
+        writes="`wget -nc address`, so that a second run keeps the file",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_wget,
+        trigger=re.compile(r"\bwget\b"),
+    ),
+    Rule(
+        id="LF537",
+        name="download to a named file",
+        matches="`wget -O file address`, `curl -o file address`, `curl -O address`, `gdown -O file …`, not in a loop",
+        writes="`[ -s file ] || curl -o file address`, so that a second run keeps the file",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_named_download,
+        trigger=re.compile(r"\b(?:wget|curl|gdown)\b"),
+    ),
+)

@@ -1,0 +1,261 @@
+"""What reaches beyond the notebook's folders or the site: reported, for only a person can judge it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from migration import shell
+from migration.form_fields import comments
+from migration.matching import Keeps, Match, Rule
+from migration.shell_texts import ShellText, shell_texts
+from migration.source import CellSource
+
+if TYPE_CHECKING:
+    from migration.facts import NotebookFacts
+
+_OUTSIDE = re.compile(
+    r"/(?!tmp(?:/|$)|dev/(?:null|std|fd|tty)|content(?:/|$)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
+)
+_INTERPRETERS = frozenset(["sh", "bash", "zsh", "dash", "python", "python2", "python3", "perl", "ruby", "node"])
+_FETCHERS = frozenset({"curl", "wget"})
+_SYSTEM_TOOLS = frozenset(
+    [
+        "dpkg",
+        "add-apt-repository",
+        "apt-key",
+        "update-alternatives",
+        "ldconfig",
+        "mount",
+        "umount",
+        "systemctl",
+        "service",
+        "modprobe",
+        "useradd",
+        "usermod",
+        "visudo",
+        "sysctl",
+        "swapon",
+        "mkswap",
+    ]
+)
+# Programs that write to a path given last, to any path given, or to the one behind an option.
+_LAST = frozenset({"cp", "mv", "ln", "install", "rsync", "gunzip"})
+_ANY = frozenset({"rm", "rmdir", "mkdir", "touch", "chmod", "chown", "tee", "truncate"})
+_TARGET_OPTIONS = {
+    "tar": ("-C", "--directory"),
+    "unzip": ("-d",),
+    "unrar": (),
+    "wget": ("-O", "-P", "--output-document", "--directory-prefix"),
+    "curl": ("-o", "--output"),
+    "aria2c": ("-d", "--dir"),
+    "conda": ("-p", "--prefix"),
+    "mamba": ("-p", "--prefix"),
+    "pip": ("-t", "--target", "--prefix"),
+    "cmake": ("--prefix",),
+    "git": ("-C",),
+    "gdown": ("-O",),
+}
+_COLAB_MACHINE = re.compile(
+    r"(?<![\w.$}~:/-])(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
+    r"|/usr/lib/python[\d.*]*/dist-packages|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
+    r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)]*",
+    re.MULTILINE,
+)
+_TUNNEL = re.compile(
+    r"\b(?:py)?ngrok\.(?:connect|forward)\b|\brun_with_ngrok\b|\b(?:lt|localtunnel)\s+--port\b|\bcloudflared\s+tunnel\b"
+    r"|\bngrok\s+(?:http|tcp)\b|\bshare\s*=\s*True\b|(?<!\w)--share\b|\bbore\s+local\b"
+    r"|\bssh\b[^\n]*-R\s*80:[^\n]*\b(?:serveo|localhost\.run|pinggy)"
+)
+_MAYBE_SHELL = re.compile(
+    r"^[ \t]*[!%]|=[ \t]*!|\b(?:system|popen|getoutput|call|run|Popen|check_output)\(", re.MULTILINE
+)
+
+
+def _commands(source: CellSource) -> Iterator[tuple[ShellText, shell.Command]]:
+    for text in shell_texts(source) if _MAYBE_SHELL.search(source.text) else ():
+        for command in text.commands:
+            yield text, command
+
+
+def _match(text: ShellText, command: shell.Command, message: str, action: str) -> Match:
+    return Match(text.at(command.start), text.at(max(command.start, command.end - 1)) + 1, message, (), action)
+
+
+def _find_sudo(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, command in _commands(source):
+        if any(word.value == "sudo" for word in command.words[: shell.program_index(command)]):
+            action = "run this by hand if the machine lacks what it provides, then delete it from the notebook"
+            yield _match(text, command, "`sudo`: a command with the rights of the administrator", action)
+
+
+def _find_writes_outside(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text, command in _commands(source):
+        program = shell.program(command)
+        target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
+        if program in _SYSTEM_TOOLS:
+            message = f"`{program}` changes the system outside the work folder"
+        elif program in ("make", "ninja") and any(word.value == "install" for word in shell.arguments(command)):
+            message = f"`{program} install` changes the system outside the work folder"
+        elif target:
+            message = f"`{program or 'a redirection'}` changes {target}, outside the work folder"
+        else:
+            continue
+        action = "check what it does to this machine: delete it, or give it a folder below WORK_DIR"
+        yield _match(text, command, message, action)
+
+
+def _written(command: shell.Command) -> Iterator[str]:
+    """The paths that a command writes to, as far as its options tell."""
+    for redirection in command.redirections:
+        if ">" in redirection.operator and redirection.target is not None:
+            yield redirection.target.value
+    program, values = shell.program(command), [word.value for word in shell.arguments(command)]
+    plain = [value for value in values if not value.startswith("-")]
+    if program in _LAST and len(plain) > 1:
+        yield plain[-1]
+    elif program in _ANY:
+        yield from plain
+    elif program == "sed" and any(value.startswith(("-i", "--in-place")) for value in values):
+        yield from plain[1:]
+    options = _TARGET_OPTIONS.get(re.sub(r"\d+(?:\.\d+)?$", "", program), ())
+    is_installer = program in ("bash", "sh") and "-p" in values and any("conda" in value.lower() for value in plain)
+    for at, value in enumerate(values[:-1]):
+        if value in options or (value == "-p" and is_installer):
+            yield values[at + 1]
+    for value in values:
+        name, equals, path = value.partition("=")
+        if equals and (name in options or name in ("--prefix", "-DCMAKE_INSTALL_PREFIX", "--target")):
+            yield path
+        elif any(len(option) == 2 and value.startswith(f"{option}/") for option in options):
+            yield value[2:]
+
+
+def _find_remote_code(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text in shell_texts(source):
+        commands = text.commands
+        for at, command in enumerate(commands):
+            if shell.program(command) in _FETCHERS and _is_run(text, commands, at):
+                action = "read the script it fetches, and run it by hand if you trust it; then delete the line"
+                yield _match(text, command, "code from the network goes straight to an interpreter", action)
+
+
+def _is_run(text: ShellText, commands: tuple[shell.Command, ...], at: int) -> bool:
+    """Whether what a command prints is run: `curl … | bash`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
+    command = commands[at]
+    follower = at
+    while commands[follower].after == "|" and follower + 1 < len(commands):
+        follower += 1
+        program = shell.program(commands[follower])
+        if program in _INTERPRETERS and not any(
+            word.is_literal and not word.value.startswith("-") for word in shell.arguments(commands[follower])[:1]
+        ):
+            return True
+    outer = [other for other in commands if other.start < command.start and command.end <= other.end]
+    return any(shell.program(other) in _INTERPRETERS | {"eval", "source", "."} for other in outer) or bool(
+        re.search(
+            rf"\b(?:{'|'.join(_INTERPRETERS)}|source|eval)\b[^\n;|&]*(?:<\(|\$\()\s*$", text.text[: command.start]
+        )
+    )
+
+
+def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    whole = re.compile(rf"(?:\$\{{?{facts.work}\}}?/?|/content/?|\.{{1,2}}/?|/|~/?|\$HOME/?)?(?:\*|\.\*)?$")
+    for text, command in _commands(source):
+        if shell.program(command) != "rm":
+            continue
+        values = [word.value for word in shell.arguments(command)]
+        is_recursive = any(re.match(r"-\w*[rR]|--recursive$", value) for value in values)
+        for value in values:
+            if is_recursive and not value.startswith("-") and value and whole.match(value):
+                action = "delete the line: the notebook's folder holds your own files now"
+                yield _match(text, command, f"`rm -r {value}` deletes all that lies there", action)
+
+
+def _find_tunnels(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for match in _outside_comments(source, facts, _TUNNEL):
+        action = (
+            "open the local address instead (`share=False`, http://localhost:PORT), so that no data leaves the site"
+        )
+        yield Match(match.start(), match.end(), "a tunnel makes this machine reachable from the internet", (), action)
+
+
+def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for match in _outside_comments(source, facts, _COLAB_MACHINE):
+        action = (
+            "give the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
+        )
+        yield Match(match.start(), match.end(), f"`{match[0]}` is a path of Colab's machine", (), action)
+
+
+def _outside_comments(source: CellSource, facts: NotebookFacts, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """The matches in the code of a Python notebook, one for each line."""
+    found = list(pattern.finditer(source.text)) if facts.language == "python" else []
+    spans = list(comments(source)) if found else []
+    by_line = {
+        source.line_of(match.start()): match
+        for match in reversed(found)
+        if not any(start <= match.start() < end for start, end in spans)
+    }
+    return [by_line[line] for line in sorted(by_line)]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF821",
+        "administrator's rights",
+        "`sudo` in a shell line",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_sudo,
+        re.compile(r"\bsudo\b"),
+    ),
+    Rule(
+        "LF822",
+        "write outside the work folder",
+        "`-p /usr/local`, `dpkg -i`, `tar -C /`, `> ~/.bashrc`, `make install`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_writes_outside,
+        re.compile(
+            rf"[\s=\"'>](?:/(?!tmp/|content/|dev/null)\w|/[\s\"'*]|~/)|\$HOME|\b(?:{'|'.join(sorted(_SYSTEM_TOOLS))})\b|\binstall\b"
+        ),
+    ),
+    Rule(
+        "LF823",
+        "remote code",
+        "`curl … | bash`, `bash <(wget …)`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_remote_code,
+        re.compile(r"\b(?:curl|wget)\b[^\n]*(?:\\\n[^\n]*)*\||(?:\$|<)\(\s*(?:curl|wget)\b"),
+    ),
+    Rule(
+        "LF824",
+        "deletion of the folder",
+        "`rm -rf *`, `rm -r $WORK_DIR`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_deletions,
+        re.compile(r"\brm\b[^\n]*-"),
+    ),
+    Rule(
+        "LF825",
+        "tunnel",
+        "`ngrok.connect(…)`, `lt --port`, `cloudflared tunnel`, `launch(share=True)`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_tunnels,
+        re.compile(r"ngrok|\blt\b|localtunnel|cloudflared|share|bore|ssh"),
+    ),
+    Rule(
+        "LF831",
+        "path of Colab's machine",
+        "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/opt/bin`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_machine_paths,
+        _COLAB_MACHINE,
+    ),
+)

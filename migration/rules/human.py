@@ -1,0 +1,246 @@
+"""What only a person can decide or give: log-ins, answers, cameras, accelerators, cells that cannot be read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from migration import shell
+from migration.form_fields import comments
+from migration.matching import Keeps, Match, Rule
+from migration.rules import credentials, hazards
+from migration.shell_texts import shell_texts
+from migration.source import CellSource
+
+if TYPE_CHECKING:
+    from migration.facts import NotebookFacts
+
+_LOGINS = {
+    **dict.fromkeys(
+        ("notebook_login", "interpreter_login", "huggingface_hub.login"),
+        "log in once on this machine with `hf auth login`, or set HF_TOKEN in the environment, and delete the call",
+    ),
+    "wandb.login": "log in once on this machine with `wandb login`, or set WANDB_API_KEY in the environment",
+    "ee.Authenticate": "authenticate once on this machine with `earthengine authenticate`, and delete the call",
+}
+_PROMPTS = ("input", "raw_input", "getpass", "getpass.getpass")
+_ATTENDED = re.compile(r"\b(notebook_login|interpreter_login|login|Authenticate|raw_input|input|getpass)\s*\(")
+_SHELL_LOGINS = {
+    ("huggingface-cli", "login"): "`hf auth login` once in a terminal, or HF_TOKEN in the environment",
+    ("hf", "auth"): "`hf auth login` once in a terminal, or HF_TOKEN in the environment",
+    ("wandb", "login"): "`wandb login` once in a terminal, or WANDB_API_KEY in the environment",
+    ("gcloud", "auth"): "`gcloud auth application-default login` once in a terminal",
+    ("gcloud", "init"): "`gcloud init` once in a terminal",
+    ("earthengine", "authenticate"): "`earthengine authenticate` once in a terminal",
+    ("rclone", "config"): "`rclone config` once in a terminal",
+    ("az", "login"): "`az login` once in a terminal",
+    ("comet", "login"): "COMET_API_KEY in the environment",
+    ("clearml-init", ""): "`clearml-init` once in a terminal",
+}
+_CAPTURE = re.compile(r"\bgetUserMedia\b|\bmediaDevices\b|\bMediaRecorder\b")
+_TPU = re.compile(
+    r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
+    r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
+)
+_GPU = {
+    "`.cuda()`": re.compile(r"\.cuda\(\s*(?:\d|device|non_blocking|\))"),
+    '`.to("cuda")`': re.compile(r"\.to\(\s*(?:device\s*=\s*)?[\"']cuda(?::\d)?[\"']"),
+    'the device "cuda"': re.compile(
+        r"(?:\bdevice\(\s*|\b(?:device|DEVICE|device_map|map_location)\s*=\s*)[\"']cuda(?::\d)?[\"'](?!\s*\)?\s*if\b)"
+    ),
+    "a device of TensorFlow": re.compile(r"\bgpu_device_name\(\)|\btf\.device\(\s*[\"']/?(?:device:)?GPU"),
+}
+_OLD_PRINT = re.compile(
+    r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
+)
+_COLAB = re.compile(
+    r"google\.colab|/content\b|#[ \t]*@(?:param|title|markdown)|COLAB_|/g?drive/My ?Drive|tensorflow_version"
+)
+
+
+def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python" or not source.is_python:
+        return
+    if source.tree is None:
+        for match in _outside_comments(
+            source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\s*\(")
+        ):
+            yield _prompt(match.start(), match.end(), match[0].rstrip("( "))
+        return
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = _dotted(node.func)
+        name = "huggingface_hub.login" if imported.get(name) == "huggingface_hub.login" else name
+        start, end = source.span(node)
+        if name in _PROMPTS:
+            yield _prompt(start, end, name)
+        known = name if name in _LOGINS else name.rpartition(".")[2]
+        if known in _LOGINS and not node.args and not any(word.arg in ("token", "key") for word in node.keywords):
+            yield Match(start, end, f"`{name}()` asks for a log-in", (), _LOGINS[known])
+
+
+def _prompt(start: int, end: int, name: str) -> Match:
+    if name.startswith("getpass"):
+        action = "set the secret in the environment and read it with `os.environ`: nobody answers under papermill"
+        return Match(start, end, f"`{name}()` waits for a secret to be typed in", (), action)
+    action = "assign the answer in the parameters cell and use it here: nobody answers under papermill"
+    return Match(start, end, f"`{name}()` waits for an answer", (), action)
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else "?"
+
+
+def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for text in shell_texts(source):
+        for command in text.commands:
+            values = [word.value for word in shell.arguments(command)]
+            instead = _SHELL_LOGINS.get((shell.program(command), values[0] if values else ""))
+            if instead and not any(re.match(r"--(?:token|key-file|cred-file)|\$|\{", value) for value in values[1:]):
+                yield Match(
+                    text.at(command.start),
+                    text.at(command.end - 1) + 1,
+                    "a log-in that asks in the terminal",
+                    (),
+                    f"{instead}; then delete the line",
+                )
+
+
+def _find_capture(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for match in _once(_outside_comments(source, _CAPTURE)):
+        action = "record the image or sound beforehand and read it from a file in the work folder"
+        yield Match(match.start(), match.end(), "the browser's camera or microphone is used through Colab", (), action)
+
+
+def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for match in _once(_outside_comments(source, _TPU)):
+        action = "this machine has no TPU of Colab's: delete the set-up and use the GPU or CPU strategy"
+        yield Match(match.start(), match.end(), f"`{match[0]}` sets up a TPU of Colab's", (), action)
+
+
+def _find_gpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python" or not source.is_python:
+        return
+    for what, pattern in _GPU.items():
+        for match in _once(_outside_comments(source, pattern)):
+            action = 'without such a GPU, write `"cuda" if torch.cuda.is_available() else "cpu"` for the device'
+            if "TensorFlow" in what:
+                action = "without such a GPU, leave the device to TensorFlow"
+            yield Match(match.start(), match.end(), f"{what} is fixed in the code: an NVIDIA GPU is needed", (), action)
+
+
+def _outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    found = list(pattern.finditer(source.text))
+    spans = list(comments(source)) if found else []
+    return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
+
+
+def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
+    """The first place speaks for the cell."""
+    return found[:1]
+
+
+def _find_unparsable(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    error = source.error if facts.language == "python" else None
+    if error is None:
+        return
+    line = max(1, min(error.lineno or 1, len(source.line_starts)))
+    start = source.line_starts[line - 1]
+    reason = str(error.msg).rstrip(".")
+    if _OLD_PRINT.search(source.text):
+        message = f"the cell is Python 2, or cannot be parsed: {reason}, line {line}"
+        action = "rewrite the cell for Python 3, and check its paths and shell lines by hand"
+    else:
+        message = f"the cell cannot be parsed: {reason}, line {line}"
+        action = (
+            "complete or correct the cell, and check its paths and shell lines by hand: only its text was looked at"
+        )
+    yield Match(start, start, message, (), action)
+
+
+def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language == "python":
+        return
+    for match in _once(list(_COLAB.finditer(source.text))):
+        message = f"the notebook is written in {facts.language}, whose code is left as it is"
+        action = f"replace `{match[0]}` by hand"
+        yield Match(match.start(), match.end(), message, (), action)
+
+
+RULES: tuple[Rule, ...] = (
+    *credentials.RULES,
+    Rule(
+        "LF811",
+        "answer or log-in in a cell",
+        "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_attended,
+        _ATTENDED,
+    ),
+    Rule(
+        "LF812",
+        "log-in in a shell line",
+        "`!huggingface-cli login`, `!wandb login`, `!gcloud auth login`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_shell_logins,
+        re.compile(r"\blogin\b|\bauth|gcloud\s+init|rclone\s+config|clearml-init"),
+    ),
+    Rule(
+        "LF813",
+        "camera or microphone",
+        "JavaScript with `navigator.mediaDevices.getUserMedia`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_capture,
+        _CAPTURE,
+    ),
+    *hazards.RULES,
+    Rule(
+        "LF841",
+        "TPU",
+        "`TPUClusterResolver`, `jax.tools.colab_tpu.setup_tpu()`, `torch_xla`, `COLAB_TPU_ADDR`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_tpu,
+        _TPU,
+    ),
+    Rule(
+        "LF842",
+        "GPU",
+        '`.cuda()`, `.to("cuda")`, `torch.device("cuda")`, `tf.test.gpu_device_name()`',
+        "nothing; reported",
+        Keeps.EQUIVALENT,
+        _find_gpu,
+        re.compile(r"cuda|GPU|gpu_device_name"),
+    ),
+    Rule(
+        "LF901",
+        "cell that cannot be parsed",
+        "Python 2, half lines, templates",
+        "only what its text shows clearly; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_unparsable,
+    ),
+    Rule(
+        "LF903",
+        "other language",
+        "Colab's constructs in a notebook of another language than Python",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_other_language,
+        _COLAB,
+    ),
+)

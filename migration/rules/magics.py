@@ -1,0 +1,243 @@
+"""Magics that only Colab has, and those that need their `%`; cell magics are in `cell_magics`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from migration.facts import NotebookFacts
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.rules import cell_magics
+from migration.source import CellSource, parse
+from migration.statements import place_of, removal
+
+_COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
+# Notebooks also spell it `%tensoflow_verion`.
+_VERSION_COMMENT = re.compile(r"#+\s*%?\s*tenso\w*_ver\w*(?:\s+[\d.]+x?)?(?:\s+(?:only\s+)?(?:works|exists)\b.*)?$")
+_AUTOMAGICS = (
+    "cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|conda|mamba|load_ext|reload_ext|unload_ext|autoreload|matplotlib|"
+    "tensorboard|tensorflow_version|timeit"
+)
+_BARE = re.compile(rf"^(?P<indent>[ \t]*)(?P<name>{_AUTOMAGICS})(?P<rest>[ \t]+[^\s=(.,:\[)\]][^\n]*|)$", re.MULTILINE)
+# `ls -lh` and `cd /tmp` are also differences and quotients of names, but nobody writes those so.
+_CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A line magic that stands as a statement of its own, as `%name argument` or as a call of `get_ipython()`."""
+
+    name: str
+    argument: str
+    start: int
+    end: int
+
+
+def _uses(source: CellSource, name: str) -> Iterator[_Use]:
+    for command in source.commands:
+        if command.kind == "magic" and command.name == name and not command.target:
+            argument = source.text[command.body + len(name) : command.end].strip()
+            yield _Use(name, argument, command.start, command.end)
+    if source.tree is None or "get_ipython" not in source.text:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            words = _called_magic(node.value)
+            if words[:1] == [name]:
+                yield _Use(name, " ".join(words[1:]), *source.span(node))
+
+
+def _called_magic(call: ast.Call) -> list[str]:
+    """The words of `get_ipython().run_line_magic("name", "argument")` or `.magic("name argument")`, or nothing."""
+    function = call.func
+    is_magic = isinstance(function, ast.Attribute) and function.attr in ("magic", "line_magic", "run_line_magic")
+    if not is_magic or "get_ipython" not in ast.dump(function):
+        return []
+    values = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+    if len(values) != len(call.args) or not all(isinstance(value, str) for value in values):
+        return []
+    return " ".join(map(str, values)).lstrip("%").split()
+
+
+def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for command in source.commands:
+        if command.kind != "magic" or command.name != "shell":
+            continue
+        text = source.text[command.body : command.end]
+        head = re.match(r"[ \t]*shell[ \t]*(?:--ignore-errors\b[ \t]*)?", text)
+        if head is None or not text[head.end() :].strip():
+            continue
+        edit = Edit(command.start, command.body + head.end(), "!")
+        message = "`%shell` exists only in Colab, and raises there where the command fails"
+        if command.target:
+            action = (
+                f"`{command.target}` is now the list of the printed lines; use it so (the status is in `_exit_code`)"
+            )
+            yield Match(command.start, command.end, message, (edit,), action, Keeps.NEEDS_HUMAN)
+        else:
+            yield Match(command.start, command.end, message, (edit,))
+
+
+def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python" or not source.is_python:
+        return
+    for use in _uses(source, "tensorflow_version"):
+        start, end = use.start, use.end
+        place = place_of(source, start)
+        block = place.around[-1] if place and place.around else None
+        if isinstance(block, ast.Try) and place is not None and place.statement in block.body:
+            if not all(map(_does_nothing, block.handlers)):
+                # Its failure is how the notebook asks where it runs: rules/detection.py answers that.
+                continue
+            if len(block.body) == 1 and not block.orelse and not block.finalbody:
+                start, end = source.span(block)
+        message = "`%tensorflow_version` exists only in Colab"
+        edits = removal(source, start, end)
+        if use.argument.startswith("1"):
+            action = (
+                "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), "
+                "or port it to TensorFlow 2 by way of `tf.compat.v1`"
+            )
+            yield Match(start, end, f"{message}, and so does TensorFlow 1 here", edits, action, Keeps.NEEDS_HUMAN)
+        else:
+            yield Match(start, end, message, edits)
+
+
+def _does_nothing(handler: ast.ExceptHandler) -> bool:
+    return all(isinstance(node, ast.Pass) for node in handler.body)
+
+
+def _find_version_comment(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python" or not source.is_python:
+        return
+    for start, end in _comment_lines(source):
+        if _VERSION_COMMENT.match(source.text[start:end].strip()):
+            stop = end + 1 if end < len(source.text) else end
+            yield Match(start, end, "a comment about `%tensorflow_version`, which is gone", (Edit(start, stop, ""),))
+
+
+def _comment_lines(source: CellSource) -> Iterator[tuple[int, int]]:
+    """The spans of the lines that hold nothing but a comment, as Python reads the cell."""
+    import io
+    import tokenize
+
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source.masked).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return
+    for token in tokens:
+        if token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip():
+            start = source.line_starts[token.start[0] - 1]
+            yield source.line_span(start, start)
+
+
+def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for name in ("load_ext", "reload_ext", "unload_ext"):
+        for use in _uses(source, name):
+            if _COLAB_EXTENSION.match(use.argument):
+                message = f"the extension `{use.argument}` exists only in Colab"
+                yield Match(use.start, use.end, message, removal(source, use.start, use.end))
+
+
+def _find_terminal(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for use in _uses(source, "xterm"):
+        yield Match(
+            use.start,
+            use.end,
+            "`%xterm` opens a terminal inside Colab",
+            removal(source, use.start, use.end),
+            "open a terminal beside the notebook (JupyterLab: File, New, Terminal) and type there what it is for",
+        )
+
+
+def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if facts.language != "python" or not source.is_python or source.magic is not None:
+        return
+    found = [match for match in _BARE.finditer(source.masked) if match["rest"]]
+    if not found:
+        return
+    if len(source.text.strip().splitlines()) == 1:
+        keeps, certain = Keeps.EXACT, source.tree is None or _CERTAINLY_BARE.match(found[0]["name"] + found[0]["rest"])
+    else:
+        keeps, certain = Keeps.EQUIVALENT, source.tree is None and _parses_without(source, found)
+        found = [match for match in found if not _parses_without(source, [other for other in found if other != match])]
+    if not certain:
+        return
+    for match in found:
+        start = match.start("name")
+        where = "only because it is alone in its cell" if keeps is Keeps.EXACT else "nowhere, for it is not alone"
+        message = f"`{match['name']}` without `%` works {where}"
+        yield Match(start, match.end(), message, (Edit(start, start, "%"),), keeps=keeps)
+
+
+def _parses_without(source: CellSource, bare: list[re.Match[str]]) -> bool:
+    """Whether the bare commands are all that keeps the cell from being Python."""
+    text = source.masked
+    for match in reversed(bare):
+        text = text[: match.start("name")] + "..." + text[match.end() :]
+    try:
+        parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+RULES: tuple[Rule, ...] = (
+    *cell_magics.RULES,
+    Rule(
+        id="LF562",
+        name="`%shell` line",
+        matches="`%shell command`",
+        writes="`!command`, which goes on where the command fails",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_shell_line,
+        trigger=re.compile(r"%[ \t]*shell\b"),
+    ),
+    Rule(
+        id="LF563",
+        name="`%tensorflow_version`",
+        matches="`%tensorflow_version 2.x`, also with the `try` that is only there for it",
+        writes="nothing; version 1 needs an environment of its own",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_tensorflow_version,
+        trigger=re.compile(r"tensorflow_version"),
+    ),
+    Rule(
+        id="LF564",
+        name="comment about `%tensorflow_version`",
+        matches="`# %tensorflow_version 1.x`, `# %tensorflow_version only exists in Colab.`",
+        writes="nothing",
+        keeps=Keeps.EXACT,
+        find=_find_version_comment,
+        trigger=re.compile(r"#.*tenso\w*_ver"),
+    ),
+    Rule(
+        id="LF565",
+        name="Colab's own extensions",
+        matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`",
+        writes="nothing; `pass` where a block would be left empty",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_extension,
+        trigger=re.compile(r"load_ext\b.*(?:google\.colab|colabxterm)"),
+    ),
+    Rule(
+        id="LF566",
+        name="terminal",
+        matches="`%xterm`",
+        writes="nothing",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_terminal,
+        trigger=re.compile(r"\bxterm\b"),
+    ),
+    Rule(
+        id="LF567",
+        name="magic without `%`",
+        matches="`cd folder`, `ls -l`, `pip install …` alone in a cell, or as all that keeps a cell from being Python",
+        writes="`%cd folder`, `%ls -l`, `%pip install …`",
+        keeps=Keeps.EXACT,
+        find=_find_bare,
+        trigger=re.compile(rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]", re.MULTILINE),
+    ),
+)

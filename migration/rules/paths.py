@@ -1,0 +1,190 @@
+"""Rules LF4xx: Colab's fixed folders become the folders of this machine.
+
+`/content` is the work folder, a mounted Google Drive the drive folder. Python names them by variables, shell text by
+environment variables of the same names; the set-up cell (`migration.preamble`) gives both their values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from migration.facts import NotebookFacts
+from migration.matching import Keeps, Match, Rule
+from migration.rules import paths_comments, paths_files, paths_python, paths_shell
+from migration.rules.paths_links import MAKES_LINK, drive_links, links
+from migration.rules.paths_python import Found
+from migration.rules.paths_text import TRIGGER
+from migration.source import CellSource
+
+_DRIVE_TRIGGER = re.compile(r"[Dd]rive|/gdrive")
+_SAMPLE = re.compile(
+    r"""(?<![\w-])sample_data(?:/(?:README\.md|anscombe\.json|california_housing_(?:train|test)\.csv|"""
+    r"""mnist_(?:train_small|test)\.csv)|(?=/?["']))"""
+)
+_CHANGES_SAMPLE = re.compile(r"\b(?:rm|rmtree|mkdir|makedirs|rmdir)\b")
+_SAMPLE_SOURCE = (
+    "put the file there: the California housing tables (1990 census) and small CSV cuts of MNIST are public data sets, "
+    "anscombe.json is Anscombe's quartet as in the vega-datasets package"
+)
+_MY_DRIVE = re.compile(r"(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
+
+__all__ = ["RULES", "drive_links", "needs_drive_links"]
+
+Places = Callable[[CellSource, NotebookFacts], Iterator[Found]]
+
+
+def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
+    """Whether a migrated cell still has the name `MyDrive` in its code, and so may append it to the mount point at run
+    time: then the drive folder needs links of that name to itself."""
+    if facts.language != "python" or not _MY_DRIVE.search(source.text):
+        return False
+    comments = paths_python.read(source)[1] if source.is_python else []
+    return any(
+        not any(start <= found.start() < end for start, end in comments) for found in _MY_DRIVE.finditer(source.text)
+    )
+
+
+def _of(places: Places, *, drive: bool) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:
+    """A rule's `find`: the places that name the drive folder, or those that do not."""
+
+    def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+        yield from (found.match for found in places(source, facts) if found.drive is drive)
+
+    return find
+
+
+def _strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+    if source.is_python and not paths_files.runs_python(source):
+        yield from paths_python.strings(source, facts)
+
+
+def _comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.is_python and not paths_files.runs_python(source):
+        yield from (found.match for found in paths_comments.comments(source, facts))
+
+
+def _commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+    yield from paths_shell.commands(source, facts)
+
+
+def _unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.is_python and source.tree is None and not paths_files.runs_python(source):
+        yield from (found.match for found in paths_shell.stray_lines(source, paths_python.without_text(source), facts))
+
+
+def _bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from (found.match for found in paths_files.bodies(source, facts))
+
+
+def _markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.language == "python":
+        yield from (found.match for found in paths_comments.markdown(source, facts))
+
+
+def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Colab's own samples are not on this machine."""
+    if source.language != "python":
+        return
+    for found in _SAMPLE.finditer(source.text):
+        start, end = source.line_span(found.start(), found.end())
+        line = source.text[start:end]
+        if not line.lstrip().startswith("#") and not _CHANGES_SAMPLE.search(line):
+            message = "Colab's bundled sample data is read, which is not on this machine"
+            yield Match(found.start(), found.end(), message, action=_SAMPLE_SOURCE)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF401",
+        name="link to the drive",
+        matches=r"`!ln -s /content/gdrive/My\ Drive/ /mydrive`",
+        writes="nothing in its place; `/mydrive/x` is `DRIVE_DIR` from then on",
+        keeps=Keeps.EQUIVALENT,
+        find=links,
+        trigger=MAKES_LINK,
+    ),
+    Rule(
+        id="LF402",
+        name="`/content` in Python",
+        matches="`'/content/x'` and `f'/content/{x}'` in any string, also inside other text",
+        writes="`f'{WORK_DIR}/x'`; `WORK_DIR` for `'/content'` alone; plain text in docstrings",
+        keeps=Keeps.EXACT,
+        find=_of(_strings, drive=False),
+        trigger=TRIGGER,
+    ),
+    Rule(
+        id="LF403",
+        name="mounted Drive in Python",
+        matches="`'/content/drive/MyDrive/x'`, `'/content/gdrive/My Drive/x'`, `'drive/MyDrive/x'`, the mount point",
+        writes="`f'{DRIVE_DIR}/x'`, which stands for `MyDrive` itself",
+        keeps=Keeps.EXACT,
+        find=_of(_strings, drive=True),
+        trigger=_DRIVE_TRIGGER,
+    ),
+    Rule(
+        id="LF404",
+        name="`/content` in commands",
+        matches="`!cp /content/x .`, `%cd /content/x`, `%env A=/content/x`, the body of `%%bash`",
+        writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, by the quoting of the place',
+        keeps=Keeps.EXACT,
+        find=_of(_commands, drive=False),
+        trigger=TRIGGER,
+    ),
+    Rule(
+        id="LF405",
+        name="mounted Drive in commands",
+        matches=r"`!cp /content/drive/My\ Drive/x .`, `%cd drive/MyDrive`",
+        writes='`!cp "$DRIVE_DIR"/x .`, `%cd $DRIVE_DIR`',
+        keeps=Keeps.EXACT,
+        find=_of(_commands, drive=True),
+        trigger=_DRIVE_TRIGGER,
+    ),
+    Rule(
+        id="LF406",
+        name="folders below a cell magic",
+        matches="`/content` in the body of `%%writefile` or of another interpreter",
+        writes="in Python and shell files the environment's folder; other files are written by the same magic called "
+        "from Python",
+        keeps=Keeps.EQUIVALENT,
+        find=_bodies,
+        trigger=TRIGGER,
+    ),
+    Rule(
+        id="LF407",
+        name="folders in comments",
+        matches="`# see /content/x`, `# path = '/content/x'`",
+        writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`",
+        keeps=Keeps.EXACT,
+        find=_comments,
+        trigger=TRIGGER,
+    ),
+    Rule(
+        id="LF408",
+        name="folders in a cell that cannot be parsed",
+        matches="`cd /content/x` without its `%`, or `/content` outside strings and commands",
+        writes="the variable in commands; nothing elsewhere",
+        keeps=Keeps.EXACT,
+        find=_unparsed,
+        trigger=TRIGGER,
+    ),
+    Rule(
+        id="LF409",
+        name="folders in text",
+        matches="`/content/x` in the prose and code spans of a text cell",
+        writes="`WORK_DIR/x`, `DRIVE_DIR/x`",
+        keeps=Keeps.EXACT,
+        find=_markdown,
+        trigger=TRIGGER,
+        cells=("markdown",),
+    ),
+    Rule(
+        id="LF410",
+        name="Colab's sample data",
+        matches="`sample_data/california_housing_train.csv` and the other files Colab brings along",
+        writes="nothing: the path is rewritten like any other",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_samples,
+        trigger=re.compile("sample_data"),
+    ),
+)

@@ -1,0 +1,55 @@
+"""What the rules for pip share: finding its calls, and the edits that most of them make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from migration import shell
+from migration.facts import NotebookFacts
+from migration.install_commands import PipCall, pip_call
+from migration.matching import Edit, Keeps, Match
+from migration.shell_texts import ShellText, shell_texts
+from migration.source import CellSource
+
+
+def pip_calls(source: CellSource) -> Iterator[tuple[ShellText, PipCall]]:
+    """Every pip command of the cell, with the text it stands in."""
+    for found in shell_texts(source):
+        for command in found.commands:
+            if (call := pip_call(command)) is not None:
+                yield found, call
+
+
+def match(
+    found: ShellText,
+    call: PipCall,
+    message: str,
+    edits: Sequence[Edit | None] = (),
+    *,
+    action: str = "",
+    keeps: Keeps | None = None,
+) -> Iterator[Match]:
+    """The match on a whole command, unless the string around it cannot hold what it should become."""
+    whole = [edit for edit in edits if edit is not None]
+    if len(whole) == len(edits):
+        start, end = found.span(call.command)
+        yield Match(start, end, message, tuple(whole), action, keeps)
+
+
+def kernel_program(found: ShellText, call: PipCall, facts: NotebookFacts) -> list[Edit | None]:
+    """Puts the kernel's interpreter in place of the words that name pip, and takes `sudo` away."""
+    words = call.command.words
+    python = f'"${facts.python}"'
+    edits = [found.edit(words[0].start, words[call.after_sudo].start, "")] if call.after_sudo else []
+    if call.has_options:
+        return [*edits, found.edit(words[call.first].start, words[call.first].end, python)]
+    return [*edits, found.edit(words[call.first].start, words[call.last].end, f"{python} -m pip")]
+
+
+def without(found: ShellText, word: shell.Word) -> Edit | None:
+    """Takes a word away with the blanks behind it, or those before it where a line ends behind it."""
+    after = re.compile(r"[ \t]+(?![ \t\\\n#]|$)").match(found.text, word.end)
+    before = re.compile(r"[ \t]*$").search(found.text[: word.start])
+    start = word.start if after or before is None else before.start()
+    return found.edit(start, after.end() if after else word.end, "")

@@ -1,0 +1,210 @@
+"""Rules for what pip is asked for: written as the shell needs it, and not fetched again where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from migration.facts import NotebookFacts
+from migration.install_commands import Item, PipCall, unquoted_bounds
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.rules.pip_matches import kernel_program, match, pip_calls, without
+from migration.shell_texts import ShellText
+from migration.source import CellSource
+
+_URL = re.compile(r"(?:[\w.\[\], -]+@\s*)?(?P<url>(?:git|hg|svn|bzr)\+\w+://\S+|https?://\S+)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_PINNED = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?==\d[\w.+!-]*")
+_QUIET = frozenset(
+    {"--quiet", "--verbose", "--no-deps", "--no-dependencies", "--no-cache-dir", "--no-build-isolation", "--editable"}
+)
+_AGAIN = frozenset({"--upgrade", "--force-reinstall", "--ignore-installed"})
+_CUDA = re.compile(r"(?:\+|/|-|\b)cu(\d{2,3})(?!\d)|\bcuda(\d{2,3})(?!\d)", re.IGNORECASE)
+
+
+# ---------------------------------------------------------------------------------------------- requirements as written
+def _find_bounds(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in pip_calls(source):
+        if call.subcommand not in ("install", "download", "wheel"):
+            continue
+        quote = "'" if found.literal and found.literal.quote[0] == '"' else '"'
+        spans = unquoted_bounds(found.text, call)
+        edits = [found.edit(start, end, f"{quote}{found.text[start:end]}{quote}") for start, end in spans]
+        if edits:
+            specs = ", ".join(f"`{found.text[start:end]}`" for start, end in spans)
+            yield from match(found, call, f"without quotes the shell takes the bound of {specs} for a file", edits)
+
+
+def _requirements(call: PipCall) -> list[Item]:
+    return [item for item in call.items if item.option in ("", "--editable", "--requirement")]
+
+
+def _find_pinned(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in pip_calls(source):
+        upgrades = [item for item in call.items if item.option == "--upgrade"]
+        if not call.installs or call.uv or not upgrades or not _only_pinned(call):
+            continue
+        edits = []
+        for item in upgrades:
+            word = item.words[0]
+            if word.value in ("-U", "--upgrade"):
+                edits.append(without(found, word))
+            elif "U" in word.raw:
+                edits.append(found.edit(word.start, word.end, word.raw.replace("U", "")))
+        message = "`-U` adds nothing to exact versions, but makes pip ask its index at every run"
+        yield from match(found, call, message, edits)
+
+
+def _only_pinned(call: PipCall) -> bool:
+    requirements = _requirements(call)
+    return (
+        bool(requirements)
+        and all(item.is_known and not item.option and _PINNED.fullmatch(item.value) for item in requirements)
+        and not call.option("--upgrade-strategy", "--force-reinstall", "--ignore-installed", "--constraint")
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- fetched only once
+def _frozen(call: PipCall) -> str | None:
+    """What `pip freeze` says of the only requirement of this command once it is installed; None where there are more,
+    or where it does not tell the revision asked for, or where the command means to fetch it again."""
+    requirements = _requirements(call)
+    if not call.installs or call.uv or call.interpreter == "other" or len(requirements) != 1:
+        return None
+    if not all(item.is_known for item in call.items) or any(
+        item.option and item.option not in _QUIET for item in call.items
+    ):
+        return None
+    found = _URL.fullmatch(requirements[0].value)
+    if requirements[0].option == "--requirement" or found is None:
+        return None
+    address, _, fragment = found["url"].partition("#")
+    if "subdirectory" in fragment or "@" in address.split("://", 1)[1].split("/", 1)[0]:
+        return None
+    if not re.match(r"\w+\+", address):
+        return address if re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", address) else None
+    # Of a branch or a tag, pip keeps only the commit it stood for.
+    address, _, revision = address.partition("@")
+    return None if revision and not _COMMIT.fullmatch(revision) else f"{address}@{revision}"
+
+
+def _guard(found: ShellText, call: PipCall) -> tuple[str, str] | None:
+    """What surrounds the command so that it still means one thing to its neighbours; None where that cannot be."""
+    command = call.command
+    if not (found.is_line or found.magic or (found.script and found.literal is None)):
+        return None
+    if command.depth or command.keywords or command.before not in ("", ";", "\n", "&&"):
+        return None
+    if command.after in ("", ";", "\n") and command.before != "&&":
+        return "", ""
+    if command.after in ("", ";", "\n", "&&", "||"):
+        return "(", ")"
+    rest = [other for other in found.commands if other.start > command.start]
+    ends_alone = next((other.after for other in rest if other.after != "|"), "") in ("", ";", "\n")
+    return ("", "") if command.after == "|" and ends_alone and command.before != "&&" else None
+
+
+def _find_addresses(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in pip_calls(source):
+        frozen = _frozen(call)
+        around = _guard(found, call) if frozen else None
+        if frozen is None or around is None:
+            continue
+        python = f'"${facts.python}" -m pip'
+        head = f"{around[0]}{python} freeze | grep -qF {shlex.quote(frozen)} || "
+        words, command = call.command.words, call.command
+        if found.magic and found.command:
+            edits: list[Edit | None] = [
+                Edit(found.command.start, found.at(words[call.last].end), f"!{head}{python}"),
+            ]
+        else:
+            program = kernel_program(found, call, facts) if call.interpreter == "path" else []
+            edits = [found.edit(command.start, command.start, head), *program]
+        edits += [found.edit(command.end, command.end, around[1])] if around[1] else []
+        yield from match(
+            found, call, "pip fetches an address again at every run, even if it is installed", _joined(edits)
+        )
+
+
+def _joined(edits: list[Edit | None]) -> list[Edit | None]:
+    """An insertion and a replacement at one place as one edit."""
+    if len(edits) > 1 and edits[0] and edits[1] and edits[0].end == edits[1].start:
+        return [Edit(edits[0].start, edits[1].end, edits[0].text + edits[1].text), *edits[2:]]
+    return edits
+
+
+def _find_again(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Commands that go to the network at every run by what they say, and are left so."""
+    for found, call in pip_calls(source):
+        if not call.installs or call.command.before == "||":
+            continue
+        reasons = [f"`{item.option}`" for item in call.items if item.option in _AGAIN]
+        reasons += [
+            "an address" for item in _requirements(call) if _URL.match(item.value) and item.option != "--requirement"
+        ]
+        if reasons and not _only_pinned(call):
+            names = " and ".join(dict.fromkeys(reasons))
+            yield from match(found, call, f"{names}: pip asks the network at every run, and installs what is newer", [])
+
+
+def _find_cuda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in pip_calls(source):
+        if not call.installs:
+            continue
+        values = " ".join(item.value for item in call.items)
+        versions = dict.fromkeys(first or second for first, second in _CUDA.findall(values))
+        if versions:
+            # `cu118` and `cu92` name a release, `cuda12` a series.
+            named = " and ".join(re.sub(r"^(9|1\d)(?=\d)", r"\1.", version) for version in versions)
+            message = f"installs builds for CUDA {named}; they need a driver of the machine that supports it"
+            yield from match(found, call, message)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF503",
+        name="version bounds in quotes",
+        matches="`pip install x>=1`, where the shell would write a file named `=1`",
+        writes='`pip install "x>=1"`',
+        keeps=Keeps.EQUIVALENT,
+        find=_find_bounds,
+        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
+    ),
+    Rule(
+        id="LF505",
+        name="addresses are fetched once",
+        matches="`!pip install git+https://…` without a branch or tag, or the address of a wheel",
+        writes='`!"$KERNEL_PYTHON" -m pip freeze | grep -qF ADDRESS || "$KERNEL_PYTHON" -m pip install ADDRESS`',
+        keeps=Keeps.EQUIVALENT,
+        find=_find_addresses,
+        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*://"),
+    ),
+    Rule(
+        id="LF506",
+        name="no upgrade of exact versions",
+        matches="`pip install -U x==1`, every requirement pinned",
+        writes="`pip install x==1`, which pip skips without the network once it is installed",
+        keeps=Keeps.EXACT,
+        find=_find_pinned,
+        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
+    ),
+    Rule(
+        id="LF509",
+        name="installs at every run",
+        matches="`-U` without exact versions, `--force-reinstall`, an address with a branch",
+        writes="nothing: pip is asked for what is newest, which only the network knows",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_again,
+        trigger=re.compile(r"\bpip"),
+    ),
+    Rule(
+        id="LF510",
+        name="builds for one CUDA version",
+        matches="`torch==2.0.1+cu118`, `--index-url https://download.pytorch.org/whl/cu118`",
+        writes="nothing: the report names the CUDA version that the driver must support",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_cuda,
+        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*cu(?:da)?\d", re.IGNORECASE),
+    ),
+)

@@ -1,0 +1,252 @@
+"""Markdown: badges and links that open a notebook in Colab go; text about Colab's menus and services is reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.source import CellSource
+
+if TYPE_CHECKING:
+    from migration.facts import NotebookFacts
+
+_HOST = r"(?:https?:)?//colab\.(?:research|sandbox)\.google\.com"
+_URL = _HOST + r"(?:[^\s()<>\"'`\[\]{}|]|\([^\s()<>]*\)|\{+[\w.]+\}+)*"
+_TITLE = r"""(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?"""
+_ATTRIBUTES = r"(?:\{:?[^}\n]*\})?"
+_IMAGE = r"!\[[^\]\n]*\]\((?:[^()\s]|\([^()\s]*\))*" + _TITLE + r"\s*\)"
+# What shows a badge: a link around an image, the image alone, or a link in HTML.
+_MARKDOWN_BADGE = re.compile(rf"\[\s*{_IMAGE}[^\]\n]*\]\(\s*<?{_URL}>?{_TITLE}\s*\){_ATTRIBUTES}")
+_BADGE_IMAGE = re.compile(
+    r"!\[[^\]\n]*\]\([^()\s]*(?:colab-badge|colab_logo)[^()\s]*" + _TITLE + r"\s*\)"
+    r"|<img\b[^>]*\bsrc\s*=\s*[\"']?[^\"'>]*(?:colab-badge|colab_logo)[^>]*>"
+)
+_HTML_LINK = re.compile(
+    rf"<a\b(?P<open>[^>]*\bhref\s*=\s*[\"']?\s*(?P<url>{_URL})[^>]*)>(?P<inner>(?:(?!</?a\b).)*)</\s*a\s*>",
+    re.DOTALL | re.IGNORECASE,
+)
+_MARKDOWN_LINK = re.compile(
+    rf"(?<!!)\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(\s*<?(?P<url>{_URL})>?{_TITLE}\s*\){_ATTRIBUTES}"
+)
+_PLAIN_LINK = re.compile(rf"<?(?P<url>{_URL})>?")
+_OPENS_COLAB = re.compile(
+    r"\W*(?:open|run|view|try|launch|execute|play|start|abrir|ejecutar|ouvrir)\b[^.\n]{0,40}\bcolab\w*\W*"
+    r"|\W*(?:google )?colab\W*",
+    re.IGNORECASE,
+)
+_SCROLL_LINK = re.compile(
+    r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(\s*<?#scrollTo=[^\s)>]*>?" + _TITLE + r"\s*\)"
+    r"|<a\b[^>]*\bhref\s*=\s*[\"']?#scrollTo=[^>]*>(?P<inner>(?:(?!</?a\b).)*)</\s*a\s*>"
+    r"|(?<=\.ipynb)#scrollTo=[\w=&-]+",
+    re.DOTALL,
+)
+_CODE = re.compile(
+    r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|(?P<tick>`+)(?:(?!(?P=tick)).)+(?P=tick)", re.DOTALL | re.MULTILINE
+)
+_WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]"
+_OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
+_RUNTIME_MENU = re.compile(
+    r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
+    r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
+    r"|\bruntime\b[\W_]{1,8}(?:and |then |&|press|click|select|choose|change|run all|restart|factory|manage)"
+    r"|\bhardware accelerator\b|\bnotebook settings\b|\bfactory reset\b|\bconnect to a (?:hosted|gpu|tpu) runtime\b"
+    r"|\bentorno de ejecuci[oó]n\b|\bexecution environment type\b"
+    r"|更改运行时|變更執行階段|ランタイムのタイプ",
+    re.IGNORECASE,
+)
+_SERVICES = re.compile(
+    r"\bgoogle\.colab\b|\bdrive\.mount\b|\bmount\w*\b.{0,40}\b(?:google |my |your )?drive\b"
+    r"|\bfiles\.(?:upload|download)\b|\buserdata\b|🔑|%tensorflow_version"
+    r"|\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b"
+    r"|\bcolab (?:file browser|files? (?:panel|pane|tab))\b|\bleft\b.{0,30}\bfolder icon\b"
+    r"|\b(?:files?|folder) (?:icon|panel|pane|tab|explorer|browser)\b.{0,40}\b(?:left|colab)\b",
+    re.IGNORECASE,
+)
+
+
+def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for start, end in _badges(source.text):
+        first, last = _with_wrappers(source.text, start, end)
+        yield Match(start, end, "badge or link that opens the notebook in Colab", (_removal(source.text, first, last),))
+
+
+def _badges(text: str) -> list[tuple[int, int]]:
+    """Spans of the badges, none inside another."""
+    found = [match.span() for match in _MARKDOWN_BADGE.finditer(text)]
+    for match in _HTML_LINK.finditer(text):
+        inner = match["inner"]
+        shown = re.sub(r"<[^>]*>", "", inner).strip()
+        if "<img" in inner.lower() or "![" in inner or not shown or _OPENS_COLAB.fullmatch(shown):
+            found.append(match.span())
+    for match in _MARKDOWN_LINK.finditer(text):
+        if _OPENS_COLAB.fullmatch(match["text"]) and _stands_alone(text, *match.span()):
+            found.append(match.span())
+    found += [match.span() for match in _BADGE_IMAGE.finditer(text)]
+    outer: list[tuple[int, int]] = []
+    for start, end in sorted(found, key=lambda span: (span[0], -span[1])):
+        if (not outer or start >= outer[-1][1]) and not _is_code(text, start):
+            outer.append((start, end))
+    return outer
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Nothing but other links, marks of a list and signs stands on its line."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    rest = text[first:start] + text[end : len(text) if last < 0 else last]
+    return not re.search(r"[^\W\d_]", re.sub(r"\[[^\]]*\](?:\([^)]*\))+|<[^>]*>|\*\*\w+:?\*\*", "", rest))
+
+
+def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span with the HTML elements around it that would be left empty."""
+    while opened := _OPENED.search(text, max(0, text.rfind("<", 0, start)), start):
+        closed = re.compile(rf"\s*</\s*{opened['tag']}\s*>", re.IGNORECASE).match(text, end)
+        unclosed = re.compile(r"\s*(?=<td\b|</tr|</table)", re.IGNORECASE).match(text, end)
+        if closed:
+            end = closed.end()
+        elif not (opened["tag"].lower() == "td" and unclosed):
+            break
+        start = opened.start()
+    return start, end
+
+
+def _removal(text: str, start: int, end: int) -> Edit:
+    """Takes a span out, and with it a line that would be blank, a list mark alone on it, or spaces left over."""
+    first, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    last = len(text) if newline < 0 else newline
+    before, after = text[first:start], text[end:last]
+    if not re.sub(r"^\s*(?:[-*+>]|\d+[.)])?\s*|<br\s*/?>|\W", "", before + after) and "<" not in before + after:
+        end = min(last + 1, len(text))
+        while first == 0 and text[end : end + 1] == "\n":
+            end += 1
+        if end == len(text) and first > 0 and not text.endswith("\n"):
+            first -= 1
+        return Edit(first, end, "")
+    return Edit(start, end + len(after) - len(after.lstrip(" \t")), "")
+
+
+def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    text = source.text
+    badges = _badges(text)
+    done: list[tuple[int, int]] = list(badges)
+    for pattern in (_MARKDOWN_LINK, _HTML_LINK, _PLAIN_LINK):
+        for match in pattern.finditer(text):
+            if any(start < match.end() and match.start() < end for start, end in done) or _is_code(text, match.start()):
+                continue
+            done.append(match.span())
+            url = match["url"].rstrip(".,;:!?*_") if pattern is _PLAIN_LINK else match["url"]
+            other = local_meaning(url)
+            start = match.start("url")
+            shown = match.groupdict().get("text") or match.groupdict().get("inner")
+            if other:
+                edit, message = Edit(start, start + len(url), other), "link that opens a notebook in Colab"
+            elif shown is not None:
+                edit, message = Edit(match.start(), match.end(), shown), "link to a page of Colab's"
+            else:
+                at, end = match.span() if match[0].startswith("<") else (start, start + len(url))
+                edit, message = Edit(at, end, "Google Colab"), "address of a page of Colab's"
+            yield Match(match.start(), match.end(), message, (edit,))
+
+
+@cache
+def local_meaning(url: str) -> str:
+    """Where the notebook lies that an address opens: on GitHub, as a gist or on the drive; empty for others."""
+    path = re.sub(_HOST, "", url, count=1).partition("#")[0].partition("?")[0]
+    if found := re.match(r"/github/([^/]+/[^/]+(?:/.*)?)$", path):
+        return f"https://github.com/{found[1]}"
+    if found := re.match(r"/gist/([^/]+/[0-9a-f]+)", path):
+        return f"https://gist.github.com/{found[1]}"
+    if found := re.match(r"/drive/([\w-]{20,})$", path):
+        return f"https://drive.google.com/file/d/{found[1]}"
+    return ""
+
+
+def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for match in _SCROLL_LINK.finditer(source.text):
+        shown = match["text"] if match["text"] is not None else match["inner"] or ""
+        action = "where the reader needs the link, link the heading instead: `[text](#Heading-with-hyphens)`"
+        edit = Edit(match.start(), match.end(), shown)
+        yield Match(match.start(), match.end(), "link to a cell by Colab's id of it", (edit,), action)
+
+
+def _find_menu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    action = "reword the text for Jupyter: its menu is called Kernel, and the machine's own hardware is used"
+    yield from _once_a_line(source, _RUNTIME_MENU, "text about Colab's Runtime menu", action)
+
+
+def _find_services(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    action = "reword the text: files lie in the work folder and the drive folder, secrets in the environment"
+    yield from _once_a_line(source, _SERVICES, "text about Colab's files, drive or secrets", action)
+
+
+def _once_a_line(source: CellSource, pattern: re.Pattern[str], message: str, action: str) -> Iterator[Match]:
+    lines = set()
+    for match in pattern.finditer(source.text):
+        if (line := source.line_of(match.start())) not in lines:
+            lines.add(line)
+            yield Match(match.start(), match.end(), message, (), action)
+
+
+def _is_code(text: str, at: int) -> bool:
+    return "`" in text and any(match.start() < at < match.end() for match in _CODE.finditer(text))
+
+
+_COLAB_TRIGGER = re.compile(r"colab[.\-_](?:research|sandbox|badge|logo)")
+_MARKDOWN_CELLS = ("markdown",)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF701",
+        "badge",
+        "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and the table cell it stands in",
+        "nothing",
+        Keeps.EXACT,
+        _find_badges,
+        _COLAB_TRIGGER,
+        _MARKDOWN_CELLS,
+    ),
+    Rule(
+        "LF702",
+        "link to Colab",
+        "other links and addresses below `https://colab.research.google.com/`",
+        "the address of the same notebook on GitHub, as a gist or on the drive; the text alone where there is none",
+        Keeps.EQUIVALENT,
+        _find_links,
+        _COLAB_TRIGGER,
+        _MARKDOWN_CELLS,
+    ),
+    Rule(
+        "LF703",
+        "link to a cell",
+        "`[text](#scrollTo=…)`",
+        "`text`",
+        Keeps.EQUIVALENT,
+        _find_scroll_links,
+        re.compile("#scrollTo="),
+        _MARKDOWN_CELLS,
+    ),
+    Rule(
+        "LF704",
+        "text about the Runtime menu",
+        "`Runtime > Change runtime type` and the like in markdown",
+        "nothing; reported",
+        Keeps.EQUIVALENT,
+        _find_menu,
+        re.compile(
+            "[Rr]untime|RUNTIME|ccelerator|otebook [Ss]ettings|actory|Entorno|entorno|运行时|執行階段|ランタイム"
+        ),
+        _MARKDOWN_CELLS,
+    ),
+    Rule(
+        "LF705",
+        "text about Colab's services",
+        "mounting a drive, `google.colab`, the secrets or files pane, in markdown",
+        "nothing; reported",
+        Keeps.EQUIVALENT,
+        _find_services,
+        re.compile("colab|Colab|COLAB|[Mm]ount|files?\\.|[Ss]ecret|userdata|🔑|[Ff]older|[Ff]ile|%tensorflow_version"),
+        _MARKDOWN_CELLS,
+    ),
+)

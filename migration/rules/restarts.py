@@ -1,0 +1,80 @@
+"""LF25x: restarts of the kernel, which Colab's notebooks force after an installation."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from migration.facts import NotebookFacts
+from migration.folding import Block, blocks, take_out
+from migration.local_branch import read_names_of
+from migration.matching import Keeps, Match, Rule
+from migration.source import CellSource
+
+_NOTE = "# The kernel was restarted here."
+_ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"
+_TRIGGER = re.compile(
+    r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart", re.MULTILINE
+)
+
+
+def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if source.tree is None:
+        return
+    in_functions = _inside_functions(source.tree)
+    for block in blocks(source):
+        found = [node for node in block.statements if _restarts(source, block, node, in_functions)]
+        if found:
+            gone = [*_only_for(source, block, found), *found]
+            gone.sort(key=lambda node: source.span(node)[0])
+            start, end = source.span(gone[0])[0], source.span(gone[-1])[1]
+            message = f"`{ast.unparse(found[0])}` restarts the kernel"
+            yield Match(start, end, message, take_out(source, gone, _NOTE, always=True), _ACTION)
+
+
+def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:
+    """A statement that ends the kernel, for Colab to start a new one."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    match node.value:
+        case ast.Call(func=ast.Attribute(attr="do_shutdown")):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="kill"), args=[target, *_]):
+            return ast.unparse(target) == "os.getpid()"
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="_exit" | "abort")):
+            return id(node) not in in_functions
+        case ast.Call(func=ast.Name(id="exit" | "quit")):
+            # Below an `if` or in a handler it ends a run that has failed.
+            return block.owner is None
+    return "notebook.kernel.restart(" in source.segment(node)
+
+
+def _only_for(source: CellSource, block: Block, found: list[ast.stmt]) -> list[ast.stmt]:
+    """`app = IPython.Application.instance()`, where nothing but the restart needs it."""
+    gone: list[ast.stmt] = []
+    for node in block.statements:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) if "instance()" in source.segment(node):
+                used = read_names_of(source, source.tree.body if source.tree else [], found)
+                if name not in used and any(name in read_names_of(source, [part]) for part in found):
+                    gone.append(node)
+    return gone
+
+
+def _inside_functions(tree: ast.Module) -> set[int]:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {id(part) for function in functions for part in ast.walk(function)}
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF250",
+        "Restart of the kernel",
+        "`os.kill(os.getpid(), 9)`, `os._exit(0)`, `exit()` at the top, `….kernel.do_shutdown(True)`",
+        f"the comment `{_NOTE}`",
+        Keeps.EQUIVALENT,
+        _find_restarts,
+        _TRIGGER,
+    ),
+)

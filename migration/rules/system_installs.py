@@ -1,0 +1,228 @@
+"""Rules for packages that pip does not install: those of the system, of conda, of other languages' managers.
+
+A notebook cannot install them without the rights of an administrator, so its lines become comments or do nothing, and
+the finding says what to install by other means.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from migration import shell
+from migration.facts import NotebookFacts
+from migration.install_commands import SystemCall, pipelines, system_call
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
+from migration.source import CellSource, Command
+
+_CONDA = frozenset({"conda", "mamba", "micromamba"})
+_CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
+_MANAGERS: dict[str, tuple[str, ...]] = {
+    "npm": ("install", "i", "add"),
+    "yarn": ("global",),
+    "gem": ("install",),
+    "cargo": ("install",),
+    "go": ("install",),
+    "brew": ("install",),
+    "snap": ("install",),
+    "yum": ("install",),
+    "dnf": ("install",),
+    "apk": ("add",),
+    "pacman": ("-S",),
+    "easy_install": (),
+}
+
+
+def _system_calls(found: ShellText) -> list[SystemCall]:
+    return [call for command in found.commands if (call := system_call(command)) is not None]
+
+
+def _goes(found: ShellText) -> bool:
+    """Nothing but changes of the system happens in this line, so that it can become a comment."""
+    if not found.is_line:
+        return False
+    changes = {call.command for call in _system_calls(found)}
+    return bool(changes) and all(any(part in changes for part in line) for line in pipelines(found.commands))
+
+
+def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
+    """What is found, what a person must do about it, and whether anything must be done."""
+    packages = list(dict.fromkeys(name for call in calls for name in call.packages))
+    others = list(dict.fromkeys(name for call in calls for name in call.others))
+    if not packages and not others:
+        return "changes the system's packages, and installs none", "", Keeps.EQUIVALENT
+    message = "installs into the system: " + ", ".join([*packages, *others])
+    listed = ", which are in the list of system requirements" if packages else ""
+    wanted = ", ".join(packages or others)
+    return message, f"install {wanted} with the system's package manager{listed}", Keeps.NEEDS_HUMAN
+
+
+def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    going = [found for found in shell_texts(source) if _goes(found)]
+    commands = [found.command for found in going if found.command]
+    alone = _alone(source, commands) if going else set()
+    for found, command in zip(going, commands, strict=True):
+        message, action, keeps = _said(_system_calls(found))
+        head = "pass  # " if command.start in alone else "# "
+        edits = [Edit(command.start, command.start, head)]
+        for line in range(source.line_of(command.start) + 1, source.line_of(command.end) + 1):
+            start = source.line_starts[line]
+            own = len(source.text[start:]) - len(source.text[start:].lstrip(" \t"))
+            edits.append(Edit(start + min(own, len(command.indent)), start + min(own, len(command.indent)), "# "))
+        yield Match(command.start, command.end, message, tuple(edits), action, keeps)
+
+
+def _alone(source: CellSource, going: list[Command]) -> set[int]:
+    """Where a statement must stay, because a block would be left empty: the first of its commands."""
+    if source.tree is None:
+        return {command.start for command in going if _opens_block(source.text, command)}
+    starts = {command.start for command in going}
+    alone = set()
+    for block in _blocks(source.tree):
+        commands = [source.command_of(node) if isinstance(node, ast.Expr) else None for node in block]
+        own = [command.start for command in commands if command and command.start in starts]
+        others = [
+            node for node, command in zip(block, commands, strict=True) if not command or command.start not in own
+        ]
+        if own and all(_may_go(source, node) for node in others):
+            alone.add(own[0])
+    return alone
+
+
+def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block:
+                yield block
+
+
+def _may_go(source: CellSource, node: ast.stmt) -> bool:
+    """Other rules may take this statement away in the same round."""
+    return bool(re.search(r"colab|drive", source.segment(node), re.IGNORECASE))
+
+
+def _opens_block(text: str, command: Command) -> bool:
+    above = text[: command.start].rstrip()
+    return bool(command.indent) and above.split("\n")[-1].split("#")[0].rstrip().endswith(":")
+
+
+def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found in shell_texts(source):
+        if found.magic or found.automagic or found.literal or _goes(found):
+            continue
+        for call in _system_calls(found):
+            yield _without_effect(found, call)
+
+
+def _without_effect(found: ShellText, call: SystemCall) -> Match:
+    message, action, keeps = _said([call])
+    start, end = found.span(call.command)
+    return Match(start, end, message, (Edit(start, start, ": "),), action, keeps)
+
+
+def _find_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found in shell_texts(source):
+        if found.literal:
+            for call in _system_calls(found):
+                yield _without_effect(found, call)
+    for _, argument in shell_calls(source):
+        command = command_of_list(argument) if isinstance(argument, ast.List) else None
+        call = system_call(command) if command else None
+        if call is not None:
+            message, action, keeps = _said([call])
+            start = source.span(argument.elts[0])[0]
+            yield Match(*source.span(argument), message, (Edit(start, start, '"true", '),), action, keeps)
+
+
+def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found in shell_texts(source):
+        for command in found.commands:
+            values = [word.value for word in shell.arguments(command) if not word.value.startswith("-")]
+            if shell.program(command) in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
+                yield Match(
+                    *found.span(command),
+                    "changes an environment of conda, which this machine's kernel need not have",
+                    action="install these packages where the notebook's kernel is, with conda if it is an environment "
+                    "of conda and else with pip, then delete the line",
+                )
+    for node in ast.walk(source.tree) if source.tree and "condacolab" in source.masked else ():
+        imported = isinstance(node, ast.Import) and any(name.name == "condacolab" for name in node.names)
+        if imported or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("condacolab.")):
+            yield Match(
+                *source.span(node),
+                "condacolab puts conda into a machine of Colab, and refuses to run elsewhere",
+                action="run the notebook in a kernel of a conda environment and delete what names condacolab",
+            )
+
+
+def _find_managers(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found in shell_texts(source):
+        for command in found.commands:
+            name = shell.program(command)
+            values = [word.value for word in shell.arguments(command)]
+            verbs = _MANAGERS.get(name)
+            if verbs is None or (verbs and not any(value in verbs for value in values[:2])):
+                continue
+            if name == "npm" and not {"-g", "--global", "--location=global"} & set(values):
+                continue
+            yield Match(
+                *found.span(command),
+                f"installs a program with {name} for the whole machine",
+                action=f"see that {name} is on this machine and run the line once by hand, or delete it",
+            )
+
+
+_SYSTEM = re.compile(r"\b(?:apt|aptitude|dpkg|gdebi|ldconfig|update-alternatives|add-apt-repository)\b")
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF520",
+        name="system packages",
+        matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, alone in a line",
+        writes="the line as a comment; the packages are listed in the system requirements",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_lines,
+        trigger=_SYSTEM,
+    ),
+    Rule(
+        id="LF521",
+        name="system packages in compound lines",
+        matches="`!apt-get install x && make`, `apt-get` in `%%bash`",
+        writes="`: apt-get install x`, which does nothing and succeeds",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_segments,
+        trigger=_SYSTEM,
+    ),
+    Rule(
+        id="LF522",
+        name="system packages installed from Python",
+        matches='`os.system("apt-get …")`, `subprocess.run(["apt-get", …])`',
+        writes='`os.system(": apt-get …")`, `subprocess.run(["true", "apt-get", …])`',
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_calls,
+        trigger=_SYSTEM,
+    ),
+    Rule(
+        id="LF523",
+        name="conda",
+        matches="`conda install …`, `mamba install …`, `condacolab`",
+        writes="nothing: only a person knows which environment the kernel runs in",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_conda,
+        trigger=re.compile(r"\b(?:conda|mamba|micromamba|condacolab)\b"),
+    ),
+    Rule(
+        id="LF524",
+        name="other package managers",
+        matches="`npm install -g`, `gem install`, `cargo install`, `brew install`, `easy_install`",
+        writes="nothing",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_find_managers,
+        trigger=re.compile(r"\b(?:npm|yarn|gem|cargo|go|brew|snap|yum|dnf|apk|pacman|easy_install)[ \t'\"]"),
+    ),
+)

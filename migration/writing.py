@@ -1,0 +1,189 @@
+"""Writes a notebook as `nbformat` does, byte for byte, but fast and piece by piece.
+
+The standard library's encoder is pure Python as soon as it indents; a notebook is mostly lists of lines, which its C
+part encodes. Texts of any size are written a piece at a time, so that writing takes next to no memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from json.encoder import encode_basestring
+from typing import Any, BinaryIO
+
+_PIECE = 1 << 20  # characters
+_BATCH = 4096  # items of a list
+_SPLIT_MIMES = frozenset({"application/javascript", "image/svg+xml"})
+
+
+def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
+    """Writes the canonical JSON of a notebook: sorted keys, one blank of indentation, UTF-8, a newline at the end."""
+    buffer: list[str] = []
+    size = 0
+    for piece in pieces(notebook):
+        buffer.append(piece)
+        size += len(piece)
+        if size >= _PIECE:
+            file.write(_encoded(buffer))
+            buffer, size = [], 0
+    file.write(_encoded(buffer))
+
+
+def dumps(notebook: Mapping[str, Any]) -> str:
+    """What `write` writes, as a text."""
+    return "".join(pieces(notebook))
+
+
+def pieces(notebook: Mapping[str, Any]) -> Iterator[str]:
+    """The canonical JSON, piece by piece."""
+    yield from _value({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n")
+    yield "\n"
+
+
+def problems(notebook: Mapping[str, Any]) -> list[str]:
+    """What `nbformat.validate` would refuse in a notebook of nbformat 4.5, one sentence each; empty for a valid one."""
+    ids = [cell.get("id") for cell in notebook["cells"]]
+    found = ["two cells have the same id"] if len(set(ids)) < len(ids) else []
+    from fastjsonschema import JsonSchemaException
+
+    try:
+        _validator()(notebook)
+    except JsonSchemaException as error:
+        found.append(str(error))
+    return found
+
+
+@cache
+def _validator() -> Callable[[Mapping[str, Any]], Any]:
+    """The compiled schema of nbformat 4.5; compiling takes longer than validating many notebooks."""
+    import json
+    from pathlib import Path
+
+    import fastjsonschema
+    import nbformat.v4
+
+    schema = Path(nbformat.v4.__file__).with_name("nbformat.v4.5.schema.json")
+    return fastjsonschema.compile(json.loads(schema.read_text(encoding="utf-8")))
+
+
+def _encoded(buffer: list[str]) -> bytes:
+    # Half a surrogate pair has no UTF-8, but JSON's own escape for it, which is what this handler writes.
+    return "".join(buffer).encode("utf-8", "backslashreplace")
+
+
+# --------------------------------------------------------------------------------------------------- texts into lines
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A text that is written as a list of its lines, when its turn comes."""
+
+    text: str | list[str]
+
+
+def _split_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    new = {**cell, "source": _lines(cell["source"])}
+    if "attachments" in cell:
+        new["attachments"] = {name: _split_bundle(bundle) for name, bundle in cell["attachments"].items()}
+    if "outputs" in cell:
+        new["outputs"] = [_split_output(output) for output in cell["outputs"]]
+    return new
+
+
+def _split_output(output: Mapping[str, Any]) -> Mapping[str, Any]:
+    if output["output_type"] == "stream":
+        return {**output, "text": _lines(output["text"])}
+    return {**output, "data": _split_bundle(output["data"])} if "data" in output else output
+
+
+def _split_bundle(bundle: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        mime: _lines(value) if mime.startswith("text/") or mime in _SPLIT_MIMES else value
+        for mime, value in bundle.items()
+    }
+
+
+def _lines(text: Any) -> Any:
+    is_text = isinstance(text, str) or (isinstance(text, list) and all(isinstance(line, str) for line in text))
+    return _Lines(text) if is_text else text
+
+
+# --------------------------------------------------------------------------------------------------------------- JSON
+def _value(value: Any, newline: str) -> Iterator[str]:
+    """The JSON of a value; `newline` is a line end with the indentation of what the value stands in."""
+    inner = newline + " "
+    if isinstance(value, _Lines):
+        yield from _text_lines(value.text, newline)
+    elif isinstance(value, dict) and value:
+        start = "{"
+        for key in sorted(value):
+            head = f"{start}{inner}{encode_basestring(key)}: "
+            leaf = _scalar(value[key])
+            if leaf is not None:
+                yield head + leaf
+            else:
+                yield head
+                yield from _value(value[key], inner)
+            start = ","
+        yield newline + "}"
+    elif isinstance(value, list | tuple) and value:
+        head = "["
+        for start in range(0, len(value), _BATCH):
+            batch = value[start : start + _BATCH]
+            leaves = [_scalar(item) for item in batch]
+            if None not in leaves:
+                yield head + inner + f",{inner}".join(leaves)
+                head = ","
+                continue
+            for leaf, item in zip(leaves, batch, strict=True):
+                yield head + inner
+                yield from (leaf,) if leaf is not None else _value(item, inner)
+                head = ","
+        yield newline + "]"
+    else:
+        yield _scalar(value) or ("{}" if isinstance(value, dict) else "[]")
+
+
+def _scalar(value: Any) -> str | None:
+    """The JSON of a value without parts; None for the others."""
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        # JSON has no NaN.
+        return float.__repr__(value) if math.isfinite(value) else "null"
+    return None
+
+
+def _text_lines(text: str | list[str], newline: str) -> Iterator[str]:
+    """The list of the lines of a text, which may be long."""
+    inner = newline + " "
+    head = "["
+    for part in _parts(text):
+        yield head + inner + f",{inner}".join(map(encode_basestring, part.splitlines(True)))
+        head = ","
+    yield newline + "]" if head == "," else "[]"
+
+
+def _parts(text: str | list[str]) -> Iterator[str]:
+    """The text in parts of bounded size that end where a line ends."""
+    if isinstance(text, str):
+        start = 0
+        while start < len(text):
+            end = text.find("\n", start + _PIECE) + 1 or len(text)
+            yield text[start:end]
+            start = end
+        return
+    part: list[str] = []
+    for line in text:
+        part.append(line)
+        if len(part) >= _BATCH and line.endswith("\n"):
+            yield "".join(part)
+            part = []
+    if any(part):
+        yield "".join(part)

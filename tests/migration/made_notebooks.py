@@ -1,0 +1,39 @@
+"""Notebooks as tests make them: a few cells in the form Colab saves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def code(source: str, **fields: Any) -> dict[str, Any]:
+    cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": source}
+    return {**cell, **fields}
+
+
+def markdown(source: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def colab_notebook(*cells: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {
+        "nbformat": 4,
+        "nbformat_minor": 0,
+        "metadata": {
+            "colab": {"name": "made.ipynb", "provenance": []},
+            "kernelspec": {"name": "python3", "display_name": "Python 3"},
+            **metadata,
+        },
+        "cells": [
+            {**cell, "source": cell["source"].splitlines(keepends=True), "metadata": {"id": f"id{index}"}}
+            for index, cell in enumerate(cells)
+        ],
+    }
+
+
+def save(path: Path, *cells: dict[str, Any], **metadata: Any) -> Path:
+    """Writes a Colab notebook of these cells; gives its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(colab_notebook(*cells, **metadata), indent=2), encoding="utf-8")
+    return path

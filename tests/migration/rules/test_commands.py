@@ -1,0 +1,298 @@
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import commands
+from migration.rules.commands import needs_bash
+from migration.source import CellSource, compiles
+
+SAYS = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
+OTHERWISE = f'|| echo "{SAYS}"'
+
+
+def _rewrite(text):
+    facts = NotebookFacts()
+    new, found = rewrite(CellSource(text), cell_type="code", rules=commands.RULES, facts=facts)
+    again, repeated = rewrite(new, cell_type="code", rules=commands.RULES, facts=facts)
+    assert again is new
+    assert not any(finding.changed for finding in repeated)
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!nvidia-smi", f"!nvidia-smi {OTHERWISE}"),
+        ("gpu = !nvidia-smi -L", f"gpu = !nvidia-smi -L {OTHERWISE}"),
+        ("!nvidia-smi  # which?", f"!nvidia-smi {OTHERWISE}  # which?"),
+        ("!nvidia-smi > gpu.txt", f"!nvidia-smi > gpu.txt {OTHERWISE}"),
+        ("!nvidia-smi | head -3", f"!(nvidia-smi {OTHERWISE}) | head -3"),
+        ("!nvidia-smi -L && ls", f"!(nvidia-smi -L {OTHERWISE}) && ls"),
+        ("!cd x && nvidia-smi", f"!cd x && (nvidia-smi {OTHERWISE})"),
+        ("!ls; nvidia-smi; ls", f"!ls; nvidia-smi {OTHERWISE}; ls"),
+        ("if a:\n  !/opt/bin/nvidia-smi", f"if a:\n  !nvidia-smi {OTHERWISE}"),
+        ("%%bash\nset -e\nnvidia-smi\nls", f"%%bash\nset -e\nnvidia-smi {OTHERWISE}\nls"),
+        ('get_ipython().system("nvidia-smi")', f'get_ipython().system("nvidia-smi || echo \\"{SAYS}\\"")'),
+    ],
+)
+def test_a_gpu_is_asked_for_without_failing(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert (finding.rule, finding.keeps) == ("LF530", Keeps.EQUIVALENT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!nvidia-smi || true",
+        "!if nvidia-smi; then ls; fi",
+        "!if type nvidia-smi > /dev/null; then nvidia-smi; fi",
+        "!which nvidia-smi && nvidia-smi",
+        "!echo $(nvidia-smi -L)",
+        "!nvidia-smi; echo $?",
+        "!echo nvidia-smi",
+        "os.system('nvidia-smi')",
+        "if os.system('nvidia-smi'):\n  x = 1",
+        "# !nvidia-smi",
+        "try:\n  subprocess.run(['nvidia-smi'])\nexcept FileNotFoundError:\n  pass",
+        "subprocess.run('nvidia-smi', shell=True)",
+    ],
+)
+def test_an_answer_that_is_cared_for_stays(text):
+    assert _rewrite(text) == (text, [])
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """A search path with a few programs and no `nvidia-smi`."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("sh", "bash", "cat", "head", "sleep", "ls"):
+        (folder / name).symlink_to(shutil.which(name))
+    return folder
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("line", ["nvidia-smi", "nvidia-smi -L | head -3", "nvidia-smi && true", "cd / && nvidia-smi"])
+def test_without_a_gpu_the_line_succeeds_and_says_so(programs, line, shell):
+    command = _rewrite("!" + line)[0][1:]
+    done = subprocess.run(
+        [programs / shell, "-c", command], env={"PATH": str(programs)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, SAYS + "\n")
+
+
+def test_with_a_gpu_the_line_shows_it(programs):
+    (programs / "nvidia-smi").write_text("#!/bin/sh\necho GPU 0\n")
+    (programs / "nvidia-smi").chmod(0o755)
+    command = _rewrite("!nvidia-smi -L")[0][1:]
+    assert subprocess.check_output(["sh", "-c", command], env={"PATH": str(programs)}, text=True) == "GPU 0\n"
+
+
+def test_a_gpu_query_from_python_is_reported():
+    text = "import subprocess\nout = subprocess.check_output(['nvidia-smi', '-L'])"
+    new, (finding,) = _rewrite(text)
+    assert new == text
+    assert (finding.rule, finding.line) == ("LF531", 2)
+    assert "shutil.which" in finding.action
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!ln -sf /opt/bin/nvidia-smi /usr/bin/nvidia-smi\nx = 1", "x = 1"),
+        ("if a:\n  !ln -sf /opt/bin/nvidia-smi /usr/bin/nvidia-smi", "if a:\n  pass"),
+        ("!ls && ln -s /opt/bin/nvidia-smi /usr/bin/nvidia-smi", "!ls && true"),
+    ],
+)
+def test_the_link_to_colabs_program_goes(before, after):
+    new, (finding,) = _rewrite(before)
+    assert (new, finding.rule) == (after, "LF532")
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!serve &", '!(trap "" HUP; serve > /dev/null 2>&1 &)'),
+        ("!serve > log &", '!(trap "" HUP; serve > log 2>&1 &)'),
+        ("!serve > log 2>&1 &", '!(trap "" HUP; serve > log 2>&1 &)'),
+        ("!serve 2> log &", '!(trap "" HUP; serve 2> log > /dev/null &)'),
+        ("!serve &> log &  ", '!(trap "" HUP; serve &> log &)  '),
+        ("!nohup serve -p {port} &", '!(trap "" HUP; nohup serve -p {port} >> nohup.out 2>&1 &)'),
+        ("!cd a && serve &", '!(trap "" HUP; (cd a && serve) > /dev/null 2>&1 &)'),
+        ("!cd a && serve > log &", '!(trap "" HUP; (cd a && serve > log) > /dev/null 2>&1 &)'),
+        ("if a:\n  x = !serve &", 'if a:\n  x = !(trap "" HUP; serve > /dev/null 2>&1 &)'),
+        ("!serve \\\n  --port 1 &\nx = 1", '!(trap "" HUP; serve \\\n  --port 1 > /dev/null 2>&1 &)\nx = 1'),
+        ("get_ipython().system('serve &')", "get_ipython().system('(trap \"\" HUP; serve > /dev/null 2>&1 &)')"),
+    ],
+)
+def test_a_background_command_is_detached(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert compiles(new)
+    assert (finding.rule, finding.keeps) == ("LF540", Keeps.EQUIVALENT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!a && b",
+        "!a & b",
+        "!echo 'a &'",
+        "%%bash\nserve &\n",
+        "os.system('serve &')",
+        "x = 1 &",
+        "!echo a \\&",
+        "# !a &",
+    ],
+)
+def test_what_ipython_accepts_stays(text):
+    assert _rewrite(text)[0] == text
+
+
+WRITER = """\
+import sys, time
+print("begun", flush=True)
+print("begun", file=sys.stderr, flush=True)
+for count in range(200):
+    open("count", "w").write(str(count))
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(
+    "line", ["{python} writer.py &", "nohup {python} writer.py > log &", "cd . && {python} writer.py &"]
+)
+def test_a_background_command_outlives_its_line_in_a_kernel(tmp_path, line):
+    from jupyter_client.manager import start_new_kernel
+
+    (tmp_path / "writer.py").write_text(WRITER)
+    before = "!" + line.format(python=sys.executable)
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    try:
+        run = [client.execute_interactive(text, timeout=60) for text in (before, _rewrite(before)[0], "!true")]
+        assert [reply["content"]["status"] for reply in run] == ["error", "ok", "ok"]
+        counts = []
+        for _ in range(2):
+            end = time.monotonic() + 20
+            while time.monotonic() < end and (not _text(tmp_path / "count") or _text(tmp_path / "count") in counts):
+                time.sleep(0.1)
+            counts.append(_text(tmp_path / "count"))
+        assert counts[0] != counts[1]
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def _text(path):
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!kill -9 -1\nx = 1", "x = 1"),
+        ("if a:\n  !kill -9 -1", "if a:\n  pass"),
+        ("if a:\n  !pkill -9 python3\n  b()", "if a:\n  b()"),
+        ("!pip list; pkill python", "!pip list; true"),
+        ("!sudo shutdown now", ""),
+        ("%%bash\nls\nkill -9 $PPID\n", "%%bash\nls\ntrue\n"),
+        ("os.system('killall python')\nx = 1", "x = 1"),
+    ],
+)
+def test_nothing_ends_the_kernel_or_the_machine(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert (finding.rule, finding.keeps) == ("LF541", Keeps.NEEDS_HUMAN)
+    assert "restart the kernel" in finding.action
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!kill 123", "!kill -9 {process.pid}", "!pkill -f server.py", "!killall ngrok", "!pkill -f 'python serve.py'"],
+)
+def test_the_end_of_another_process_stays(text):
+    assert _rewrite(text) == (text, [])
+
+
+def test_google_cloud_programs_are_reported_once_in_a_cell():
+    text = "!gsutil cp gs://b/a .\n!gcloud config set project p\n"
+    new, (finding,) = _rewrite(text)
+    assert new == text
+    assert (finding.rule, finding.line, finding.keeps) == ("LF545", 1, Keeps.NEEDS_HUMAN)
+    assert "cloud.google.com/sdk" in finding.action
+    assert _rewrite("!echo gsutil\n# !bq ls")[1] == []
+
+
+def test_a_link_at_the_root_is_reported():
+    text = "x = 1\n!ln -s /content/gdrive/My\\ Drive/ /mydrive"
+    new, (finding,) = _rewrite(text)
+    assert new == text
+    assert (finding.rule, finding.line, finding.keeps) == ("LF546", 2, Keeps.NEEDS_HUMAN)
+    assert "`/mydrive`" in finding.message
+    assert _rewrite("!ln -s a b\n!ln -s a /content\n!ln -s /a/b /tmp/c")[1] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "![[ -e a ]] && ls",
+        "!diff <(ls a) <(ls b)",
+        "!mkdir -p a/{b,c}",
+        "!echo {1..3}",
+        "x = !cat <<< text",
+        "!source activate x",
+        "!echo -e 'a\\tb'",
+        "!a &> log",
+        "!a |& tee log",
+        "!echo ${x//a/b}",
+        '!echo "${x//a/b}"',
+        "!set -o pipefail; a | b",
+        "![ a == b ] && ls",
+        "!pushd a && ls",
+        "%sx names=(a b); ls",
+        "!echo $RANDOM",
+    ],
+)
+def test_a_line_that_only_bash_reads(text):
+    assert needs_bash(CellSource(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x = 1",
+        "!ls {folder}",
+        "!ls > log 2>&1",
+        "!ls >&2",
+        "!a --source b",
+        "!echo '[[ {1..3} <(a)'",
+        '!mkdir -p "a/{b,c}"',
+        "!echo ${HOME} ${x:-y}",
+        "!echo -n a",
+        "!python -c 'print([[1]])'",
+        "%%bash\n[[ -e a ]]",
+        "os.system('[[ -e a ]]')",
+        "%cd {a,b}",
+        f"!nvidia-smi {OTHERWISE}",
+        '!(trap "" HUP; serve > /dev/null 2>&1 &)',
+        "![ -d r/.git ] || git clone https://h/r",
+    ],
+)
+def test_a_line_that_every_shell_reads(text):
+    assert not needs_bash(CellSource(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["!", "! &", "!&", "!kill", "!ln -s", "!|", "!(", "!nvidia-smi |", "%%bash\n&", "os.system('&')"]
+)
+def test_half_lines_do_not_raise(text):
+    _rewrite(text)
+    needs_bash(CellSource(text))

@@ -1,0 +1,85 @@
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.rewriting import rewrite
+from migration.rules import credentials
+from migration.secrets import find_secrets
+from migration.source import CellSource, compiles
+
+_TOKEN = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
+_GITHUB = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2hG4"
+
+
+def _rewrite(text, *, cell_type="code", language="python"):
+    facts = NotebookFacts(language=language)
+    source = CellSource(text, language=language)
+    new, found = rewrite(source, cell_type=cell_type, rules=credentials.RULES, facts=facts)
+    assert find_secrets(new.text) == []
+    assert all(finding.action for finding in found)
+    assert _TOKEN not in repr(found)
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (f'token = "{_TOKEN}"', 'import os\ntoken = os.environ["HF_TOKEN"]'),
+        (f'import os\nos.environ["A_TOKEN"] = "{_TOKEN}"', 'import os\nos.environ["A_TOKEN"] = os.environ["A_TOKEN"]'),
+        (f"login('{_TOKEN}')", 'import os\nlogin(os.environ["HF_TOKEN"])'),
+        (f"if a:\n    login(token='{_TOKEN}')", 'import os\nif a:\n    login(token=os.environ["HF_TOKEN"])'),
+        (f'a = f"x {_TOKEN} {{y}}"', "import os\na = f\"x {os.environ['HF_TOKEN']} {y}\""),
+        (f'a = "x {_TOKEN} y"', 'import os\na = ("x " + os.environ["HF_TOKEN"] + " y")'),
+        (f'%%time\na = "{_TOKEN}"', '%%time\nimport os\na = os.environ["HF_TOKEN"]'),
+        (f'a = "b" "{_TOKEN}"', 'a = "b" "<HF_TOKEN>"'),
+        (f'# token = "{_TOKEN}"', '# token = "<HF_TOKEN>"'),
+        (f'"""{_TOKEN}"""', '"""<HF_TOKEN>"""'),
+        (f"!hf auth login --token {_TOKEN}", "!hf auth login --token $HF_TOKEN"),
+        (f"!ls a longer command than its mask\nt = '{_TOKEN}'",
+         '!ls a longer command than its mask\nimport os\nt = os.environ["HF_TOKEN"]'),
+        (f"!git clone https://me:{_GITHUB}@github.com/a/b", "!git clone https://me:$GITHUB_TOKEN@github.com/a/b"),
+        (f"!echo '{_TOKEN}' > a", "!echo ''\"$HF_TOKEN\"'' > a"),
+        (f"!echo {_TOKEN} {{name}}", "!echo {__import__('os').environ['HF_TOKEN']} {name}"),
+        (f"%%bash\nhf auth login --token {_TOKEN}", "%%bash\nhf auth login --token $HF_TOKEN"),
+        (f"%env HF_TOKEN={_TOKEN}", "pass  # HF_TOKEN comes from the environment"),
+        (f"%%writefile a.json\n{{\"token\": \"{_TOKEN}\"}}", '%%writefile a.json\n{"token": "<HF_TOKEN>"}'),
+        (f"print 'old'\nt = '{_TOKEN}'", "print 'old'\nt = '<HF_TOKEN>'"),
+    ],
+)  # fmt: skip
+def test_a_secret_becomes_a_look_up(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert [finding.rule for finding in found] == ["LF801"]
+    assert compiles(new) == compiles(before)
+    assert _rewrite(new)[0] == new
+
+
+def test_several_secrets_import_os_once():
+    new, found = _rewrite(f'a = "{_TOKEN}"\nb = "{_GITHUB}"')
+    assert new == 'import os\na = os.environ["HF_TOKEN"]\nb = os.environ["GITHUB_TOKEN"]'
+    assert len(found) == 2
+
+
+def test_text_and_other_languages_lose_secrets_too():
+    assert _rewrite(f"My token is {_TOKEN}.", cell_type="markdown")[0] == "My token is <HF_TOKEN>."
+    assert _rewrite(f'token <- "{_TOKEN}"', language="r")[0] == 'token <- "<HF_TOKEN>"'
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ('api_key = "YOUR_API_KEY"', [1]),
+        ("a = 1\nos.environ['HF_TOKEN'] = ''", [2]),
+        ("openai.api_key = 'sk-...'", [1]),
+        ("model = load(token='<your token>')", [1]),
+        ("push(token='YOUR_TOKEN')\npull(token='YOUR_TOKEN')", [1]),
+        ("# api_key = 'YOUR_API_KEY'", []),
+        ("f(password='')", []),
+        ("mask_token = ''", []),
+        ("max_tokens = 5", []),
+        ('api_key = ""  # type: str secret', []),
+    ],
+)
+def test_secrets_to_fill_in_are_reported(text, lines):
+    new, found = _rewrite(text)
+    assert new == text
+    assert [finding.line for finding in found] == lines

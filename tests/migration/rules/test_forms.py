@@ -1,0 +1,85 @@
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.parameters import plan_parameters
+from migration.rewriting import rewrite
+from migration.rules import forms
+from migration.source import CellSource, compiles
+
+
+def _rewrite(text, *, facts=None):
+    facts = facts or NotebookFacts(parameters=plan_parameters([CellSource(text)]))
+    new, found = rewrite(CellSource(text, language=facts.language), cell_type="code", rules=forms.RULES, facts=facts)
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('#@title Train it { display-mode: "form" }\nx = 1\n', "# Train it\nx = 1\n"),
+        ("# @title Train it {run: 'auto'}\n", "# Train it\n"),
+        ("#@ title A", "# A"),
+        ("#@title Use {x} here", "# Use {x} here"),
+        ("if a:\n    #@title B\n    b()", "if a:\n    # B\n    b()"),
+        ("x = 1 #@title C", "x = 1 # C"),
+        ("x = 1  #@title {run: 'auto'}\ny = 2", "x = 1\ny = 2"),
+        ("#@title\nx = 1", "x = 1"),
+        ('x = 1\n#@title { run: "auto" }', "x = 1\n"),
+        ("#@markdown ---\n#@markdown ### Text\n#@markdown\n", "# ---\n# ### Text\n#\n"),
+        ("#@title #@markdown A", "# # A"),
+        ("#@title A\n%%time\nb()", "# A\n%%time\nb()"),
+        ("#@title A\n%%writefile f.py\n#@title B\n", "# A\n%%writefile f.py\n#@title B\n"),
+        ("%%bash\n#@title A\nls", "%%bash\n# A\nls"),
+        ("print 'old'\n#@title A\n", "print 'old'\n# A\n"),
+        ("!ls a b c d e f g\n#@title A\n", "!ls a b c d e f g\n# A\n"),
+        ("# #@markdown A", "# # A"),
+    ],
+)
+def test_titles_and_text_become_comments(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert all(finding.changed for finding in found)
+    assert _rewrite(new)[0] is new
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s = '#@title A'",
+        's = """\n#@title A\n"""',
+        "#@test {}",
+        "#@save\nx",
+        "# at @title",
+        "@title\ndef f(): pass",
+        "",
+    ],
+)
+def test_other_text_stays(text):
+    assert _rewrite(text)[0] is text
+
+
+@pytest.mark.parametrize(
+    "before, after, reason",
+    [
+        ("if a:\n    x = 1 #@param {type:'number'}", "if a:\n    x = 1 # param: {type:'number'}", "inside a branch"),
+        ("x = y #@param", "x = y # param", "expression"),
+        ("# x = 1 #@param [1, 2]", "# x = 1 # param: [1, 2]", "commented out"),
+        ("x = 1 #@param\nx = 2", "x = 1 # param\nx = 2", "also assigned in cell 0"),
+        ("x = 1 #@param\nprint 2", "x = 1 # param\nprint 2", "cannot be parsed"),
+    ],
+)
+def test_fields_that_stay_say_why(before, after, reason):
+    new, found = _rewrite(before)
+    assert new == after
+    assert [finding.rule for finding in found] == ["LF603"]
+    assert reason in found[0].message
+    assert compiles(new) == compiles(before)
+
+
+def test_fields_that_are_hoisted_are_left_to_their_rule():
+    text = "x = 1 #@param"
+    assert _rewrite(text)[0] is text
+
+
+def test_notebooks_of_other_languages_are_left_alone():
+    assert _rewrite("#@title A", facts=NotebookFacts(language="r"))[0] == "#@title A"

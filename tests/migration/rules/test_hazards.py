@@ -1,0 +1,79 @@
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.rewriting import rewrite
+from migration.rules import hazards
+from migration.source import CellSource
+
+_HOME = "/ro" + "ot"
+
+
+def _found(text):
+    source, found = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
+    assert source.text == text
+    assert all(finding.action for finding in found)
+    return [(finding.rule, finding.line) for finding in found]
+
+
+@pytest.mark.parametrize(
+    "text, rules",
+    [
+        ("!sudo ls", ["LF821"]),
+        ("os.system('sudo ls')", ["LF821"]),
+        ("!tar -C / -xf a.tar", ["LF822"]),
+        ("!tar xf a.tar --directory=/usr/lib", ["LF822"]),
+        ("!unzip a.zip -d /opt/a", ["LF822"]),
+        ("!bash miniconda.sh -b -p /usr/local", ["LF822"]),
+        ("!conda install -p /usr/local a", ["LF822"]),
+        ("!dpkg -i a.deb", ["LF822"]),
+        ("!make -j4 install", ["LF822"]),
+        ("!cp a.so /usr/lib/", ["LF822"]),
+        ("!echo 'export A=1' >> ~/.bashrc", ["LF822"]),
+        ("!sed -i 's/a/b/' /etc/hosts", ["LF822"]),
+        ("!echo a | tee /etc/apt/sources.list.d/b.list", ["LF822"]),
+        ("%%bash\nls\nrm -rf /var/cache/a", ["LF822"]),
+        ("!curl -fsSL https://a.example/i.sh | sh", ["LF823"]),
+        ("!wget -qO- https://a.example/i.sh | sudo bash -s", ["LF823", "LF821"]),
+        ('!bash -c "$(curl -fsSL https://a.example/i.sh)"', ["LF823"]),
+        ("!rm -rf *", ["LF824"]),
+        ("!rm -r $WORK_DIR", ["LF824"]),
+        ("!rm -rf ./", ["LF824"]),
+        ("demo.launch(share=True)", ["LF825"]),
+        ("!npx localtunnel --port 8501", ["LF825"]),
+        ("url = ngrok.connect(8501)", ["LF825"]),
+        (f"p = '{_HOME}/.kaggle'", ["LF831"]),
+        ("!/usr/local/cuda/bin/nvcc --version", ["LF831"]),
+        ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
+    ],
+)
+def test_what_reaches_beyond_the_folders_is_reported(text, rules):
+    assert sorted(rule for rule, _ in _found(text)) == sorted(rules)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!tar -C out -xf a.tar > /dev/null 2>&1",
+        "!cp /usr/share/a b",
+        "!unzip -q /tmp/a.zip -d /tmp/b",
+        "!curl -o a https://a.example/b | cat",
+        "!curl https://a.example/b.json | python parse.py",
+        "!rm -rf build *.zip",
+        "!rm *",
+        "!pip install a",
+        "!mkdir -p a/b",
+        "# !sudo ls",
+        "share = False",
+        "x = 'usr/local/cuda'",
+        f"url = 'https://a.example{_HOME}/b'",
+        "print('sudo')",
+        "!echo 'unclosed",
+        "",
+    ],
+)
+def test_what_stays_inside_is_not(text):
+    assert _found(text) == []
+
+
+def test_the_line_of_the_command_is_named():
+    assert _found("a = 1\nif a:\n    !ls && sudo make install\n") == [("LF821", 3), ("LF822", 3)]

@@ -1,0 +1,97 @@
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import human
+from migration.source import CellSource
+
+
+def _found(text, *, language="python"):
+    facts = NotebookFacts(language=language)
+    source, found = rewrite(CellSource(text, language=language), cell_type="code", rules=human.RULES, facts=facts)
+    assert source.text == text
+    assert all(finding.action for finding in found)
+    return [(finding.rule, finding.line) for finding in found]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a = 1\nb = int(input('how many? '))", [("LF811", 2)]),
+        ("from getpass import getpass\nkey = os.getenv('K') or getpass('key')", [("LF811", 2)]),
+        ("import getpass\ngetpass.getpass()", [("LF811", 2)]),
+        ("from huggingface_hub import notebook_login\nnotebook_login()", [("LF811", 2)]),
+        ("from huggingface_hub import login\nlogin()", [("LF811", 2)]),
+        ("from huggingface_hub import login\nlogin(token=t)", []),
+        ("site.login()", []),
+        ("import wandb\nwandb.login()", [("LF811", 2)]),
+        ("wandb.login(key=k)", []),
+        ("# input()\nform.input(1)", []),
+        ("print 'old'\nx = raw_input('a')", [("LF811", 2), ("LF901", 1)]),
+        ("!huggingface-cli login", [("LF812", 1)]),
+        ("!hf auth login --token $HF_TOKEN", []),
+        ("%%bash\nls\ngcloud auth login", [("LF812", 3)]),
+        ("js = 'navigator.mediaDevices.getUserMedia({video: true})'", [("LF813", 1)]),
+    ],
+)
+def test_what_waits_for_a_person(text, expected):
+    assert _found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("tpu = tf.distribute.cluster_resolver.TPUClusterResolver()", "LF841"),
+        ("import jax.tools.colab_tpu\njax.tools.colab_tpu.setup_tpu()", "LF841"),
+        ("addr = os.environ['COLAB_TPU_ADDR']", "LF841"),
+        ("!pip install torch_xla", "LF841"),
+        ("model.cuda()\nother.cuda()", "LF842"),
+        ("x = x.to('cuda:0')", "LF842"),
+        ('device = torch.device("cuda")', "LF842"),
+        ("device = 'cuda'", "LF842"),
+        ("tf.test.gpu_device_name()", "LF842"),
+    ],
+)
+def test_accelerators_are_told_once_a_cell(text, rule):
+    assert _found(text) == [(rule, 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+        "# tpu = TPUClusterResolver()\n# x.cuda()",
+        "torch.cuda.is_available()",
+        "",
+    ],
+)
+def test_code_that_runs_anywhere_is_not_reported(text):
+    assert _found(text) == []
+
+
+@pytest.mark.parametrize(
+    "text, line", [("a = 1\nb = # YOUR CODE", 2), ("print 'a'", 1), ("f(", 1), ("x = 1\n  y = 2", 2)]
+)
+def test_cells_that_cannot_be_parsed_name_the_line(text, line):
+    assert _found(text) == [("LF901", line)]
+
+
+def test_the_reason_is_told_whole():
+    source = CellSource("f(")
+    (match,) = human.RULES[-2].find(source, NotebookFacts())
+    assert "'(' was never closed" in match.message
+
+
+def test_other_languages_are_told_where_they_use_colab():
+    assert _found('setwd("/content/a")', language="r") == [("LF903", 1)]
+    assert _found("print(1)", language="r") == []
+
+
+def test_every_row_says_what_it_does():
+    assert len({rule.id for rule in human.RULES}) == len(human.RULES)
+    for rule in human.RULES:
+        assert rule.matches
+        assert rule.writes
+        assert isinstance(rule.keeps, Keeps)

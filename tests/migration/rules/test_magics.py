@@ -1,0 +1,195 @@
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import magics
+from migration.source import CellSource, compiles
+
+
+def _rewrite(text, *, language="python"):
+    facts = NotebookFacts(language=language)
+    new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=magics.RULES, facts=facts)
+    again, repeated = rewrite(new, cell_type="code", rules=magics.RULES, facts=facts)
+    assert again is new
+    assert not any(finding.changed for finding in repeated)
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("%shell ls -l", "!ls -l"),
+        ("%shell   wget -q {url} \\\n  -O a\nx = 1", "!wget -q {url} \\\n  -O a\nx = 1"),
+        ("if a:\n    %shell --ignore-errors rm f", "if a:\n    !rm f"),
+    ],
+)
+def test_shell_lines(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert (finding.rule, finding.keeps) == ("LF562", Keeps.EQUIVALENT)
+
+
+def test_the_result_of_a_shell_line_is_another_object():
+    new, (finding,) = _rewrite("out = %shell ls")
+    assert new == "out = !ls"
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert "`out`" in finding.action
+
+
+@pytest.mark.parametrize("text", ["%shell", "%shells ls", "x = '%shell ls'", "# %shell ls", "!echo %shell"])
+def test_what_is_no_shell_line_stays(text):
+    assert _rewrite(text)[0] == text
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("%tensorflow_version 2.x\nimport x", "import x"),
+        ("import x\n%tensorflow_version 2.x", "import x"),
+        ("%tensorflow_version 2.x", ""),
+        ("if a:\n  %tensorflow_version 2.x\nx = 1", "if a:\n  pass\nx = 1"),
+        ("if a:\n  # why\n  %tensorflow_version 2.x\n  b()\n", "if a:\n  # why\n  b()\n"),
+        ("  %tensorflow_version 2.x\n  x = 1", "  x = 1"),
+        ("try:\n  %tensorflow_version 2.x\nexcept Exception:\n  pass\nx = 1", "x = 1"),
+        (
+            "if a:\n  try:\n    %tensorflow_version 2.x\n  except:\n    pass\n",
+            "if a:\n  pass\n",
+        ),
+        (
+            "try:\n  %tensorflow_version 2.x\n  import b\nexcept Exception:\n  pass",
+            "try:\n  import b\nexcept Exception:\n  pass",
+        ),
+        ('get_ipython().run_line_magic("tensorflow_version", "2.x")\nx = 1', "x = 1"),
+        ("get_ipython().magic('tensorflow_version 2.x')\nx = 1", "x = 1"),
+    ],
+)
+def test_the_version_of_tensorflow_is_not_chosen_here(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert compiles(new)
+    assert (finding.rule, finding.keeps) == ("LF563", Keeps.EQUIVALENT)
+
+
+def test_version_1_needs_a_person():
+    new, (finding,) = _rewrite("x = 1\n%tensorflow_version 1.x\n")
+    assert new == "x = 1\n"
+    assert (finding.keeps, finding.line) == (Keeps.NEEDS_HUMAN, 2)
+    assert "TensorFlow 1.15" in finding.action
+
+
+def test_a_version_that_asks_where_it_runs_is_left_to_the_detection():
+    text = "try:\n  %tensorflow_version 2.x\n  here = False\nexcept:\n  here = True\n"
+    assert _rewrite(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("# %tensorflow_version 1.x\nimport x", "import x"),
+        ("#tensorflow_version only works on colab\nimport x", "import x"),
+        ("if a:\n  # %tensorflow_version only exists in Colab.\n  !ls\n", "if a:\n  !ls\n"),
+        ("import x\n# %tensoflow_verion 1.x works only in colab", "import x\n"),
+    ],
+)
+def test_comments_about_the_version_go(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert finding.rule == "LF564"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# set tensorflow_version=1.15 in the environment",
+        "x = 1  # %tensorflow_version 2.x",
+        's = """\n# %tensorflow_version 2.x\n"""',
+        "%%writefile a.py\n# %tensorflow_version 2.x\n",
+        "f(tensorflow_version=tf.__version__)",
+    ],
+)
+def test_other_words_about_the_version_stay(text):
+    assert _rewrite(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("%load_ext google.colab.data_table\nx", "x"),
+        ("x\n%unload_ext google.colab.data_table", "x"),
+        ("%reload_ext colabxterm", ""),
+        ("if a:\n  %load_ext google.colab.data_table", "if a:\n  pass"),
+        (
+            "if a:\n  %tensorflow_version 2.x\n  %load_ext google.colab.data_table\n",
+            "if a:\n  pass\n",
+        ),
+    ],
+)
+def test_extensions_of_colab_go(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert found[-1].rule == "LF565"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["%load_ext tensorboard", "%tensorboard --logdir logs", "%env A=1", "%killbgscripts", "%load_ext autoreload"],
+)
+def test_magics_that_work_here_stay(text):
+    assert _rewrite(text) == (text, [])
+
+
+def test_a_terminal_needs_a_person():
+    new, found = _rewrite("!ls\n%load_ext colabxterm\n%xterm")
+    assert new == "!ls"
+    (finding,) = [finding for finding in found if finding.rule == "LF566"]
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert "terminal" in finding.action
+
+
+@pytest.mark.parametrize(
+    "before, after, keeps",
+    [
+        ("cd folder/x", "%cd folder/x", "exact"),
+        ("cd /tmp", "%cd /tmp", "exact"),
+        ("ls -lh", "%ls -lh", "exact"),
+        ("mkdir -p a/b", "%mkdir -p a/b", "exact"),
+        ("pip install -q x", "%pip install -q x", "exact"),
+        ("# why\npip install x==1\nimport x\n", "# why\n%pip install x==1\nimport x\n", "equivalent"),
+        ('s = """\ncd one\n"""\ncd two\n', 's = """\ncd one\n"""\n%cd two\n', "equivalent"),
+    ],
+)
+def test_a_bare_magic_gets_its_sign(before, after, keeps):
+    new, found = _rewrite(before)
+    assert new == after
+    assert [(finding.rule, finding.keeps.value) for finding in found] == [("LF567", keeps)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls",
+        "cd = 1",
+        "rm (x)",
+        "cat.shape",
+        "cp - mv",
+        "x = 1\ncd /tmp",
+        "time to go",
+        "print 'old'\ncd folder\n",
+        "%%bash\ncd /tmp",
+        "s = '''\ncd a\n'''",
+    ],
+)
+def test_what_may_be_python_stays(text):
+    assert _rewrite(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "(", "%", "%%", "!", "'''", "\t%tensorflow_version", "if x:\n%shell ls\n  (", "\x00"]
+)
+def test_nothing_raises(text):
+    _rewrite(text)
+
+
+def test_another_language_stays():
+    assert _rewrite("%tensorflow_version 2.x", language="swift") == ("%tensorflow_version 2.x", [])

@@ -1,0 +1,114 @@
+import pytest
+
+from migration.facts import NotebookFacts
+from migration.rewriting import rewrite
+from migration.rules import prose
+from migration.rules.prose import local_meaning
+from migration.source import CellSource
+
+_URL = "https://colab.research.google.com/github/a/b/blob/main/n(1).ipynb"
+_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
+_BADGE = f"[![Open In Colab]({_IMAGE})]({_URL})"
+_HTML = f'<a href="{_URL}" target="_parent"><img src="{_IMAGE}" alt="Open In Colab"/></a>'
+
+
+def _rewrite(text):
+    new, found = rewrite(CellSource(text), cell_type="markdown", rules=prose.RULES, facts=NotebookFacts())
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (_BADGE, ""),
+        (_HTML, ""),
+        (f"# Title\n\n{_BADGE}\n\nText", "# Title\n\n\nText"),
+        (f"{_HTML}\n\n# Title", "# Title"),
+        (f"# Title\n{_BADGE}", "# Title"),
+        (f"{_BADGE} [![nbviewer](a.svg)](b)", "[![nbviewer](a.svg)](b)"),
+        (f"- {_BADGE}\n- other", "- other"),
+        (f"<table><td>{_HTML}</td></table>\n\nText", "Text"),
+        (f'<table>\n  <td>\n    {_HTML}\n  </td>\n  <td>\n    <a href="x">y</a>\n  </td>\n</table>',
+         '<table>\n  <td>\n    <a href="x">y</a>\n  </td>\n</table>'),
+        (f'<center>\n<a href="{_URL}">\n  Run in Google Colab</a>\n</center>\nText', "Text"),
+        (f"[Open in Colab]({_URL})", ""),
+        (f"![]({_IMAGE})\nText", "Text"),
+    ],
+)  # fmt: skip
+def test_badges_go_with_what_holds_nothing_else(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert {finding.rule for finding in found} == {"LF701"}
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (f"See [this]({_URL}).", "See [this](https://github.com/a/b/blob/main/n(1).ipynb)."),
+        (f'See <a href="{_URL}">this</a>.', 'See <a href="https://github.com/a/b/blob/main/n(1).ipynb">this</a>.'),
+        (
+            f"So [open it in Colab]({_URL}) too.",
+            "So [open it in Colab](https://github.com/a/b/blob/main/n(1).ipynb) too.",
+        ),
+        ("Go to https://colab.research.google.com/, and log in.", "Go to Google Colab, and log in."),
+        ("[Colab](https://colab.research.google.com) is a service.", "Colab is a service."),
+        ("[it](https://colab.research.google.com/notebooks/io.ipynb#x) says", "it says"),
+    ],
+)
+def test_links_lead_to_the_notebook_itself(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert {finding.rule for finding in found} == {"LF702"}
+    assert _rewrite(new)[0] is new
+
+
+@pytest.mark.parametrize(
+    "path, expected",
+    [
+        ("/github/a/b/blob/main/c.ipynb#scrollTo=x", "https://github.com/a/b/blob/main/c.ipynb"),
+        ("/gist/me/0123abcd/c.ipynb", "https://gist.github.com/me/0123abcd"),
+        ("/drive/1aBcDeFgHiJkLmNoPqRsTuVw?usp=sharing", "https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw"),
+        ("/notebooks/intro.ipynb", ""),
+        ("", ""),
+    ],
+)
+def test_addresses_of_notebooks_are_known_elsewhere(path, expected):
+    assert local_meaning(f"https://colab.research.google.com{path}") == expected
+
+
+def test_links_to_cells_become_text():
+    assert _rewrite("> [Set-up](#scrollTo=abc_1) and `#scrollTo`")[0] == "> Set-up and `#scrollTo`"
+
+
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("Choose *Runtime > Change runtime type* first.", "LF704"),
+        ('press "*Runtime*" and press "*Run all*"', "LF704"),
+        ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
+        ("Now mount your Google Drive.", "LF705"),
+        ("Add the key under Secrets (🔑).", "LF705"),
+    ],
+)
+def test_text_about_colab_is_reported_and_kept(text, rule):
+    new, found = _rewrite(text)
+    assert new is text
+    assert [finding.rule for finding in found] == [rule]
+    assert found[0].action
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Written for Colab and the runtime of a program, 3 files.",
+        f"```markdown\n{_BADGE}\n```",
+        f"`{_BADGE}`",
+        "",
+        "[unclosed](https://example.org/colab.research",
+        "<a href=",
+    ],
+)
+def test_other_text_stays(text):
+    new, found = _rewrite(text)
+    assert new is text
+    assert found == []

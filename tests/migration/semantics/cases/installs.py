@@ -1,0 +1,83 @@
+"""Packages of Python and of the system. pip is the real one, and finds everything installed."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from tests.migration.semantics.outcome import Case, cells
+
+CASES = (
+    Case(
+        "installs of what is there",
+        cells(
+            r"""
+!pip install -q numpy>=1.20 && rm -f '=1.20'
+import numpy
+# ----
+pip install -q numpy
+# ----
+packages = ['numpy']
+for package in packages:
+    !pip install -q $package
+# ----
+!python -m pip install -q -r /content/requirements.txt && echo installed
+# ----
+%%bash
+pip install -q numpy
+echo done
+# ----
+import os, subprocess
+os.system('pip install -q numpy')
+# ----
+subprocess.run(['pip', 'install', '-q', 'numpy']).returncode
+# ----
+!pip install -q -U numpy==NUMPY
+# ----
+%%capture
+%pip install numpy
+# ----
+!uv pip install --system -q numpy
+""".replace("NUMPY", version("numpy"))
+        ),
+        ("LF404", "LF501", "LF502", "LF503", "LF504", "LF506", "LF507", "LF567"),
+        files={"requirements.txt": "numpy>=1.20\n"},
+    ),
+    Case(
+        "installs from an address",
+        cells(r"""
+!pip install -q --no-deps http://example.org/small-1.0-py3-none-any.whl
+# ----
+import sys
+sys.path.append('/content/lib')
+import small
+small.ANSWER
+"""),
+        ("LF505",),
+        environment={"PIP_TARGET": "lib", "PIP_NO_COMPILE": "1"},
+    ),
+    Case(
+        "system packages",
+        cells(r"""
+!apt-get -qq install -y ffmpeg > /dev/null
+# ----
+!apt update -qq
+!sudo apt-get install -y -qq graphviz
+x = 1
+# ----
+!apt-get install -qq tree && echo installed
+# ----
+if x:
+    !apt-get -y install swig
+# ----
+%%bash
+apt-get install -y -qq ffmpeg
+echo after
+# ----
+import os, subprocess
+os.system('apt-get install -y -qq ffmpeg')
+# ----
+subprocess.run(['apt-get', 'install', '-y', 'ffmpeg']).returncode
+"""),
+        ("LF520", "LF521", "LF522"),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Magics that only Colab has, and comments where only Colab accepts them."""
+
+from __future__ import annotations
+
+from tests.migration.semantics.outcome import Case, cells
+
+CASES = (
+    Case(
+        "cells of Colab",
+        cells(r"""
+#@title A listing {display-mode: "form"}
+%%bash
+ls /content
+# ----
+%%shell
+cat /content/data.csv
+for i in 1 2; do echo $i; done
+# ----
+%shell echo one line
+# ----
+# The next line makes a file.
+%%writefile /content/made.txt
+content: /content
+# ----
+open('made.txt').read()
+# ----
+#@title Time
+#@markdown Text
+%%capture out
+print('captured')
+# ----
+out.stdout
+# ----
+try:
+    %tensorflow_version 2.x
+except Exception:
+    pass
+y = 2
+# ----
+# %tensorflow_version only exists in Colab.
+print(y)
+# ----
+%tensorflow_version 2.x
+print(y)
+# ----
+%%writefile -a /content/made.txt
+more
+# ----
+!cat made.txt
+# ----
+%load_ext google.colab.data_table
+z = 3
+# ----
+%xterm
+# ----
+cd /content
+"""),
+        ("LF404", "LF406", "LF560", "LF561", "LF562", "LF563", "LF564", "LF565", "LF566", "LF567", "LF601", "LF602"),
+        files={"data.csv": "a,b\n1,2\n"},
+    ),
+    Case(
+        "files for other programs",
+        cells(r"""
+%%writefile /content/config.yaml
+root: /content
+data: "/content/data.csv"
+braces: {x: 1}
+# ----
+open('/content/config.yaml').read()
+# ----
+%%writefile script.py
+import os
+print(os.path.exists('/content/data.csv'), f"{'/content'}/x")
+# ----
+!python script.py
+# ----
+%run script.py
+# ----
+%%writefile run.sh
+#!/bin/bash
+cd /content
+for f in *.csv; do echo "$f in /content"; done
+# ----
+!bash run.sh
+# ----
+%%file /content/notes.txt
+See /content.
+# ----
+%%script bash
+cat /content/notes.txt
+# ----
+%%python
+print(open('/content/notes.txt').read())
+"""),
+        ("LF404", "LF406"),
+        by_environment=frozenset({"script.py", "run.sh"}),
+        files={"data.csv": "a,b\n1,2\n"},
+    ),
+)

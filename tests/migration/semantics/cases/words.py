@@ -1,0 +1,78 @@
+"""google.colab and its folders in comments, texts and cells that are no Python 3; secrets."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from tests.migration.semantics.outcome import Case, cells
+
+_TOKEN = "hf_" + sha256(b"no secret").hexdigest()[:34]
+
+CASES = (
+    Case(
+        "code as text",
+        cells(r"""
+# from google.colab import files
+# path = '/content/data.csv', or see /content
+x = 1
+# ----
+code = "from google.colab import files\nname = files.__name__.split('.')[-1]"
+exec(code)
+del code
+name
+# ----
+import importlib
+importlib.import_module('google.colab.files').__name__.split('.')[-1]
+# ----
+!python -c 'from google.colab import files; print(files.__name__.split(".")[-1])'
+# ----
+from IPython.display import Javascript, display
+display(Javascript("google.colab.output.setIframeHeight(0, true, {maxHeight: 300})"))
+print('shown')
+# ----
+def documented():
+    '''Reads /content/data.csv.'''
+    return x
+documented()
+"""),
+        ("LF230", "LF231", "LF233", "LF234", "LF402", "LF407"),
+    ),
+    Case(
+        "cells that do not compile",
+        cells(r"""
+import google.colab
+print "see /content/x"
+# ----
+y = 2
+# ----
+%cd /content
+print 'Python 2', open('/content/x')
+# ----
+z = '/content/' + fn where fn = ...
+# ----
+print "first"
+cd /content/x
+"""),
+        ("LF235", "LF408"),
+    ),
+    Case(
+        "secrets in the code",
+        cells(
+            r"""
+token = "SECRET"
+print(len(token))
+# ----
+import os
+os.environ['HF_TOKEN'] = 'SECRET'
+len(os.environ['HF_TOKEN'])
+# ----
+!printf %s SECRET | wc -c
+# ----
+api_key = ""  #@param {type:"string"}
+print(repr(api_key))
+""".replace("SECRET", _TOKEN)
+        ),
+        ("LF612", "LF801"),
+        environment={"HF_TOKEN": _TOKEN, "TOKEN": _TOKEN},
+    ),
+)

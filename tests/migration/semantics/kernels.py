@@ -1,0 +1,243 @@
+"""Two machines that run notebooks for real: one with a google.colab stand-in and a folder /content, one without."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.connect import write_connection_file
+
+from tests.support import REPO_ROOT
+
+HERE = Path(__file__).parent
+CELL_SECONDS = 60
+COLAB_CONTENT = Path("/content")
+
+
+@dataclass
+class CellRun:
+    """What one cell did: stdout, results and images in order, the error's name, and all variables after it.
+
+    `died` says that the kernel ended; Colab starts it anew, and so does `Machine.run`.
+    """
+
+    stdout: str = ""
+    results: list[str] = field(default_factory=list)
+    images: list[bytes] = field(default_factory=list)
+    error: str | None = None
+    traceback: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
+    died: bool = False
+
+
+class Machine:
+    """Starts kernels by a server process; `enter` is the command in front of the server's."""
+
+    def __init__(
+        self, log: Path, *, enter: Sequence[str] = (), imports: Sequence[str] = (), options: Sequence[str] = ()
+    ):
+        self._sockets = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))  # a socket's path has at most 107 characters
+        self._imports, self._options = list(imports), list(options)
+        self._lock = threading.Lock()
+        self._log = log.open("w")
+        self._server = subprocess.Popen(
+            [*enter, sys.executable, str(HERE / "kernel_server.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def run(self, cells: Sequence[str], folder: Path, environment: dict[str, str]) -> list[CellRun]:
+        """Runs the cells in order in one kernel, on after an error, in a new kernel after a kernel's end."""
+        runs, kernel = [], None
+        try:
+            for cell in cells:
+                kernel = kernel or _Kernel(self._start(folder, environment))
+                runs.append(kernel.execute(cell))
+                if runs[-1].died:
+                    kernel.close()
+                    kernel = None
+        finally:
+            if kernel:
+                kernel.close()
+        return runs
+
+    def close(self) -> None:
+        self._server.kill()
+        self._server.wait()
+        self._log.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _start(self, folder: Path, environment: dict[str, str]) -> tuple[str, int]:
+        name = tempfile.mktemp(dir=self._sockets)
+        connection, _ = write_connection_file(f"{name}.json", transport="ipc", ip=f"{name}", key=b"")
+        order = {
+            "connection": connection, "folder": str(folder), "environment": environment,
+            "imports": self._imports, "options": self._options,
+        }  # fmt: skip
+        assert self._server.stdin
+        assert self._server.stdout
+        with self._lock:  # two cases may run at once
+            self._server.stdin.write(json.dumps(order) + "\n")
+            self._server.stdin.flush()
+            return connection, int(self._server.stdout.readline())
+
+
+class _Kernel:
+    def __init__(self, started: tuple[str, int]):
+        connection, self._process = started
+        self._client = BlockingKernelClient(connection_file=connection)
+        self._client.load_connection_file()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=CELL_SECONDS)
+        self._client.execute("import probe as _probe", silent=True)
+        self._client.get_shell_msg(timeout=CELL_SECONDS)
+
+    def execute(self, code: str) -> CellRun:
+        run = CellRun()
+        asked = self._client.execute(
+            code, allow_stdin=False, user_expressions={"variables": "_probe.variables(globals())"}
+        )
+        deadline = time.monotonic() + CELL_SECONDS
+        idle = False
+        while not idle:
+            assert time.monotonic() < deadline, f"a cell ran for more than {CELL_SECONDS} s:\n{code}"
+            message = self._next(self._client.get_iopub_msg)
+            if message is None:
+                if self._alive():
+                    continue
+                run.died = True
+                return run
+            if message["parent_header"].get("msg_id") == asked:
+                idle = _record(run, message)
+        while (reply := self._next(self._client.get_shell_msg)) is not None or self._alive():
+            if reply and reply["parent_header"].get("msg_id") == asked:
+                answer = reply["content"].get("user_expressions", {}).get("variables", {})
+                if answer.get("status") == "ok":
+                    run.variables = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
+                break
+        run.died = self._ends(within=5 if "do_shutdown" in code else 0.01)
+        return run
+
+    def _ends(self, within: float) -> bool:
+        deadline = time.monotonic() + within
+        while self._alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return not self._alive()
+
+    def close(self) -> None:
+        self._client.stop_channels()
+        if self._alive():
+            os.kill(self._process, 9)
+
+    def _alive(self) -> bool:
+        return Path(f"/proc/{self._process}").exists()
+
+    def _next(self, get: Any) -> dict[str, Any] | None:
+        try:
+            return get(timeout=0.2)
+        except queue.Empty:
+            return None
+
+
+def _record(run: CellRun, message: dict[str, Any]) -> bool:
+    """Adds a message to the record; True where it says that the cell is done."""
+    content = message["content"]
+    match message["msg_type"]:
+        case "stream" if content["name"] == "stdout":
+            run.stdout += content["text"]
+        case "execute_result":
+            run.results.append(content["data"].get("text/plain", ""))
+        case "display_data" if "image/png" in content["data"]:
+            run.images.append(base64.b64decode(content["data"]["image/png"]))
+        case "error":
+            run.error = content["ename"]
+            run.traceback = "\n".join(content["traceback"])
+        case "clear_output":
+            run.stdout = ""
+        case "status":
+            return content["execution_state"] == "idle"
+    return False
+
+
+def has_private_roots(folder: Path) -> bool:
+    """Whether this system gives a process a root folder of its own, without privileges."""
+    if not shutil.which("unshare"):
+        return False
+    (folder / "tried").mkdir()
+    tried = [*_private_root(folder / "tried root", folder / "tried"), "test", "-d", "/content"]
+    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
+
+
+def _private_root(root: Path, content: Path | None = None) -> list[str]:
+    root.mkdir()
+    script = ["sh", str(HERE / "private_root.sh"), str(root), str(content or "")]
+    return ["unshare", "--user", "--map-root-user", "--mount", *script]
+
+
+@contextmanager
+def colab_machine(folder: Path, *, private: bool) -> Iterator[tuple[Machine, Path]]:
+    """A machine with the stand-in and /content, and the folder that is its /content.
+
+    Without a private root the folder is made for real, and goes again; that it is there keeps two test runs apart.
+    Raises OSError where it cannot be made.
+    """
+    content = folder / "content" if private else COLAB_CONTENT
+    content.mkdir()
+    enter = _private_root(folder / "colab root", content) if private else []
+    options = ["--IPKernelApp.kernel_class=google.colab._kernel.Kernel"]
+    machine = Machine(folder / "colab.log", enter=enter, imports=["google.colab"], options=options)
+    try:
+        yield machine, content
+    finally:
+        machine.close()
+        shutil.rmtree(content)
+
+
+@contextmanager
+def local_machine(folder: Path, *, private: bool) -> Iterator[Machine]:
+    """A machine with nothing of Colab's."""
+    machine = Machine(folder / "local.log", enter=_private_root(folder / "local root") if private else [])
+    try:
+        yield machine
+    finally:
+        machine.close()
+
+
+def environment(
+    folder: Path, *, programs: Path, modules: Path, shell: str, more: dict[str, str] | None = None
+) -> dict[str, str]:
+    """The whole environment of a kernel: nothing of this process's own but the language and the interpreter."""
+    home = folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    path = [str(programs), str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+    return {
+        "PATH": os.pathsep.join(path), "HOME": str(home), "PYTHONPATH": str(modules), "SHELL": shell,
+        "LANG": "C.UTF-8", "TERM": "dumb", "OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "PYTHONPYCACHEPREFIX": str(folder.parent / "pycache"), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+        "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1",
+        "PIP_NO_WARN_CONFLICTS": "0",  # pip reads an option that begins with "no" so
+        **(more or {}),
+    }  # fmt: skip
+
+
+def copy_modules(target: Path) -> Path:
+    """A folder with what the migrated notebook imports, and nothing else of this repository."""
+    target.mkdir()
+    for module in (REPO_ROOT / "landfall_runtime.py", HERE / "probe.py"):
+        shutil.copy(module, target)
+    return target

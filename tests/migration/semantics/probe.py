@@ -1,0 +1,37 @@
+"""What a kernel's variables hold, as text that can be compared."""
+
+import json
+import types
+from pathlib import PurePath
+
+_HIDDEN = {"In", "Out", "exit", "quit", "open", "get_ipython"}
+_COLAB = ("google.colab", "landfall_runtime")
+
+
+def variables(namespace: dict) -> str:
+    """JSON of the names with their values; data as `repr` writes it, of everything else only what it is."""
+    return json.dumps(
+        {
+            name: _described(value)
+            for name, value in namespace.items()
+            if not name.startswith("_") and name not in _HIDDEN
+        }
+    )
+
+
+def _described(value: object) -> str:
+    if isinstance(value, (str, bytes, int, float, complex, bool, type(None))):
+        return repr(value)
+    if isinstance(value, PurePath):
+        return f"Path({str(value)!r})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_described(key)}: {_described(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [_described(item) for item in value]
+        return f"{type(value).__name__}({', '.join(items if isinstance(value, (list, tuple)) else sorted(items))})"
+    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
+    if str(home).startswith(_COLAB):
+        return "<colab>"
+    if isinstance(value, types.ModuleType):
+        return "<module>"
+    return f"<{type(value).__name__}>"

@@ -1,0 +1,64 @@
+"""A web of one folder: a proxy that answers for every host of http:// with the files of `folder`, and asks nobody."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import subprocess
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+class _Proxy(http.server.SimpleHTTPRequestHandler):
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(urlsplit(path).path)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def web(folder: Path) -> Iterator[str]:
+    """The proxy's address; the folder gets `data.csv`, the git repository `project.git` and the wheel of `small`."""
+    folder.mkdir()
+    (folder / "data.csv").write_text("a,b\n1,2\n")
+    _make_wheel(folder / "small-1.0-py3-none-any.whl")
+    _make_repository(folder / "project.git", folder.parent / "checkout")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Proxy, directory=os.fspath(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _make_repository(bare: Path, checkout: Path) -> None:
+    """A repository with one file, which git can clone over plain HTTP."""
+    checkout.mkdir()
+    (checkout / "tool.py").write_text("ANSWER = 42\n")
+    author = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["commit", "-q", "-m", "first"],
+        ["clone", "-q", "--bare", ".", bare],
+    ):
+        subprocess.run(["git", *author, *arguments], cwd=checkout, check=True, capture_output=True)
+    subprocess.run(["git", "update-server-info"], cwd=bare, check=True)
+
+
+def _make_wheel(path: Path) -> None:
+    """A package with one module."""
+    about = "small-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("small.py", "ANSWER = 42\n")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        names = ["small.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD"]
+        wheel.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))

@@ -1,0 +1,242 @@
+import hashlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import migration.batch as batch
+from migration.batch import Options, migrate_file, run_tasks
+from migration.planning import Task, make_plan
+from tests.migration.made_notebooks import code, markdown, save
+from tests.support import REPO_ROOT
+
+UPLOAD = "from google.colab import files\nuploaded = files.upload()\nprint(list(uploaded))"
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def task(path: Path, **fields) -> Task:
+    return Task(path, path.with_name(f"local_{path.name}"), path.stat().st_size, **fields)
+
+
+def one(path: Path, **options):
+    return migrate_file(task(path), Options(**options)).report
+
+
+def files() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def sources(path: str) -> list[str]:
+    return [cell["source"] for cell in nbformat.read(path, as_version=4)["cells"]]
+
+
+def test_a_notebook_is_written_and_its_input_is_what_it_was():
+    path = save(Path("a.ipynb"), markdown("# A"), code("open('/content/x.txt')"), accelerator="GPU")
+    before = path.read_bytes()
+    report = one(path)
+    assert (report.status, report.input, report.output) == ("migrated", "a.ipynb", "local_a.ipynb")
+    assert report.sha256 == hashlib.sha256(before).hexdigest()
+    assert report.hardware == "GPU"
+    assert report.changes >= 2
+    assert sum(report.rules.values()) == sum(report.keeps.values()) >= report.changes
+    assert path.read_bytes() == before
+    nbformat.validate(nbformat.read("local_a.ipynb", as_version=4))
+    assert not any("/content" in source for source in sources("local_a.ipynb"))
+
+
+def test_a_second_migration_of_the_input_touches_nothing():
+    path = save(Path("a.ipynb"), code("!pip install numpy==1.26\n%cd /content"))
+    first = one(path)
+    stamps = {name: Path(name).stat().st_mtime_ns for name in (first.output, *first.files)}
+    assert one(path) == first
+    assert {name: Path(name).stat().st_mtime_ns for name in stamps} == stamps
+
+
+def test_a_migrated_notebook_is_local_already():
+    save(Path("a.ipynb"), code("x = '/content/x'"))
+    one(Path("a.ipynb"))
+    local = Path("local_a.ipynb")
+    assert migrate_file(task(local, copies=False), Options()).report.output is None
+    report = migrate_file(task(local, copies=True), Options()).report
+    assert (report.status, report.output) == ("unchanged", "local_local_a.ipynb")
+    assert Path("local_local_a.ipynb").read_bytes() == local.read_bytes()
+
+
+@pytest.mark.parametrize("occupied", ["local_a.ipynb", "local_a.requirements.txt", "landfall_runtime.py"])
+def test_what_is_there_stays_unless_forced(occupied):
+    path = save(Path("a.ipynb"), code("!pip install numpy==1.26"), code(UPLOAD))
+    Path(occupied).write_text("mine", encoding="utf-8")
+    report = one(path)
+    assert report.status == "failed"
+    assert report.error == f"{occupied} is there already and differs — --force overwrites it"
+    assert Path(occupied).read_text(encoding="utf-8") == "mine"
+    assert files() == sorted(["a.ipynb", occupied])
+    assert one(path, force=True).status == "migrated"
+    assert Path(occupied).read_text(encoding="utf-8") != "mine"
+
+
+def test_requirements_lie_beside_the_output():
+    cells = code("!pip install -q 'numpy==1.26.4' requests[socks]"), code("!apt-get install -y ffmpeg")
+    report = one(save(Path("a.ipynb"), *cells))
+    assert report.requirements.system == ("ffmpeg",)
+    lines = Path("local_a.requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert {"numpy==1.26.4", "requests[socks]"} <= set(lines)
+    assert lines[0].endswith("pip install -r local_a.requirements.txt")
+    assert "ffmpeg" in Path("local_a.system-requirements.txt").read_text(encoding="utf-8").split()
+    assert report.files == ("local_a.requirements.txt", "local_a.system-requirements.txt")
+
+
+def test_a_notebook_that_installs_nothing_has_nothing_beside_it():
+    one(save(Path("a.ipynb"), code("x = '/content/x'")))
+    assert files() == ["a.ipynb", "local_a.ipynb"]
+
+
+def test_the_runtime_module_comes_along_unless_landfall_is_there():
+    report = one(save(Path("a.ipynb"), code(UPLOAD)))
+    assert report.files == ("landfall_runtime.py",)
+    assert Path("landfall_runtime.py").read_bytes() == (REPO_ROOT / "landfall_runtime.py").read_bytes()
+    for folder in ("work/configs", "work/core"):
+        Path(folder).mkdir(parents=True)
+    Path("work/Makefile").touch()
+    assert one(save(Path("work/notebooks/b.ipynb"), code(UPLOAD))).files == ()
+
+
+def test_checking_and_comparing_write_nothing():
+    path = save(Path("a.ipynb"), code("x = 1\ny = '/content/x'"))
+    for options in (Options(mode="check", details=True), Options(mode="diff", diff=True)):
+        result = migrate_file(Task(path, None, 0), options)
+        assert result.report.output is None
+        assert files() == ["a.ipynb"]
+    assert "a.ipynb:cell 0" in result.diff
+    assert "-y = '/content/x'" in result.diff.splitlines()
+    assert "-x = 1" not in result.diff.splitlines()
+
+
+def test_checking_counts_what_only_colab_has():
+    path = save(Path("a.ipynb"), code("key = input()\n!sudo ls"))
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain["metadata"].pop("colab")
+    plain["cells"][0]["metadata"] = {}
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    assert migrate_file(Task(path, None, 0), Options(mode="check")).report.findings == ()
+    strict = migrate_file(Task(path, None, 0), Options(mode="check", strict=True)).report
+    assert {"LF821", "LF811"} <= set(strict.rules)
+    assert strict.hazards[0].rule == "LF821"
+
+
+def test_a_finding_tells_its_line_of_the_file():
+    path = save(Path("a.ipynb"), markdown("# A"), code("x = 1\ny = '/content/x'"))
+    report = migrate_file(Task(path, None, 0), Options(mode="check", details=True)).report
+    (found,) = [item for item in report.findings if "/content" in item.before]
+    assert (found.cell, found.line) == (1, 2)
+    assert "/content/x" in path.read_text(encoding="utf-8").splitlines()[found.file_line - 1]
+
+
+def test_without_details_only_what_waits_for_a_person_is_kept():
+    path = save(Path("a.ipynb"), code("x = '/content/x'\n!sudo rm -rf /opt/thing"))
+    report = one(path)
+    assert report.changes > 0
+    assert {item.keeps for item in report.findings} == {"needs-human"}
+    assert len(migrate_file(task(path), Options(force=True, details=True)).report.findings) > len(report.findings)
+
+
+SECRET = "hf_" + "Qz7Rk2Wm9Xv4Tb6Lp1Nc8Yd3Gh5Js0AfEu"
+
+
+def test_secrets_are_told_by_place_and_kind_and_are_nowhere_else():
+    stream = {"output_type": "stream", "name": "stdout", "text": [f"using {SECRET}\n"]}
+    cells = code("x = 1"), code(f"print()\ntoken = '{SECRET}'", outputs=[stream])
+    path = save(Path("a.ipynb"), *cells)
+    result = migrate_file(task(path), Options(details=True, diff=True))
+    assert (1, 2) in [(place.cell, place.line) for place in result.report.secrets]
+    assert "Hugging Face token" in result.report.secrets[0].kind
+    assert SECRET not in repr(result)
+    assert SECRET not in Path("local_a.ipynb").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "data, told",
+    [
+        (b"", "empty"),
+        (b"not json", "no notebook"),
+        (b"[1]", "no notebook"),
+        (b"PK\x03\x04", "ZIP"),
+        (b"{}", "no cells"),
+    ],
+)
+def test_what_is_no_notebook_fails_in_one_line_without_the_path(data, told):
+    folder = Path("deep") / "down"
+    folder.mkdir(parents=True)
+    path = (folder / "a.ipynb").absolute()
+    path.write_bytes(data)
+    report = one(path)
+    assert (report.status, report.input, report.sha256) == ("failed", "deep/down/a.ipynb", None)
+    assert told in report.error
+    assert "\n" not in report.error
+    assert str(path) not in report.error
+
+
+def test_what_cannot_be_written_fails_in_one_line():
+    path = save(Path("a.ipynb"), code("x = '/content/x'"))
+    Path("file").touch()
+    report = migrate_file(Task(path, Path("file/a.ipynb"), 0), Options()).report
+    assert report.status == "failed"
+    assert "file" in report.error
+    Path("local_a.ipynb").mkdir()
+    assert one(path, force=True).status == "failed"
+
+
+def test_a_fault_of_ours_is_a_line_too(monkeypatch):
+    def fail(*arguments, **options):
+        raise ValueError(f"a\n{SECRET}")
+
+    monkeypatch.setattr(batch, "migrate", fail)
+    report = one(save(Path("a.ipynb"), code("x = 1")))
+    assert report.error.startswith("a fault of Landfall, please report it: ValueError: a ")
+    assert SECRET not in report.error
+
+
+def test_several_processes_give_what_one_gives():
+    for number in range(5):
+        save(Path(f"nb/{number}.ipynb"), code(f"x = '/content/{number}'"), code("!pip install numpy"))
+    Path("nb/bad.ipynb").write_text("nonsense", encoding="utf-8")
+    told: list[str] = []
+    results = {}
+    for jobs in (1, 2):
+        plan = make_plan([Path("nb")], out_dir=Path("out"))
+        results[jobs] = run_tasks(plan.tasks, Options(), jobs=jobs, on_done=lambda task: told.append(task.input.name))
+        assert sorted(told) == sorted(task.input.name for task in plan.tasks)
+        told.clear()
+    assert results[1] == results[2]
+    assert [result.report.status for result in results[1]] == ["migrated"] * 5 + ["failed"]
+
+
+def test_few_small_notebooks_need_no_processes(monkeypatch):
+    monkeypatch.setattr(batch, "usable_cores", lambda: 8)
+    small, large = Task(Path("a"), None, 1000), Task(Path("b"), None, 20_000_000)
+    assert batch._suitable_jobs([small] * 15) == 1
+    assert batch._suitable_jobs([small] * 16) == 8
+    assert batch._suitable_jobs([small, large]) == 2
+
+
+def end_process_at_the_second(task: Task, options: Options):
+    if task.input.name == "2.ipynb":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    return migrate_file(task, options)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such signal")
+def test_a_process_that_is_ended_costs_one_notebook(monkeypatch):
+    tasks = [task(save(Path(f"{number}.ipynb"), code("x = 1"))) for number in range(4)]
+    monkeypatch.setattr(batch, "migrate_file", end_process_at_the_second)
+    statuses = [result.report.status for result in run_tasks(tasks, Options(), jobs=2)]
+    assert statuses == ["migrated", "migrated", "failed", "migrated"]
