@@ -38,6 +38,7 @@ RUNTIME_FILE = Path(__file__).resolve().parents[1] / f"{RUNTIME_MODULE}.py"
 # Starting processes costs what a dozen notebooks or some megabytes of them cost.
 _FEWEST_IN_PARALLEL = 16
 _LEAST_BYTES_IN_PARALLEL = 16 * 2**20
+_PIECE = 2**20
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def _migrate_file(task: Task, options: Options) -> Result:
     lines = lines_of_cells(task.input.read_bytes()) if options.details else []
     notebook, repairs = _read(task.input)
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
-    migration = migrate(notebook, folders=options.folders)
+    workspace = _workspace_of(task.output.parent if task.output else task.input.parent)
+    migration = migrate(notebook, folders=options.folders, workspace=workspace)
     del notebook
     findings = [*repairs, *migration.findings]
     if options.mode == "check":
@@ -190,25 +192,29 @@ def _companions(output: Path, migration: Migration) -> dict[Path, bytes]:
         for path, text in texts.items()
         if text
     }
-    if migration.uses_runtime and not _in_workspace(output.parent):
+    if migration.uses_runtime and _workspace_of(output.parent) is None:
         files[output.with_name(RUNTIME_FILE.name)] = RUNTIME_FILE.read_bytes()
     return files
 
 
 def _holds(path: Path, content: bytes) -> bool:
+    """Whether a file has this content; compared piece by piece, for a notebook can be large."""
     try:
-        return path.stat().st_size == len(content) and path.read_bytes() == content
+        if path.stat().st_size != len(content):
+            return False
+        with path.open("rb") as file:
+            pieces = iter(lambda: file.read(_PIECE), b"")
+            return all(piece == content[at * _PIECE : (at + 1) * _PIECE] for at, piece in enumerate(pieces))
     except OSError:
         return False
 
 
-def _in_workspace(folder: Path) -> bool:
-    """Whether the module is importable there because Landfall itself is."""
+def _workspace_of(folder: Path) -> Path | None:
+    """The Landfall workspace a folder lies in; there Landfall itself is importable."""
     try:
-        find_root(folder)
+        return find_root(folder)
     except UsageError:
-        return False
-    return True
+        return None
 
 
 # ------------------------------------------------------------------------------------------------------------ processes

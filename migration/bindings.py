@@ -65,7 +65,10 @@ _SHELL_CELLS = frozenset(
 )
 _OWN_NAMESPACE = frozenset({"python", "python3", "pypy", "timeit"})
 _BINDS_ANYTHING = frozenset({"run", "reset", "pylab", "store", "load", "rerun", "recall", "macro"})
-_MAY_BIND_ANYTHING = rf"import\s*\(?\s*\*|\bexec|\b(?:globals|locals|vars)\s*\(|get_ipython|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
+_MAY_BIND_ANYTHING = (
+    r"import\s*\(?\s*\*|\bexec|\b(?:globals|locals|vars)\s*\(|get_ipython"
+    rf"|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
+)
 _KERNEL_CALLS = frozenset({"run_cell", "ex", "push", "run_code", "safe_execfile", "reset", "run_line_magic", "magic"})
 
 

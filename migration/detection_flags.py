@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from migration.colab_names import MOUNTS, own_nodes, stored_names
+from migration.colab_names import MOUNTS
 from migration.local_branch import Choice, choices, only_bound_in, read_names_of
 from migration.local_value import Answer, FlagOf, answer
+from migration.scopes import own_nodes, stored_names
 from migration.source import CellSource
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
-from migration.colab_names import MOUNT, UNMOUNT, Use, own_nodes
+from migration.colab_names import MOUNT, UNMOUNT, Use
 from migration.detection_flags import gone_statements
+from migration.scopes import own_nodes
 from migration.source import CellSource
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from migration.source import CellSource
 DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/google_drive")
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
 _COLAB = re.compile(
-    r"google\s*\.\s*colab|import\s+colab\b|COLAB|(?<![\w./-])\w*colab\w*\s*(?:=|\(\s*\))|[\"']colab|tensorflow_version",
+    r"google\s*\.\s*colab|import\s+colab\b|(?-i:COLAB)|(?<![\w./-])\w*colab\w*\s*(?:=|\(\s*\))|[\"']colab|tensorflow_version",
     re.IGNORECASE,
 )
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
@@ -45,12 +45,13 @@ class NotebookFacts:
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
     folders at run time; they differ from the defaults only where the notebook already has such names. `mounts` are the
     absolute folders at which the notebook mounts its drive, longest first (the customary ones where it names none).
-    `parameters` are the hoisted ones, in the order of the notebook. `flags` are names that hold nothing but the answer
-    to "does this run on Colab?", with their values here; `needed` names that only Colab branches bind though the rest
-    of the notebook reads them. `static_mount` says that the drive is only ever mounted, at literal places. `bindings`
-    are the places (cell, order in the cell) that bind a name to a path below google.colab, or to anything else.
+    `parameters` are the form fields in the order of the notebook, and what becomes of each. `flags` are names that hold
+    nothing but the answer to "does this run on Colab?", with their values here; `needed` names that only Colab
+    branches bind though the rest of the notebook reads them. `static_mount` says that the drive is only ever mounted,
+    at literal places. `bindings` are the places (cell, order in the cell) that bind a name to a path below
+    google.colab, or to anything else.
     `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime` still is
-    what it was.
+    what it was. `local_configs` are the workspace's configurations that have a local twin.
     """
 
     language: str = "python"
@@ -65,6 +66,7 @@ class NotebookFacts:
     needed: frozenset[str] = frozenset()
     static_mount: bool = False
     uses_colab: bool = False
+    local_configs: frozenset[str] = frozenset()
     _names: WeakKeyDictionary[CellSource, Names] = field(
         default_factory=WeakKeyDictionary, compare=False, repr=False, init=False
     )
@@ -124,7 +126,8 @@ class NotebookFacts:
 
     @cached_property
     def _words(self) -> re.Pattern[str] | None:
-        names = self.flags | {name for name, places in self.bindings.items() if any(place[2] for place in places)}
+        paths = {name: {path for _, _, path in places} - {None, GOOGLE} for name, places in self.bindings.items()}
+        names = self.flags | {name for name, found in paths.items() if found}
         return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
 
     def _read(self, source: CellSource) -> Names:
@@ -149,6 +152,8 @@ class NotebookFacts:
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> NotebookFacts:
     """The facts of a notebook's code cells, given in order with their positions as `index`."""
+    from migration.rules.paths_links import drive_links
+
     folders = _folder_names(cells)
     if language != "python":
         return NotebookFacts(language=language, **folders)
@@ -159,10 +164,15 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> N
     uses_colab = any(PACKAGE_WORDS.search(source.text) for source in cells)
     facts = NotebookFacts(language=language, parameters=parameters, bindings=bindings, uses_colab=uses_colab, **folders)
     facts = _with_flags(cells, facts)
-    facts = replace(facts, static_mount=is_static(cells, facts))
-    while lacking := find_needed(cells, facts) - facts.needed:
+    while True:
+        facts = replace(facts, static_mount=is_static(cells, facts))
+        lacking = find_needed(cells, facts) - facts.needed
+        if not lacking:
+            break
         facts = _with_flags(cells, replace(facts, needed=facts.needed | lacking))
-    return replace(facts, mounts=mount_points(cells, facts) or DEFAULT_MOUNTS, static_mount=is_static(cells, facts))
+    mounts = mount_points(cells, facts) or DEFAULT_MOUNTS
+    links = {link for source in cells for link in drive_links(source, mounts)}
+    return replace(facts, mounts=(*mounts, *sorted(links)))
 
 
 def _names_colab(text: str) -> bool:
@@ -233,9 +243,9 @@ def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:
     setup = {match[2] or "python": match[1] for match in _SETUP.finditer(text)}
     if setup:
         return {**names, **setup}
-    for key, name in names.items():
-        number = 1
+    for key, name in _FOLDER_NAMES.items():
+        number = 0
         while re.search(rf"(?<!\w){names[key]}(?!\w)", text):
             number += 1
-            names[key] = f"LANDFALL_{name}" if number == 2 else f"LANDFALL_{name}_{number}"
+            names[key] = f"LANDFALL_{name}" if number == 1 else f"LANDFALL_{name}_{number}"
     return names

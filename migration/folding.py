@@ -38,7 +38,7 @@ def blocks(source: CellSource) -> list[Block]:
         return []
     top = source.tree.body
     if top and isinstance(top[0], ast.If) and top[0].lineno == 1 and not source.masked.startswith("if"):
-        top = top[0].body  # an indented cell is parsed below an `if` that is not in its text
+        top = [*top[0].body, *top[1:]]  # an indented cell is parsed below an `if` that is not in its text
     found = []
     waiting: list[Block] = [Block(tuple(top), None)]
     while waiting:
@@ -170,6 +170,8 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     last = _with_comments(source, last, indent)
     is_elif = text.startswith("elif", start)
     takes_body = choice.kept == tuple(node.body)
+    if not is_elif and all(map(_does_nothing, choice.kept)):
+        return _replace(source, choice, "")
     if takes_body and is_elif:
         colon = _colon(source, source.span(node.test)[1])
         end = _with_comments(source, line_span(source, node.body[0], node.body[-1])[1], indent)
@@ -208,6 +210,8 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     shares_line = before and "\n" not in source.text[_end(source, before[-1]) : source.span(failing)[0]]
     uses_error = handler.name and handler.name in read_names_of(source, handler.body)
     if uses_error or not all(map(_cannot_fail, before)) or (before and (in_a_line or shares_line)):
+        if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
+            return ()  # it raises KeyError by itself
         return (Edit(source.span(failing)[0], _end(source, failing), NOT_HERE),)
     inner = indent if not node.finalbody else indent + "    "
     pieces = [_body_text(source, _colon(source, start), before, inner)] if before else []
@@ -225,7 +229,7 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
     """Puts lines in the place of a whole statement, or takes it out where there are none."""
     node = choice.node
-    if not text.strip() or all(map(_does_nothing, choice.kept)):
+    if not text.strip():
         return _joined(take_out(source, [node], "# Nothing to do on this machine."), _comment_above(source, choice))
     first, last = line_span(source, node, node)
     indent = source.text[first : source.span(node)[0]]

@@ -246,7 +246,8 @@ def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "
         words.append(f"such as {declared.setting('placeholder')}")
     if declared.note:
         words.append(declared.note)
-    help_text = " ".join(", ".join(words).replace("==", "is").replace("=", ":").split())
+    help_text = MARK.sub(r"\g<kind>\g<text>", ", ".join(words).replace("==", "is").replace("=", ":"))
+    help_text = " ".join(help_text.split())
     return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
 
 

@@ -11,13 +11,15 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from migration.colab_names import PACKAGE, imported_names, local_names, parameter_names, stored_names
+from migration.colab_names import PACKAGE, imported_names
 from migration.local_value import FlagOf, answer
+from migration.scopes import local_names, parameter_names, stored_names
 from migration.source import CellSource
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 _WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")
@@ -114,7 +116,7 @@ def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
 
 
 def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
-    """A `try` whose body imports google.colab: the handler runs here."""
+    """A `try` whose body asks for something that only Colab has, its package above all: the handler runs here."""
     for index, statement in enumerate(node.body):
         caught = _fails(source, statement)
         if caught is None:
@@ -142,7 +144,17 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
         command = source.command_of(statement)
         if command is not None and command.kind == "magic" and command.name == "tensorflow_version":
             return _CATCHES_ALL
+    if isinstance(statement, ast.Assign | ast.Expr) and any(map(_reads_variable, ast.walk(statement.value))):
+        return _CATCHES_KEY
     return None
+
+
+def _reads_variable(node: ast.AST) -> bool:
+    """`os.environ["COLAB_TPU_ADDR"]`: nothing sets it here."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+            return name.startswith("COLAB_")
+    return False
 
 
 def _catches(handler: ast.ExceptHandler, names: frozenset[str]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from migration.facts import collect_facts
@@ -13,8 +14,9 @@ from migration.reading import language_of, source_text
 from migration.requirements import Requirements, collect_requirements
 from migration.rewriting import rewrite
 from migration.rules import all_rules
+from migration.rules.configurations import local_configs
 from migration.source import CellSource
-from migration.structure import clean
+from migration.structure import clean, with_ids
 
 RUNTIME_MODULE = "landfall_runtime"
 
@@ -38,8 +40,11 @@ class Migration:
         return [finding for finding in self.findings if finding.keeps is Keeps.NEEDS_HUMAN]
 
 
-def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None) -> Migration:
+def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, workspace: Path | None = None) -> Migration:
     """Migrates a notebook in memory (nbformat 4, as `migration.reading.read` gives it); the input is not changed.
+
+    `workspace` is the Landfall workspace that the output lies in, if any: its local configurations take the place of
+    Colab's.
 
     Idempotent: migrating the result changes nothing.
     """
@@ -50,6 +55,8 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None) -> M
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
     facts = collect_facts(code, language=language)
+    if workspace is not None:
+        facts = replace(facts, local_configs=local_configs(workspace))
     findings: list[Finding] = []
     cells = []
     for cell, source, kind in zip(notebook["cells"], sources, kinds, strict=True):
@@ -58,10 +65,11 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None) -> M
             new, found = source, [_undone(source.index)]
         findings += found
         cells.append({**cell, "source": new.text})
-    cells = add_preamble(cells, facts, folders or Folders())
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
+    # Last, for a finding counts the cells of the original.
+    cells = add_preamble(migrated["cells"], facts, folders or Folders())
     return Migration(
-        notebook=migrated,
+        notebook={**migrated, "cells": with_ids(cells)},
         findings=cleaned + findings,
         requirements=collect_requirements(code),
         hardware=hardware,

@@ -7,7 +7,7 @@ from typing import Any
 
 from migration.matching import Keeps, Rule
 from migration.notes import Notes, listed
-from migration.repairing_outputs import MANY_LINES, is_json_mime
+from migration.repairing_outputs import MANY_LINES
 from migration.secrets import find_secrets, masked
 
 COLAB_MIME, COLAB_PAGE, WIDGET_VIEW, SECRET = "LF120", "LF121", "LF122", "LF123"
@@ -128,14 +128,13 @@ def _plain_table(html: str) -> str | None:
 def _without_secrets(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any]:
     """The output with its secrets masked; the same object where it holds none."""
     new = dict(output)
-    for key in ("text", "evalue", "traceback"):
+    for key, mask in (("text", _masked_stream), ("evalue", _masked), ("traceback", _masked)):
         if key in output:
-            new[key] = (_masked_text if key == "text" else _masked)(output[key], cell, notes)
+            new[key] = mask(output[key], cell, notes)
     if "data" in output:
         data = output["data"]
         shown = {mime: value for mime, value in data.items() if not mime.startswith(_BINARY_MIMES)}
-        masks = {mime: _masked if is_json_mime(mime) else _masked_text for mime in shown}
-        clean = {mime: masks[mime](value, cell, notes) for mime, value in shown.items()}
+        clean = {mime: _masked(value, cell, notes) for mime, value in shown.items()}
         new["data"] = {**data, **clean} if any(clean[mime] is not shown[mime] for mime in shown) else data
     return new if any(new[key] is not output[key] for key in output) else output
 
@@ -156,9 +155,9 @@ def _masked(value: Any, cell: int, notes: Notes) -> Any:
     return value
 
 
-def _masked_text(value: Any, cell: int, notes: Notes) -> Any:
+def _masked_stream(value: str | list[str], cell: int, notes: Notes) -> str | list[str]:
     """As `_masked`; of a text that is a long list of lines many are joined at a time."""
-    if not isinstance(value, list) or len(value) < MANY_LINES or not all(isinstance(line, str) for line in value):
+    if isinstance(value, str):
         return _masked(value, cell, notes)
     lines = []
     for start in range(0, len(value), MANY_LINES):

@@ -33,7 +33,12 @@ def lines_of_cells(data: bytes) -> list[list[int]]:
 
 def _cells(text: str) -> Iterator[list[int]]:
     """Offsets of the lines of each cell's source. What is not asked for is skipped at the speed of the C parser."""
-    for key, at, _ in _members(text, _after(text, 0)):
+    at = _after(text, 0)
+    if text[at] != "{":
+        return
+    at = _after(text, at + 1)
+    while text[at] == '"':
+        key, at = _key(text, at)
         if key == "cells" and text[at] == "[":
             at = _after(text, at + 1)
             while text[at] != "]":
@@ -41,6 +46,7 @@ def _cells(text: str) -> Iterator[list[int]]:
                 yield lines
                 at = _next(text, at)
             return
+        at = _next(text, _end(text, at))
 
 
 def _cell(text: str, at: int) -> tuple[list[int], int]:
@@ -48,12 +54,14 @@ def _cell(text: str, at: int) -> tuple[list[int], int]:
     if text[at] != "{":
         return [], _end(text, at)
     lines: list[int] = []
-    for key, start, end in _members(text, at):
-        at = end
+    at = _after(text, at + 1)
+    while text[at] == '"':
+        key, at = _key(text, at)
         if key == "source":
-            pieces = _elements(text, start) if text[start] == "[" else [start]
+            pieces = _elements(text, at) if text[at] == "[" else [at]
             lines = [piece for piece in pieces for _ in range(_line_count(text, piece))]
-    return lines, text.index("}", at) + 1
+        at = _next(text, _end(text, at))
+    return lines, at + 1
 
 
 def _line_count(text: str, start: int) -> int:
@@ -61,17 +69,10 @@ def _line_count(text: str, start: int) -> int:
     return max(1, piece.count("\n") + (not piece.endswith("\n")))
 
 
-def _members(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """The keys of the object at `at`, each with where its value begins and ends."""
-    if text[at] != "{":
-        return
-    at = _after(text, at + 1)
-    while text[at] == '"':
-        key, at = scanstring(text, at + 1, False)
-        start = _after(text, _after(text, at) + 1)
-        at = _end(text, start)
-        yield key, start, at
-        at = _next(text, at)
+def _key(text: str, at: int) -> tuple[str, int]:
+    """The key of an object that begins at `at`, and where its value begins."""
+    key, at = scanstring(text, at + 1, False)
+    return key, _after(text, _after(text, at) + 1)
 
 
 def _elements(text: str, at: int) -> Iterator[int]:

@@ -46,7 +46,13 @@ class _Needs:
 
 def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Folders) -> list[dict[str, Any]]:
     """The cells with a parameters cell and a set-up cell where they need them; see `parameters.add_preamble`."""
-    fields = {p.name: f"{p.name} = {p.value}  {p.comment}" for p in facts.parameters if not p.stays}
+    from migration.rules.configurations import localised
+
+    fields = {
+        field.name: f"{field.name} = {localised(field.value, facts)}  {field.comment}"
+        for field in facts.parameters
+        if not field.stays
+    }
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if facts.language != "python" or first is None:
         return cells

@@ -73,7 +73,7 @@ def _output_type(output: object) -> str | None:
 
 
 def _stream(output: dict[str, Any], index: int, notes: Notes, old: bool) -> dict[str, Any]:
-    name, text = output.get("name", output.get("stream")), _output_text(output.get("text"), old)
+    name, text = output.get("name", output.get("stream")), _stream_text(output.get("text"), old)
     if not isinstance(name, str) or text is None:
         notes.add(INVALID, "a stream without a name or a text was given one", index)
     return {"output_type": "stream", "name": name if isinstance(name, str) else "stdout", "text": text or ""}
@@ -119,18 +119,13 @@ def repaired_bundle(data: dict[str, Any], index: int, notes: Notes, old: bool) -
         return data
     new = {}
     for mime, value in data.items():
-        if is_json_mime(mime):
+        if _JSON_MIME.match(mime):
             new[mime] = value
-        elif (text := _output_text(value, old)) is not None:
+        elif (text := joined(value, old)) is not None:
             new[mime] = text
         else:
             notes.add(INVALID, f"an output in the form `{mime}` that is no text was left out", index)
     return new
-
-
-def is_json_mime(mime: str) -> bool:
-    """Whether an output of this MIME type is any JSON value instead of a text."""
-    return _JSON_MIME.match(mime) is not None
 
 
 # ------------------------------------------------------------------------------------------------------------- values
@@ -147,7 +142,7 @@ def joined(value: object, old: bool) -> str | None:
     return ("\n" if old and lines and not lines[0].endswith(("\n", "\r")) else "").join(lines)
 
 
-def _output_text(value: object, old: bool) -> str | list[str] | None:
+def _stream_text(value: object, old: bool) -> str | list[str] | None:
     """As `joined`; but of a long list one wide letter would make the whole text wide, so that it stays a list."""
     is_long = isinstance(value, list) and len(value) >= MANY_LINES and not old
     if is_long and all(isinstance(line, str) for line in value) and not all(line.isascii() for line in value):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass, field, replace
 
+from migration.shell_expressions import end_of_expression
 from migration.shell_words import Command, Redirection, Script, Word
 
 MAX_DEPTH = 40
@@ -22,8 +22,6 @@ _REDIRECTION = re.compile(r"(\d*)(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||[<>](?!\())"
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _NAME = re.compile(r"\{(?:[^{}\n]*)\}|[A-Za-z_]\w*|[0-9@*#?$!-]")
 _BRACE_EXPANSION = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
-_METACHARACTER = re.compile(r"[\s'\"()<>|&;$`\\]")
-_FORMAT = re.compile(r"(?:![rsa])?(?::[^{}'\"]*)?$")
 
 
 def scan(text: str, offset: int, *, script: bool) -> Script:
@@ -106,7 +104,9 @@ class _Scanner:
     def read_heredocs(self) -> None:
         """Takes the lines of the here-documents announced on the line before."""
         self.at = min(self.at, len(self.text))
-        for found in self.pending:
+        for index, found in enumerate(self.pending):
+            if index and self.text.startswith("\n", self.at):
+                self.at += 1
             indent = r"\t*" if found.operator == "<<-" else ""
             delimiter = re.escape(found.target.value if found.target else "")
             end = re.compile(rf"^{indent}{delimiter}[ \t\r]*$", re.MULTILINE).search(self.text, self.at)
@@ -350,37 +350,10 @@ class _Scanner:
         if self.text.startswith(("{{", "}}"), start):
             self.at += 2
             return self.text[start : self.at], True
-        end = self._end_of_expression(start)
+        end = end_of_expression(self.text, start)
         self.at = end or start + 1
         return self.text[start : self.at], end is None
-
-    def _end_of_expression(self, start: int) -> int | None:
-        depth = 0
-        for found in re.compile(r"[{}\n]").finditer(self.text, start):
-            if found[0] == "\n":
-                return None
-            depth += 1 if found[0] == "{" else -1
-            if depth > MAX_DEPTH:
-                return None
-            if depth <= 0:
-                inner = self.text[start + 1 : found.start()]
-                return found.end() if inner.strip() and _is_expression(inner) else None
-        return None
 
     def _mark(self, start: int, end: int, code: str) -> None:
         end = min(end, len(self.text))
         self.quotes[start:end] = code * (end - start)
-
-
-def _is_expression(text: str) -> bool:
-    if not _METACHARACTER.search(text):
-        return True
-    for candidate in (text, _FORMAT.sub("", text)):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                compile(candidate.strip(), "<expression>", "eval")
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        return True
-    return False

@@ -64,6 +64,11 @@ class ShellText:
         return shell.commands(self.text, script=self.script)
 
     @property
+    def is_colab_magic(self) -> bool:
+        """`%shell cmd`, which another rule turns into `!cmd` first."""
+        return self.command is not None and self.command.name == "shell"
+
+    @property
     def is_line(self) -> bool:
         """A command of its own, `!cmd` or `!!cmd`, whose output goes to the notebook."""
         return self.command is not None and self.command.kind == "shell" and not self.command.target

@@ -14,6 +14,7 @@ def all_rules() -> tuple[Rule, ...]:
     from migration.rules import (
         colab_api,
         commands,
+        configurations,
         detection,
         forms,
         human,
@@ -24,8 +25,10 @@ def all_rules() -> tuple[Rule, ...]:
         restarts,
     )
 
-    stages = (reading, structure, detection, forms, parameters, colab_api, restarts, magics, installs, commands, paths)
-    return tuple(rule for stage in (*stages, prose, human) for rule in stage.RULES)
+    file = (reading, structure)
+    first = (detection, forms, configurations, parameters, colab_api, restarts)
+    then = (magics, installs, commands, paths, prose, human)
+    return tuple(rule for stage in (*file, *first, *then) for rule in stage.RULES)
 
 
 def rule_by_id(rule_id: str) -> Rule:

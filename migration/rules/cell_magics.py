@@ -85,8 +85,8 @@ def _find_misplaced(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
         if text.startswith("%%"):
             message = f"`{text.split(maxsplit=1)[0]}` works only in the first line of a cell; this fails in Colab too"
             yield Match(command.start, command.end, message)
-        elif re.match(r"%(?:\s|$)", text):
-            yield Match(command.start, command.end, "`%` without a name right after it fails, in Colab too")
+        elif re.match(r"%\s*$", text):
+            yield Match(command.start, command.end, "`%` without a name fails, in Colab too")
 
 
 def _find_preloaded(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: it fails in Colab as well",
         keeps=Keeps.EXACT,
         find=_find_misplaced,
-        trigger=re.compile(r"\n[ \t]*%%|^[ \t]*%(?:[ \t]|$)", re.MULTILINE),
+        trigger=re.compile(r"\n[ \t]*%%|^[ \t]*%[ \t]*$", re.MULTILINE),
     ),
     Rule(
         id="LF569",

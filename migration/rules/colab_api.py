@@ -134,7 +134,9 @@ def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match
     message = "`google.colab` is spelt out, which only Colab has"
     if edits and "google" not in facts.bindings:
         # Colab has it imported already.
-        edits.insert(0, Edit(source.body, source.body, f"import {RUNTIME}\n"))
+        start = source.span(blocks(source)[0].statements[0])[0]
+        indent = source.text[source.line_span(start, start)[0] : start]
+        edits.insert(0, Edit(start, start, f"import {RUNTIME}\n{indent}"))
         yield Match(edits[1].start, edits[-1].end, message, tuple(edits))
         return
     for edit in edits:

@@ -134,11 +134,14 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
     for text, runs in run_texts(source):
         level = [command for command in text.commands if command.depth == 0]
         stripped = text.text.rstrip()
-        if runs in ("%%", "os.system") or not stripped.endswith("&") or not level or level[-1].after != "&":
+        # Of `(a; b) &` no command stands outside the brackets.
+        is_detached = level[-1].after == "&" if level else stripped.lstrip().startswith("(")
+        if runs in ("%%", "os.system") or not stripped.endswith("&") or not is_detached:
             continue
         start, end = len(text.text) - len(text.text.lstrip()), len(stripped[:-1].rstrip())
         opening, closing = _detached(text)
-        changes = edits(text, (start, start, opening), (end, len(stripped), closing))
+        gap = " " if opening.endswith("(") and stripped.lstrip().startswith("(") else ""  # bash calculates in `((`
+        changes = edits(text, (start, start, opening + gap), (end, len(stripped), closing))
         message = "IPython raises for a command that goes on in the background (`&`)"
         yield Match(*statement_span(source, text), message, changes)
 

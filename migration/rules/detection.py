@@ -45,9 +45,14 @@ def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.choices(source):
         if isinstance(choice.node, ast.Try) and not choice.colab:
-            is_import = isinstance(choice.failing, ast.Import | ast.ImportFrom)
-            what = "the import of `google.colab`" if is_import else "`%tensorflow_version`, which only Colab has,"
-            yield _match(source, choice, f"{what} fails here, so its handler takes its place")
+            what = "a variable that Colab sets"
+            if isinstance(choice.failing, ast.Import | ast.ImportFrom):
+                what = "`google.colab`"
+            elif choice.failing is not None and source.command_of(choice.failing) is not None:
+                what = "`%tensorflow_version`"
+            found = _match(source, choice, f"{what} is not to be had here, so the handler takes its place")
+            if found.edits:
+                yield found
 
 
 def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -124,7 +129,7 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and decides nothing"
             edit = _without_operand(source, node, index) if id(node) in tests else None
             if bool(found.value) is isinstance(node.op, ast.Or) or edit is None:
-                if _is_flag(operand, flag_of):
+                if _only_flags(operand, flag_of):
                     continue
                 message = f"`{ast.unparse(operand)}` is {found.value} here"
                 edit = Edit(start, end, repr(found.value))
@@ -246,10 +251,6 @@ def _gone_ids(source: CellSource, facts: NotebookFacts) -> set[int]:
     return {id(part) for node in gone_statements(facts.choices(source)) for part in ast.walk(node)}
 
 
-def _is_flag(node: ast.expr, flag_of: FlagOf) -> bool:
-    return flag_of(node) is not None
-
-
 def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
     """An expression that asks by way of flags alone; where no branch hangs on it, it may stay."""
     return answer(node) is None and isinstance(answer(node, flag_of), Answer)
@@ -289,7 +290,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF302",
         "A guarded import of Colab",
-        "`try: import google.colab …` with a handler that catches ImportError",
+        "`try: import google.colab …` with a handler that catches ImportError; the same for `%tensorflow_version` and "
+        '`os.environ["COLAB_TPU_ADDR"]`',
         "the handler, in the place of the whole statement",
         Keeps.EQUIVALENT,
         _find_tries,

@@ -44,7 +44,7 @@ _NOT_ONE_FILE = {
 _REMOTE = re.compile(r"(?:https?|ftp)://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]))", re.IGNORECASE)
 _NAME = re.compile(r"(?:[\w.+@%~-]|\{[\w.\[\]]+\})+")
 _VARIES = re.compile(f"[{{}}$`*{FIELD}]")
-_GIVES_NO_FILE = frozenset({"-", "/dev/null", "/dev/stdout", "/dev/stderr", ".", ".."})
+_GIVES_NO_FILE = frozenset({"-", ".", ".."})
 
 
 @dataclass
@@ -196,7 +196,7 @@ def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[M
             continue
         guarded = () if is_conditional_on_files(source, text) else guard(text, command, f"[ -s {file} ]")
         if guarded:
-            message = f"`{shell.program(command)}` fetches {file} again where it is still there from an earlier run"
+            message = f"`{shell.program(command)}` would fetch {file} in every run; delete the file to have it anew"
             yield Match(text.at(command.start), text.at(command.end), message, guarded)
 
 
@@ -218,7 +218,10 @@ def _named_download(command: shell.Command) -> tuple[str, str]:
     )
     if not is_literal or found.has(_NOT_ONE_FILE[program]) or (program != "gdown" and not _REMOTE.match(address)):
         return "", ""
-    return ("", "") if file.strip("\"'") in _GIVES_NO_FILE or file.endswith("/") else (file, address)
+    name = file.strip("\"'")
+    # A folder such as /tmp is that of every notebook on this machine, and other ones use the same names there.
+    is_elsewhere = name.startswith(("/", "~")) and not name.startswith("/content/")
+    return ("", "") if name in _GIVES_NO_FILE or name.endswith("/") or is_elsewhere else (file, address)
 
 
 RULES: tuple[Rule, ...] = (

@@ -171,6 +171,10 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
             if is_recursive and not value.startswith("-") and value and whole.match(value):
                 action = "delete the line: the notebook's folder holds your own files now"
                 yield _match(text, command, f"`rm -r {value}` deletes all that lies there", action)
+    removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
+    for match in _outside_comments(source, facts, removed):
+        action = "delete the call: the notebook's folder holds your own files now"
+        yield Match(match.start(), match.end(), "`rmtree` deletes the whole work folder", (), action)
 
 
 def _find_tunnels(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -209,7 +213,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_sudo,
-        re.compile(r"\bsudo\b"),
+        re.compile("sudo "),
     ),
     Rule(
         "LF822",
@@ -229,16 +233,16 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_remote_code,
-        re.compile(r"\b(?:curl|wget)\b[^\n]*(?:\\\n[^\n]*)*\||(?:\$|<)\(\s*(?:curl|wget)\b"),
+        re.compile("curl |wget "),
     ),
     Rule(
         "LF824",
         "deletion of the folder",
-        "`rm -rf *`, `rm -r $WORK_DIR`",
+        "`rm -rf *`, `rm -r $WORK_DIR`, `shutil.rmtree(WORK_DIR)`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_deletions,
-        re.compile(r"\brm\b[^\n]*-"),
+        re.compile(r"rm[ \t]+-|rmtree\("),
     ),
     Rule(
         "LF825",
@@ -247,7 +251,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_tunnels,
-        re.compile(r"ngrok|\blt\b|localtunnel|cloudflared|share|bore|ssh"),
+        re.compile("ngrok|localtunnel|cloudflared|share|bore|ssh|lt --port"),
     ),
     Rule(
         "LF831",
@@ -256,6 +260,6 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
-        _COLAB_MACHINE,
+        re.compile("/root|/usr/|/opt/|/tools/node|/datalab|/env/python|/var/colab"),
     ),
 )

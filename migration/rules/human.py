@@ -196,7 +196,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_shell_logins,
-        re.compile(r"\blogin\b|\bauth|gcloud\s+init|rclone\s+config|clearml-init"),
+        re.compile("login|gcloud|rclone|authenticate|hf auth|clearml-init"),
     ),
     Rule(
         "LF813",
@@ -233,6 +233,13 @@ RULES: tuple[Rule, ...] = (
         "only what its text shows clearly; reported",
         Keeps.NEEDS_HUMAN,
         _find_unparsable,
+    ),
+    Rule(
+        "LF902",
+        "rewrite taken back",
+        "a cell that compiled before its rewrite and would not after it",
+        "nothing: the cell stays as it was; reported",
+        Keeps.NEEDS_HUMAN,
     ),
     Rule(
         "LF903",

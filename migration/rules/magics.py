@@ -20,7 +20,8 @@ _AUTOMAGICS = (
     "cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|conda|mamba|load_ext|reload_ext|unload_ext|autoreload|matplotlib|"
     "tensorboard|tensorflow_version|timeit"
 )
-_BARE = re.compile(rf"^(?P<indent>[ \t]*)(?P<name>{_AUTOMAGICS})(?P<rest>[ \t]+[^\s=(.,:\[)\]][^\n]*|)$", re.MULTILINE)
+_DETACHED = re.compile(rf"%[ \t]+(?P<name>{_AUTOMAGICS}|reset|config|env|run|time|pylab|pwd|who|whos|store)(?![\w=(.])")
+_BARE = re.compile(rf"^[ \t]*(?P<line>(?P<name>{_AUTOMAGICS})[ \t]+[^\s=(.,:\[)\]][^\n]*)$", re.MULTILINE)
 # `ls -lh` and `cd /tmp` are also differences and quotients of names, but nobody writes those so.
 _CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
 
@@ -38,7 +39,7 @@ class _Use:
 def _uses(source: CellSource, name: str) -> Iterator[_Use]:
     for command in source.commands:
         if command.kind == "magic" and command.name == name and not command.target:
-            argument = source.text[command.body + len(name) : command.end].strip()
+            argument = source.text[command.body : command.end].strip().removeprefix(name).strip()
             yield _Use(name, argument, command.start, command.end)
     if source.tree is None or "get_ipython" not in source.text:
         return
@@ -155,11 +156,11 @@ def _find_terminal(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if facts.language != "python" or not source.is_python or source.magic is not None:
         return
-    found = [match for match in _BARE.finditer(source.masked) if match["rest"]]
+    found = list(_BARE.finditer(source.masked))
     if not found:
         return
     if len(source.text.strip().splitlines()) == 1:
-        keeps, certain = Keeps.EXACT, source.tree is None or _CERTAINLY_BARE.match(found[0]["name"] + found[0]["rest"])
+        keeps, certain = Keeps.EXACT, source.tree is None or _CERTAINLY_BARE.match(found[0]["line"])
     else:
         keeps, certain = Keeps.EQUIVALENT, source.tree is None and _parses_without(source, found)
         found = [match for match in found if not _parses_without(source, [other for other in found if other != match])]
@@ -170,6 +171,15 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         where = "only because it is alone in its cell" if keeps is Keeps.EXACT else "nowhere, for it is not alone"
         message = f"`{match['name']}` without `%` works {where}"
         yield Match(start, match.end(), message, (Edit(start, start, "%"),), keeps=keeps)
+
+
+def _find_detached(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for command in source.commands:
+        found = _DETACHED.match(source.text, command.start) if command.kind == "magic" else None
+        if found:
+            message = f"`% {found['name']}` worked in the Colab of its time; today a magic's name follows its `%`"
+            edit = Edit(found.start(), found.start("name"), "%")
+            yield Match(command.start, command.end, message, (edit,))
 
 
 def _parses_without(source: CellSource, bare: list[re.Match[str]]) -> bool:
@@ -239,5 +249,14 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_find_bare,
         trigger=re.compile(rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]", re.MULTILINE),
+    ),
+    Rule(
+        id="LF570",
+        name="magic apart from its `%`",
+        matches="`% cd folder`, `% matplotlib inline`",
+        writes="`%cd folder`, `%matplotlib inline`",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_detached,
+        trigger=re.compile(r"^[ \t]*%[ \t]+\w", re.MULTILINE),
     ),
 )

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from weakref import WeakKeyDictionary
 
 from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule
+from migration.matching import Find, Keeps, Match, Rule
 from migration.rules import paths_comments, paths_files, paths_python, paths_shell
 from migration.rules.paths_links import MAKES_LINK, drive_links, links
-from migration.rules.paths_python import Found
+from migration.rules.paths_matches import Found
 from migration.rules.paths_text import TRIGGER
 from migration.source import CellSource
 
-_DRIVE_TRIGGER = re.compile(r"[Dd]rive|/gdrive")
 _SAMPLE = re.compile(
     r"""(?<![\w-])sample_data(?:/(?:README\.md|anscombe\.json|california_housing_(?:train|test)\.csv|"""
     r"""mnist_(?:train_small|test)\.csv)|(?=/?["']))"""
@@ -45,13 +45,22 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     )
 
 
-def _of(places: Places, *, drive: bool) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:
-    """A rule's `find`: the places that name the drive folder, or those that do not."""
+def _split(places: Places) -> tuple[Find, Find]:
+    """Two rules' `find`: the places that name the work folder, and those that name the drive folder."""
+    known: WeakKeyDictionary[CellSource, tuple[NotebookFacts, list[Found]]] = WeakKeyDictionary()
 
-    def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-        yield from (found.match for found in places(source, facts) if found.drive is drive)
+    def of(source: CellSource, facts: NotebookFacts) -> list[Found]:
+        if source not in known or known[source][0] is not facts:
+            known[source] = (facts, list(places(source, facts)))
+        return known[source][1]
 
-    return find
+    def work(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+        yield from (found.match for found in of(source, facts) if not found.drive)
+
+    def drive(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+        yield from (found.match for found in of(source, facts) if found.drive)
+
+    return work, drive
 
 
 def _strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
@@ -94,6 +103,9 @@ def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(found.start(), found.end(), message, action=_SAMPLE_SOURCE)
 
 
+_WORK_IN_PYTHON, _DRIVE_IN_PYTHON = _split(_strings)
+_WORK_IN_COMMANDS, _DRIVE_IN_COMMANDS = _split(_commands)
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF401",
@@ -110,7 +122,7 @@ RULES: tuple[Rule, ...] = (
         matches="`'/content/x'` and `f'/content/{x}'` in any string, also inside other text",
         writes="`f'{WORK_DIR}/x'`; `WORK_DIR` for `'/content'` alone; plain text in docstrings",
         keeps=Keeps.EXACT,
-        find=_of(_strings, drive=False),
+        find=_WORK_IN_PYTHON,
         trigger=TRIGGER,
     ),
     Rule(
@@ -119,8 +131,8 @@ RULES: tuple[Rule, ...] = (
         matches="`'/content/drive/MyDrive/x'`, `'/content/gdrive/My Drive/x'`, `'drive/MyDrive/x'`, the mount point",
         writes="`f'{DRIVE_DIR}/x'`, which stands for `MyDrive` itself",
         keeps=Keeps.EXACT,
-        find=_of(_strings, drive=True),
-        trigger=_DRIVE_TRIGGER,
+        find=_DRIVE_IN_PYTHON,
+        trigger=TRIGGER,
     ),
     Rule(
         id="LF404",
@@ -128,7 +140,7 @@ RULES: tuple[Rule, ...] = (
         matches="`!cp /content/x .`, `%cd /content/x`, `%env A=/content/x`, the body of `%%bash`",
         writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, by the quoting of the place',
         keeps=Keeps.EXACT,
-        find=_of(_commands, drive=False),
+        find=_WORK_IN_COMMANDS,
         trigger=TRIGGER,
     ),
     Rule(
@@ -137,8 +149,8 @@ RULES: tuple[Rule, ...] = (
         matches=r"`!cp /content/drive/My\ Drive/x .`, `%cd drive/MyDrive`",
         writes='`!cp "$DRIVE_DIR"/x .`, `%cd $DRIVE_DIR`',
         keeps=Keeps.EXACT,
-        find=_of(_commands, drive=True),
-        trigger=_DRIVE_TRIGGER,
+        find=_DRIVE_IN_COMMANDS,
+        trigger=TRIGGER,
     ),
     Rule(
         id="LF406",

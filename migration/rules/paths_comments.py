@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 from migration.facts import NotebookFacts
 from migration.matching import Edit
-from migration.rules.paths_python import Found, Group, found_here, read, rewritten
+from migration.rules.paths_matches import Found, changed
+from migration.rules.paths_python import python_text, read, rewritten
 from migration.rules.paths_shell import command_edits
-from migration.rules.paths_text import find_paths
+from migration.rules.paths_text import find_paths, may_name_folder
+from migration.rules.paths_uses import Group
 from migration.source import CellSource
 from migration.strings import read_strings
 
@@ -22,8 +24,9 @@ _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?
 
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The comments of a Python cell that name a folder."""
-    for start, end in read(source)[1]:
-        yield from _prose(source.text, start, end, facts, "a comment names {0}")
+    if may_name_folder(python_text(source), facts.mounts):
+        for start, end in read(source)[1]:
+            yield from _prose(source.text, start, end, facts, "a comment names {0}")
 
 
 def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
@@ -42,13 +45,13 @@ def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) 
     code = _code_edits(line, facts)
     for edit in code:
         inside = [span for span in spans if edit.start <= span.start < edit.end]
-        yield found_here(Edit(start + edit.start, start + edit.end, edit.text), message, inside)
+        yield changed(Edit(start + edit.start, start + edit.end, edit.text), message, inside)
     for span in spans:
         if span.is_escaped or any(low <= span.start < high for low, high in links):
             continue
         if not any(edit.start <= span.start < edit.end for edit in code):
             name = facts.drive if span.folder == "drive" else facts.work
-            yield found_here(Edit(start + span.start, start + span.end, name), message, [span])
+            yield changed(Edit(start + span.start, start + span.end, name), message, [span])
 
 
 def _code_edits(line: str, facts: NotebookFacts) -> list[Edit]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match
 from migration.rules.paths_comments import comments
-from migration.rules.paths_python import Found, left, strings
+from migration.rules.paths_matches import Found, kept
+from migration.rules.paths_python import strings
 from migration.rules.paths_shell import script_places
 from migration.rules.paths_text import PathSpan, find_paths, replaced
 from migration.source import CellSource
@@ -22,7 +24,7 @@ WRITES_FILE = frozenset({"writefile", "file"})
 _RUNS_PYTHON = frozenset({"python", "python3", "pypy"})
 _PYTHON_PROGRAM = re.compile(r"(?:--?\S+\s+)*(?:\S*/)?python[\d.]*\b")
 _IS_CODE = re.compile(r"\s?(?:[A-Za-z_]\w*(?!['\"\w])|[rR]?f['\"])")
-_LEFT_SUFFIXES = frozenset({"ipynb", "html", "htm", "js", "ts", "jsx", "tsx", "css", "vue", "php", "md"})
+_LEFT_SUFFIXES = frozenset({"ipynb", "html", "htm", "js", "ts", "jsx", "tsx", "css", "vue", "php"})
 """Kinds of file in which `/content` may be the address of a page, or that are no local program's."""
 
 
@@ -43,10 +45,12 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
         return
     suffix = re.search(r"\.(\w+)[\"']?\s*$", magic.argument)
     kind = suffix[1].lower() if suffix else ""
-    if magic.name == "writetemplate":
+    if any(span.is_escaped for span in spans):
+        yield from (_left(start, span) for span in spans)
+    elif magic.name == "writetemplate":
         yield _whole(source, spans, [_template(start, span, facts) for span in spans])
     elif magic.name not in WRITES_FILE or kind in _LEFT_SUFFIXES:
-        yield from (_report(start, span) for span in spans)
+        yield from (_left(start, span) for span in spans)
     elif kind == "py":
         yield from _python_file(source, body, facts)
     elif kind in ("sh", "bash"):
@@ -63,10 +67,8 @@ def runs_python(source: CellSource) -> bool:
     return magic.name in _RUNS_PYTHON or (magic.name == "script" and bool(_PYTHON_PROGRAM.match(magic.argument)))
 
 
-def _report(start: int, span: PathSpan) -> Found:
-    message, action = left("body")
-    match = Match(start + span.start, start + span.end, message, action=action, keeps=Keeps.NEEDS_HUMAN)
-    return Found(match, span.folder == "drive")
+def _left(start: int, span: PathSpan) -> Found:
+    return kept(start + span.start, start + span.end, "body", drive=span.folder == "drive")
 
 
 def _whole(source: CellSource, spans: list[PathSpan], edits: list[Edit]) -> Found:
@@ -92,7 +94,7 @@ def _shell_file(source: CellSource, spans: list[PathSpan], facts: NotebookFacts)
         yield _whole(source, spans, edits)
     for span, edit in places:
         if edit is None:
-            yield _report(0, span)
+            yield _left(0, span)
 
 
 def _python_file(source: CellSource, body: str, facts: NotebookFacts) -> Iterator[Found]:
@@ -107,13 +109,12 @@ def _python_file(source: CellSource, body: str, facts: NotebookFacts) -> Iterato
     edits = [edit for one in found for edit in one.match.edits]
     is_own = any(_uses(body, name) for name in (facts.work, facts.drive))
     if inner.tree is None or inner.commands or (is_own and edits):
-        yield from (_report(start, span) for span in spans)
+        yield from (_left(start, span) for span in spans)
         return
     for one in found:
         if not one.match.edits:
-            match = one.match
-            kept = Match(start + match.start, start + match.end, match.message, (), match.action, match.keeps)
-            yield Found(kept, one.drive)
+            match = replace(one.match, start=start + one.match.start, end=start + one.match.end)
+            yield Found(match, one.drive)
     if not edits:
         return
     moved = [Edit(start + edit.start, start + edit.end, edit.text) for edit in edits]
@@ -153,7 +154,7 @@ def _text_file(source: CellSource, body: str, spans: list[PathSpan], facts: Note
     names = {facts.drive if span.folder == "drive" else facts.work for span in spans}
     is_argument_plain = magic is not None and '"' not in magic.argument.strip('"') and "\\" not in magic.argument
     if magic is None or not quotes or not is_argument_plain or any(_uses(body, name) for name in names):
-        yield from (_report(magic.body if magic else 0, span) for span in spans)
+        yield from (_left(magic.body if magic else 0, span) for span in spans)
         return
     raw = "r" if "\\" in body else ""
     end = "" if named.endswith("\n") else "\n"

@@ -2,111 +2,38 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal as OneOf
 
 from migration import shell
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match
-from migration.rules.paths_text import PathSpan, begins_path, find_paths, may_name_folder
+from migration.matching import Edit
+from migration.rules.paths_matches import Found, changed, kept
+from migration.rules.paths_text import PathSpan, find_paths, may_name_folder
+from migration.rules.paths_uses import Group, groups
 from migration.source import CellSource
 from migration.strings import FIELD, Literal, as_format, characters, read_strings
 
 _MAY_HOLD_CODE = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)\b[ \t]*(?:-\S+[ \t]+)*")
-_RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
-_MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
-_ROUTES = frozenset({"route", "get", "post", "put", "delete", "patch", "head", "options", "websocket", "api_route"})
 _GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")
 _COMMAND_TEXT = re.compile(r"^[ \t]*[%!]", re.MULTILINE)
-
-Use = OneOf["value", "text", "shell", "pattern", "annotation", "route", "appended"]
-
-_LEFT = {
-    "pattern": (
-        "a pattern of `match` names Colab's folder, and a pattern cannot hold a variable",
-        "compare with the variable in a guard: `case path if path == …`",
-    ),
-    "annotation": (
-        "a type annotation names Colab's folder",
-        "write the folder that is meant on this machine",
-    ),
-    "route": (
-        "a decorator's argument begins with /content: taken for the address of a route, not for a folder",
-        "replace it by the work folder if it is one",
-    ),
-    "appended": (
-        "text that begins like a path of Colab is appended to something else",
-        "replace it by the work folder if what stands before it is no path or address",
-    ),
-    "escaped": (
-        "a path of Colab has escaped slashes, which no variable can have",
-        "write the folder's path on this machine there, or use another delimiter than the slash",
-    ),
-    "bytes": (
-        "a bytes literal with escapes names Colab's folder",
-        "build it from the folder's name with os.fsencode",
-    ),
-    "shell": (
-        "shell text names Colab's folder where no variable is read",
-        "write the folder's path on this machine there",
-    ),
-    "unread": (
-        "a cell that cannot be parsed names Colab's folder",
-        "repair the cell, with the work folder in place of /content",
-    ),
-    "body": (
-        "the text under a cell magic names Colab's folder, and no variable is read there",
-        "write the folder's path on this machine there, or a path relative to the work folder",
-    ),
-    "notebook": (
-        "a line of a notebook that this cell writes names Colab's folder",
-        "let the cell write a local path, or migrate the notebooks it makes",
-    ),
-}
-"""Why a place is left to a person, and what to do there."""
-
-
-def left(reason: str) -> tuple[str, str]:
-    """What is said of a place that is left as it is: the message and the action."""
-    return _LEFT[reason]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A match, and whether it names the drive folder."""
-
-    match: Match
-    drive: bool
-
-
-@dataclass(frozen=True)
-class Group:
-    """Literals that Python joins to one string, and how it is used."""
-
-    literals: tuple[Literal, ...]
-    use: Use
 
 
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The string literals that name a folder, with the edits that put the variable there."""
-    text, (literals, _) = source.text, read(source)
-    if not literals:
-        return
-    for group in _groups(source, literals):
-        yield from rewritten(text, group, facts)
+    if may_name_folder(python_text(source), facts.mounts):
+        for group in groups(source, read(source)[0]):
+            yield from rewritten(source.text, group, facts)
 
 
 def without_text(source: CellSource) -> str:
     """The cell with blanks in place of its commands, strings and comments."""
-    code = without_commands(source)
+    code = python_text(source)
     literals, comments = read_strings(code)
     spans = sorted([(one.start, one.end) for one in literals if not one.depth] + comments)
     pieces, at = [], 0
     for start, end in spans:
-        pieces += [code[at:start], re.sub(r"[^\n]", " ", code[start:end])]
+        pieces += [code[at:start], _blank(code[start:end])]
         at = end
     return "".join([*pieces, code[at:]])
 
@@ -130,126 +57,24 @@ def expression(text: str, facts: NotebookFacts) -> str:
 
 
 def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
-    return read_strings(without_commands(source))
+    """The literals and the spans of the comments of an IPython cell, in order."""
+    return read_strings(python_text(source))
 
 
-def without_commands(source: CellSource) -> str:
+def python_text(source: CellSource) -> str:
     """The cell with blanks in place of its commands, save where a magic runs code."""
     text = source.text
-    pieces, at = [re.sub(r"[^\n]", " ", text[: source.body])], source.body
+    pieces, at = [_blank(text[: source.body])], source.body
     for command in source.commands:
         code = _MAY_HOLD_CODE.match(text, command.start, command.end)
         end = code.end() if code else command.end
-        pieces += [text[at : command.start], re.sub(r"[^\n]", " ", text[command.start : end])]
+        pieces += [text[at : command.start], _blank(text[command.start : end])]
         at = end
     return "".join([*pieces, text[at:]])
 
 
-def _groups(source: CellSource, literals: list[Literal]) -> Iterator[Group]:
-    """The literals in groups, by the syntax tree; without one, each by itself."""
-    nodes = _string_nodes(source)
-    at = 0
-    for start, end, use in nodes:
-        while at < len(literals) and literals[at].start < start:
-            # Where the tree has none: in a command's code.
-            yield Group((literals[at],), "value")
-            at += 1
-        inside = []
-        while at < len(literals) and literals[at].end <= end:
-            inside.append(literals[at])
-            at += 1
-        if inside:
-            yield Group(tuple(literal for literal in inside if not literal.depth), use)
-        yield from (Group((literal,), _use_in_text(source, literal)) for literal in inside if literal.depth)
-    yield from (Group((literal,), _use_in_text(source, literal)) for literal in literals[at:])
-
-
-def _use_in_text(source: CellSource, literal: Literal) -> Use:
-    """How a literal is used that the tree does not show: in a cell without one, or inside an f-string."""
-    before = source.text[: literal.start].rstrip(" \t")
-    if before.endswith("+") and not re.search(r"[\"']\s*\+$", before):
-        return "appended"
-    return (
-        "text"
-        if len(literal.quote) == 3 and not literal.depth and not re.search(r"[=(\[,+:%]\s*$", before)
-        else "value"
-    )
-
-
-def _string_nodes(source: CellSource) -> list[tuple[int, int, Use]]:
-    """The spans of the tree's strings with their uses, in order; nothing inside an f-string."""
-    if source.tree is None:
-        return []
-    found: list[tuple[int, int, Use]] = []
-    stack: list[tuple[ast.AST, Use]] = [(source.tree, "value")]
-    while stack:
-        node, use = stack.pop()
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)):
-            found.append((*source.span(node), use))
-        else:
-            stack += _children(node, use)
-    return sorted(found)
-
-
-def _children(node: ast.AST, use: Use) -> Iterator[tuple[ast.AST, Use]]:
-    """The parts of a node, with the use of a string that stands there."""
-    for name, value in ast.iter_fields(node):
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield child, _use_of(node, name, child, use)
-
-
-def _use_of(node: ast.AST, name: str, child: ast.AST, use: Use) -> Use:
-    if isinstance(node, ast.Expr):
-        return "text" if isinstance(child, ast.Constant) else "value"
-    if isinstance(node, ast.MatchValue | ast.MatchMapping):
-        return "pattern"
-    if name in ("annotation", "returns") or (isinstance(node, ast.Subscript) and _last_name(node.value) == "Literal"):
-        return "annotation"
-    if name == "decorator_list":
-        return "route" if isinstance(child, ast.Call) and _last_name(child.func) in _ROUTES else "value"
-    if isinstance(node, ast.Call):
-        if name == "args" and child is node.args[0] and _runs_shell(node):
-            return "shell"
-        return use if use in ("route", "annotation") or (name == "func" and use == "shell") else "value"
-    if isinstance(child, ast.Constant | ast.JoinedStr) and _is_appended(node, name):
-        return "appended"
-    if isinstance(node, ast.List | ast.Tuple | ast.Subscript | ast.keyword):
-        return use if use != "shell" else "value"
-    return use if isinstance(node, ast.BinOp | ast.IfExp | ast.Attribute) else "value"
-
-
-def _is_appended(node: ast.AST, name: str) -> bool:
-    """Whether the part `name` of a node is added to a text in which no path can begin there."""
-    if isinstance(node, ast.AugAssign):
-        return isinstance(node.op, ast.Add) and name == "value"
-    return (
-        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and name == "right" and not _ends_open(node.left)
-    )
-
-
-def _ends_open(node: ast.expr) -> bool:
-    """Whether a path may begin after this left side of a sum: a string that ends neither in a name nor in a field."""
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        node = node.right
-    if isinstance(node, ast.JoinedStr) and node.values:
-        node = node.values[-1]
-    value = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(value, str) and begins_path(value, len(value))
-
-
-def _runs_shell(call: ast.Call) -> bool:
-    name = _last_name(call.func)
-    if name in _RUNS_SHELL:
-        return True
-    return name in _MAY_RUN_SHELL and any(
-        keyword.arg == "shell" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
-        for keyword in call.keywords
-    )
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text) if "\n" in text else " " * len(text)
 
 
 def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
@@ -272,7 +97,7 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
         if not reason and group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw):
             reason = "bytes"
         if reason:
-            yield _kept(first[0].start, last[0].end, reason, span)
+            yield kept(first[0].start, last[0].end, reason, drive=span.folder == "drive")
         else:
             by_literal.setdefault(first[1], []).append((span, first[0].start, last[0].end))
     quoting = _shell_quoting(value) if group.use == "shell" else ""
@@ -281,7 +106,7 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
         new = _new_literal(text, literal, places, group, facts, quoting)
         edit = Edit(literal.start, literal.end, new)
         what = "a docstring or bare string names {0}" if group.use == "text" else "a string names {0}"
-        yield found_here(edit, what, [span for span, _, _ in places])
+        yield changed(edit, what, [span for span, _, _ in places])
 
 
 def _obstacle(group: Group, span: PathSpan, value: str, generated: bool) -> str:
@@ -295,20 +120,6 @@ def _obstacle(group: Group, span: PathSpan, value: str, generated: bool) -> str:
     if generated and group.use != "text":
         return "notebook"
     return ""
-
-
-def _kept(start: int, end: int, reason: str, span: PathSpan) -> Found:
-    message, action = left(reason)
-    return Found(Match(start, end, message, action=action, keeps=Keeps.NEEDS_HUMAN), span.folder == "drive")
-
-
-def found_here(edit: Edit, message: str, spans: list[PathSpan]) -> Found:
-    """A match that one edit rewrites; `message` says with `{0}` where the folder's name goes."""
-    drive = any(span.folder == "drive" for span in spans)
-    what = "the mounted Drive" if drive else "Colab's folder /content"
-    equivalent = any(span.is_mount or span.is_relative for span in spans)
-    keeps = Keeps.EQUIVALENT if equivalent else None
-    return Found(Match(edit.start, edit.end, message.format(what), (edit,), keeps=keeps), drive)
 
 
 def _shell_quoting(value: str) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from migration import shell
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match
-from migration.rules.paths_python import Found, expression, left
+from migration.matching import Edit
+from migration.rules.paths_matches import Found, changed, kept
+from migration.rules.paths_python import expression
 from migration.rules.paths_text import PathSpan, find_paths, may_name_folder
 from migration.scanning import Command
 from migration.source import CellSource
@@ -26,6 +28,7 @@ _WHOLE_ARGUMENT = frozenset({"cd", "pushd", "env", "set_env", "load", "loadpy", 
 _RUNS_CODE = frozenset({"time", "timeit", "prun", "memit", "mprun", "lprun"})
 _SAFE_IN_QUOTES = re.compile(r"[^'\"$`\\!{}]*")
 _BRACES = re.compile(r"\{[^{}\n]*\}")
+_FORMAT = re.compile(r"(?:[^\[:]|\[[^\]]*\])*:")
 _ENVIRONMENT = re.compile(
     r"\$\{|\$(?:PATH|HOME|USER|PWD|TMPDIR|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|CPATH|CUDA_HOME)\b"
 )
@@ -41,11 +44,11 @@ def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     magic = source.magic
     if magic is not None and source.language == "python" and magic.argument.strip():
         end = magic.argument_start + len(magic.argument.rstrip())
-        yield from _founds(_arguments(source.text, magic.argument_start, end, magic.name, facts), facts)
+        yield from _founds(_arguments(source.text, magic.argument_start, end, magic.name, facts))
     if source.is_shell and magic is not None and source.language == "python":
-        yield from _founds(script_places(source.text, magic.body, len(source.text), facts), facts)
+        yield from _founds(script_places(source.text, magic.body, len(source.text), facts))
     for command in source.commands:
-        yield from _founds(_command_places(source, command, facts), facts)
+        yield from _founds(_command_places(source, command, facts))
 
 
 def command_edits(source: CellSource, command: Command, facts: NotebookFacts) -> list[Edit]:
@@ -76,11 +79,15 @@ def stray_lines(source: CellSource, masked: str, facts: NotebookFacts) -> Iterat
         command = _LINE_OF_COMMAND.match(masked, start, end)
         if command is None:
             spans = [_moved(span, start) for span in find_paths(line[0], facts.mounts)]
-            yield from (_report(span, "unread") for span in spans if _is_spaced(masked, span))
+            yield from (
+                kept(span.start, span.end, "unread", drive=span.folder == "drive")
+                for span in spans
+                if _is_spaced(masked, span)
+            )
         elif command[1] == "cd":
-            yield from _founds(_arguments(source.text, command.end(1), end, "cd", facts), facts)
+            yield from _founds(_arguments(source.text, command.end(1), end, "cd", facts))
         else:
-            yield from _founds(_shell_places(source.text, start, end, facts), facts)
+            yield from _founds(_shell_places(source.text, start, end, facts))
 
 
 def _is_spaced(text: str, span: PathSpan) -> bool:
@@ -89,25 +96,17 @@ def _is_spaced(text: str, span: PathSpan) -> bool:
 
 
 def _moved(span: PathSpan, by: int) -> PathSpan:
-    return PathSpan(span.start + by, span.end + by, span.folder, span.is_mount, span.is_relative, span.is_escaped)
+    return replace(span, start=span.start + by, end=span.end + by)
 
 
-def _founds(places: list[Place], facts: NotebookFacts) -> Iterator[Found]:
+def _founds(places: list[Place]) -> Iterator[Found]:
     """A match for each place."""
     for span, edit in places:
-        drive = span.folder == "drive"
         if edit is None:
-            yield _report(span, "escaped" if span.is_escaped else "shell")
-            continue
-        what = "the mounted Drive" if drive else "Colab's folder /content"
-        keeps = Keeps.EQUIVALENT if span.is_mount or span.is_relative else None
-        yield Found(Match(span.start, span.end, f"a command names {what}", (edit,), keeps=keeps), drive)
-
-
-def _report(span: PathSpan, reason: str) -> Found:
-    message, action = left(reason)
-    match = Match(span.start, span.end, message, action=action, keeps=Keeps.NEEDS_HUMAN)
-    return Found(match, span.folder == "drive")
+            reason = "escaped" if span.is_escaped else "shell"
+            yield kept(span.start, span.end, reason, drive=span.folder == "drive")
+        else:
+            yield changed(edit, "a command names {0}", [span])
 
 
 def _command_places(source: CellSource, command: Command, facts: NotebookFacts) -> list[Place]:
@@ -157,7 +156,9 @@ def _enclosing(region: str, span: PathSpan) -> tuple[int, int] | None:
     for found in _BRACES.finditer(region):
         if found.start() < span.start < found.end():
             inner = region[found.start() + 1 : span.start]
-            return (found.start() + 1, found.end() - 1) if re.search("['\"]", inner) else None
+            # Behind a colon stands no expression: `{"path": "/content/x"}` is text, which IPython leaves as it is.
+            is_expression = re.search("['\"]", inner) and _FORMAT.match(inner) is None
+            return (found.start() + 1, found.end() - 1) if is_expression else None
     return None
 
 

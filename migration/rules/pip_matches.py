@@ -16,7 +16,7 @@ from migration.source import CellSource
 def pip_calls(source: CellSource) -> Iterator[tuple[ShellText, PipCall]]:
     """Every pip command of the cell, with the text it stands in."""
     for found in shell_texts(source):
-        for command in found.commands:
+        for command in () if found.is_colab_magic else found.commands:
             if (call := pip_call(command)) is not None:
                 yield found, call
 

@@ -246,7 +246,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_services,
-        re.compile("colab|Colab|COLAB|[Mm]ount|files?\\.|[Ss]ecret|userdata|🔑|[Ff]older|[Ff]ile|%tensorflow_version"),
+        re.compile("colab|Colab|[Mm]ount|files\\.(?:up|down)load|[Ss]ecret|userdata|🔑|[Ff]older|Files? |%tensorflow"),
         _MARKDOWN_CELLS,
     ),
 )

@@ -113,7 +113,7 @@ def _opens_block(text: str, command: Command) -> bool:
 
 def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
-        if found.magic or found.automagic or found.literal or _goes(found):
+        if found.magic or found.automagic or found.is_colab_magic or found.literal or _goes(found):
             continue
         for call in _system_calls(found):
             yield _without_effect(found, call)

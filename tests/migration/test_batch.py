@@ -234,9 +234,18 @@ def end_process_at_the_second(task: Task, options: Options):
     return migrate_file(task, options)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
 def test_a_process_that_is_ended_costs_one_notebook(monkeypatch):
     tasks = [task(save(Path(f"{number}.ipynb"), code("x = 1"))) for number in range(4)]
     monkeypatch.setattr(batch, "migrate_file", end_process_at_the_second)
     statuses = [result.report.status for result in run_tasks(tasks, Options(), jobs=2)]
     assert statuses == ["migrated", "migrated", "failed", "migrated"]
+
+
+def test_a_rewrite_taken_back_is_reported(monkeypatch):
+    """Whatever goes wrong in a rule, the notebook is written and the report says which cell is left."""
+    monkeypatch.setattr("migration.migrate._broke", lambda *arguments: True)
+    report = one(save(Path("a.ipynb"), code("x = '/content/x'")))
+    assert [(item.rule, item.cell, item.keeps) for item in report.findings] == [("LF902", 0, "needs-human")]
+    assert sources("local_a.ipynb")[-1] == "x = '/content/x'"

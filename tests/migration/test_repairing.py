@@ -239,3 +239,9 @@ def test_whatever_is_wrong_with_a_notebook_the_result_is_valid_canonical_and_sta
             warnings.simplefilter("error")
             nbformat.validate(json.loads(text))
         assert nbformat.writes(nbformat.reads(text, as_version=4)) + "\n" == text
+
+
+def test_a_long_list_of_lines_of_html_is_joined_so_that_it_can_be_looked_into():
+    lines = ["<td>é</td>\n"] * 500
+    outputs, _ = output_of({"output_type": "display_data", "data": {"text/html": lines}, "metadata": {}})
+    assert outputs[0]["data"]["text/html"] == "".join(lines)

@@ -111,7 +111,6 @@ def test_a_bash_cell_ignores_errors_as_the_shell_cell_did():
     [
         ("x = 1\n%%time\ny = 2", 2, "`%%time`"),
         ("x = 1\n\n%\n", 3, "`%` without a name"),
-        ("% cd folder", 1, "`%` without a name"),
     ],
 )
 def test_a_magic_out_of_place_is_left_and_reported(text, line, said):

@@ -166,6 +166,8 @@ def test_a_named_file_that_is_there_is_kept(before, after):
         "!curl -d '{{}}' https://h/a -o x",
         "!curl https://h/install.sh | sh",
         "!curl -o /dev/null https://h/a",
+        "!wget -O /tmp/data.zip https://h/a",
+        "!curl -o ~/x https://h/a",
         "!curl -O https://h/a?b=1",
         "![ -f x ] || wget -O x https://h/a",
         "!wget -O x https://h/a || wget -O x https://h/b",

@@ -79,9 +79,8 @@ def test_cells_that_cannot_be_parsed_name_the_line(text, line):
 
 
 def test_the_reason_is_told_whole():
-    source = CellSource("f(")
-    (match,) = human.RULES[-2].find(source, NotebookFacts())
-    assert "'(' was never closed" in match.message
+    _, (finding,) = rewrite(CellSource("f("), cell_type="code", rules=human.RULES, facts=NotebookFacts())
+    assert "'(' was never closed" in finding.message
 
 
 def test_other_languages_are_told_where_they_use_colab():

@@ -71,8 +71,9 @@ def test_the_version_of_tensorflow_is_not_chosen_here(before, after):
     assert (finding.rule, finding.keeps) == ("LF563", Keeps.EQUIVALENT)
 
 
-def test_version_1_needs_a_person():
-    new, (finding,) = _rewrite("x = 1\n%tensorflow_version 1.x\n")
+@pytest.mark.parametrize("line", ["%tensorflow_version 1.x", "% tensorflow_version 1.x"])
+def test_version_1_needs_a_person(line):
+    new, (finding,) = _rewrite(f"x = 1\n{line}\n")
     assert new == "x = 1\n"
     assert (finding.keeps, finding.line) == (Keeps.NEEDS_HUMAN, 2)
     assert "TensorFlow 1.15" in finding.action
@@ -182,6 +183,28 @@ def test_a_bare_magic_gets_its_sign(before, after, keeps):
 )
 def test_what_may_be_python_stays(text):
     assert _rewrite(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("% cd folder", "%cd folder"),
+        ("x = 1\n%  matplotlib inline\n", "x = 1\n%matplotlib inline\n"),
+        ("if a:\n  % reset -f", "if a:\n  %reset -f"),
+    ],
+)
+def test_a_magic_apart_from_its_sign_is_joined(before, after):
+    new, (finding,) = _rewrite(before)
+    assert new == after
+    assert (finding.rule, finding.keeps) == ("LF570", Keeps.EQUIVALENT)
+    assert compiles(new)
+
+
+@pytest.mark.parametrize(
+    "text", ['s = """\n% cd folder\n"""', "%%latex\n% cd folder", "% nothing known", "x = a \\\n% cd", "a\n% (b)"]
+)
+def test_other_signs_stay(text):
+    assert _rewrite(text)[0] == text
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import itertools
 import json
 import os
 import queue
@@ -53,7 +54,7 @@ class Machine:
     ):
         self._sockets = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))  # a socket's path has at most 107 characters
         self._imports, self._options = list(imports), list(options)
-        self._lock = threading.Lock()
+        self._lock, self._numbers = threading.Lock(), itertools.count()
         self._log = log.open("w")
         self._server = subprocess.Popen(
             [*enter, sys.executable, str(HERE / "kernel_server.py")],
@@ -83,18 +84,20 @@ class Machine:
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _start(self, folder: Path, environment: dict[str, str]) -> tuple[str, int]:
-        name = tempfile.mktemp(dir=self._sockets)
-        connection, _ = write_connection_file(f"{name}.json", transport="ipc", ip=f"{name}", key=b"")
+        name = self._sockets / str(next(self._numbers))
+        connection, _ = write_connection_file(f"{name}.json", transport="ipc", ip=str(name), key=b"")
         order = {
             "connection": connection, "folder": str(folder), "environment": environment,
             "imports": self._imports, "options": self._options,
         }  # fmt: skip
         assert self._server.stdin
         assert self._server.stdout
-        with self._lock:  # two cases may run at once
+        with self._lock:  # both sides of a case may run on this machine
             self._server.stdin.write(json.dumps(order) + "\n")
             self._server.stdin.flush()
-            return connection, int(self._server.stdout.readline())
+            answer = self._server.stdout.readline()
+        assert answer, Path(self._log.name).read_text()
+        return connection, int(answer)
 
 
 class _Kernel:
@@ -124,7 +127,7 @@ class _Kernel:
                 return run
             if message["parent_header"].get("msg_id") == asked:
                 idle = _record(run, message)
-        while (reply := self._next(self._client.get_shell_msg)) is not None or self._alive():
+        while (reply := self._next(self._client.get_shell_msg)) or (self._alive() and time.monotonic() < deadline):
             if reply and reply["parent_header"].get("msg_id") == asked:
                 answer = reply["content"].get("user_expressions", {}).get("variables", {})
                 if answer.get("status") == "ok":
@@ -228,7 +231,7 @@ def environment(
     return {
         "PATH": os.pathsep.join(path), "HOME": str(home), "PYTHONPATH": str(modules), "SHELL": shell,
         "LANG": "C.UTF-8", "TERM": "dumb", "OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        "PYTHONPYCACHEPREFIX": str(folder.parent / "pycache"), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+        "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
         "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1",
         "PIP_NO_WARN_CONFLICTS": "0",  # pip reads an option that begins with "no" so
         **(more or {}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +17,15 @@ from typing import Any, Literal
 import PIL.Image
 
 from migration.migrate import Migration, migrate
+from migration.parameters import Folders
 from tests.migration.semantics.kernels import COLAB_CONTENT, HERE, CellRun, Machine, copy_modules, environment
 
 # Programs that not every machine has, and what they print.
 _BOTH = {"nvidia-smi": "echo Tesla T4", "uv": "echo uv done"}
 MOUNTS = ("/content/drive", "/content/gdrive", "/content/google_drive")
-# What only Colab's machine says, or only %pip: no part of the notebook's own output.
+# What only Colab's machine says, or only %pip, and times: no part of the notebook's own output.
 _REMARKS = re.compile(
-    r"^(?:(?:Mounted|Drive already mounted) at .*|Note: you may need to restart the kernel to use .*)\n",
+    r"^(?:(?:Mounted|Drive already mounted) at .*|Note: you may need to restart .*|CPU times: .*|Wall time: .*)\n",
     re.MULTILINE,
 )
 _CONTENT = re.compile(r"(?P<address>https?://\S+)|(?:(?<![\w.])|(?<= -\w))/content(?![\w-])")
@@ -40,9 +42,11 @@ class Case:
     `rules` are those that must rewrite something in it. `files` lie in /content before the run, `drive` in My Drive,
     `shared` in Shareddrives, `uploads` on the person's disk. Where the notebook asks whether it runs on Colab, the
     migrated one must do what the original does on a plain machine: `original_on` is "local" then. `gone` are
-    variables that the migration takes away; `restarts` says that the original loses its variables on the way. `work`
-    is the name of the local work folder: with a space in it, all but cells that put a variable of their own into a
-    shell line without quotes must cope. `private_root` says that the original writes at the root of the machine.
+    variables that the migration takes away; `restarts` says that the original loses its variables on the way.
+
+    Here the notebook begins in the folder `start`: with a space in it, all but cells that put a variable of their own
+    into a shell line without quotes must cope. `folders` are the parameters `work_dir` and `drive_dir`. `private_root`
+    says that the original writes at the root of the machine; `needs` are programs that not every machine has.
     `by_environment` are files with code that has another text here, for it reads the folders from the environment.
     """
 
@@ -58,8 +62,10 @@ class Case:
     original_on: Literal["colab", "local"] = "colab"
     gone: frozenset[str] = frozenset()
     restarts: bool = False
-    work: str = "work folder"
+    start: str = "work folder"
+    folders: Folders = field(default_factory=Folders)
     private_root: bool = False
+    needs: tuple[str, ...] = ()
     by_environment: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
@@ -94,10 +100,11 @@ class Machines:
         self.web = {"http_proxy": proxy, "no_proxy": "localhost,127.0.0.1"}
         self.modules = copy_modules(folder / "modules")
 
-    def outcome(self, case: Case) -> Outcome:
-        migration = migrate(notebook_of(case.cells))
-        cells = migration.notebook["cells"]
-        sources = [cell["source"] for cell in cells]
+    def outcome(self, case: Case, migration: Migration | None = None) -> Outcome:
+        """Runs a case; `migration` is looked at in place of what `migrate` makes of it."""
+        migration = migration or migrate(notebook_of(case.cells), folders=case.folders)
+        new_cells = migration.notebook["cells"]
+        sources = [cell["source"] for cell in new_cells]
         with ThreadPoolExecutor(2) as pool:
             run_original = self._on_colab if case.original_on == "colab" else self._locally
             original = pool.submit(run_original, case, case.cells, "original")
@@ -105,7 +112,7 @@ class Machines:
             original_runs, original_files = original.result()
             migrated_runs, migrated_files = migrated.result()
         kept = []
-        for cell, run in zip(cells, migrated_runs, strict=True):
+        for cell, run in zip(new_cells, migrated_runs, strict=True):
             if _PREAMBLE_TAGS.isdisjoint(cell["metadata"].get("tags", ())):
                 kept.append(run)
             else:
@@ -141,11 +148,19 @@ class Machines:
 
     def _locally(self, case: Case, cells: Sequence[str], name: str) -> tuple[list[CellRun], dict[str, bytes]]:
         place = _fresh(self.folder / f"local-{name}")
-        work = place / case.work
+        start = place / case.start
+        work = Path(os.path.normpath(start / case.folders.work))
+        drive = Path(os.path.normpath(work / case.folders.drive))
+        for folder in (start, work):
+            folder.mkdir(parents=True, exist_ok=True)
         _write(work, case.files)
-        for folder, files in (("drive", case.drive), ("drive/Shareddrives", case.shared), ("uploads", case.uploads)):
+        for folder, files in (
+            (drive, case.drive),
+            (drive / "Shareddrives", case.shared),
+            (work / "uploads", case.uploads),
+        ):
             if files:
-                _write(work / folder, files)
+                _write(folder, files)
         if case.secrets:
             (work / ".env").write_text("".join(f"{key}='{value}'\n" for key, value in case.secrets.items()))
         refusing = "echo this machine must not be changed; exit 1"
@@ -153,11 +168,11 @@ class Machines:
         variables = environment(
             place, programs=programs, modules=self.modules, shell="/bin/sh", more={**self.web, **case.environment}
         )
-        runs = self.local.run(cells, work, variables)
-        plain = partial(_plain_local, work=str(work), home=str(place / "home"))
+        runs = self.local.run(cells, start, variables)
+        plain = partial(_plain_local, work=str(work), drive=str(drive), home=str(place / "home"))
         files = {
             **_files(work, plain, skip=("drive", "downloads", "uploads", ".env")),
-            **_files(work / "drive", plain, "drive/"),
+            **_files(drive, plain, "drive/"),
             **_files(work / "downloads", plain, "downloads/"),
             **_files(place / "home", plain, "home/", skip=(".ipython", ".cache", ".config", ".local")),
         }
@@ -184,13 +199,13 @@ def _plain_colab(text: str, *, drive: str, home: str) -> str:
 
     text = text.replace(drive, "‹drive›")
     for mount in MOUNTS:
-        text = re.sub(re.escape(mount) + r"(?:/My ?Drive)?(?![\w-])", "‹drive›", text)
+        text = re.sub(rf"(?<![\w.]){mount}(?:/My ?Drive)?(?![\w-])", "‹drive›", text)
     text = re.sub(r"(?<![\w/])g?drive/My ?Drive(?![\w-])", "‹drive›", text)
     return _CONTENT.sub(word, text).replace(home, "‹home›")
 
 
-def _plain_local(text: str, *, work: str, home: str) -> str:
-    text = re.sub(re.escape(f"{work}/drive") + r"(?:/My ?Drive)?(?![\w-])", "‹drive›", text)
+def _plain_local(text: str, *, work: str, drive: str, home: str) -> str:
+    text = re.sub(re.escape(drive) + r"(?:/My ?Drive)?(?![\w-])", "‹drive›", text)
     return text.replace(work, "‹work›").replace(home, "‹home›")
 
 

@@ -9,7 +9,7 @@ _COLAB = ("google.colab", "landfall_runtime")
 
 
 def variables(namespace: dict) -> str:
-    """JSON of the names with their values; data as `repr` writes it, of everything else only what it is."""
+    """JSON of the names with their values; of what is no plain data only the kind."""
     return json.dumps(
         {
             name: _described(value)
@@ -20,10 +20,14 @@ def variables(namespace: dict) -> str:
 
 
 def _described(value: object) -> str:
-    if isinstance(value, (str, bytes, int, float, complex, bool, type(None))):
+    if isinstance(value, str):
+        return f"'{value}'"  # as it is: an escaped character before a folder would look like a part of its name
+    if isinstance(value, bytes):
+        return f"b{_described(value.decode('latin-1'))}"
+    if isinstance(value, (int, float, complex, bool, type(None))):
         return repr(value)
     if isinstance(value, PurePath):
-        return f"Path({str(value)!r})"
+        return f"Path({_described(str(value))})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_described(key)}: {_described(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple, set, frozenset)):

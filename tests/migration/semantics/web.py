@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import shutil
 import subprocess
 import threading
 import zipfile
@@ -24,11 +25,12 @@ class _Proxy(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def web(folder: Path) -> Iterator[str]:
-    """The proxy's address; the folder gets `data.csv`, the git repository `project.git` and the wheel of `small`."""
+    """The proxy's address; the folder gets `data.csv`, the wheel of `small` and, where git is there, `project.git`."""
     folder.mkdir()
     (folder / "data.csv").write_text("a,b\n1,2\n")
     _make_wheel(folder / "small-1.0-py3-none-any.whl")
-    _make_repository(folder / "project.git", folder.parent / "checkout")
+    if shutil.which("git"):
+        _make_repository(folder / "project.git", folder.parent / "checkout")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Proxy, directory=os.fspath(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -63,7 +63,7 @@ open(f'{out}/copy.csv', 'w').write(open(data).read())
 !cp $data "$out/second.csv"
 """),
         ("LF203", "LF611"),
-        work="work",
+        start="work",
         files={"data.csv": "a,b\n1,2\n"},
     ),
 )

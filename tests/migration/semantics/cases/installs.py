@@ -26,15 +26,10 @@ for package in packages:
 pip install -q numpy
 echo done
 # ----
-import os, subprocess
-os.system('pip install -q numpy')
-# ----
+import subprocess
 subprocess.run(['pip', 'install', '-q', 'numpy']).returncode
 # ----
 !pip install -q -U numpy==NUMPY
-# ----
-%%capture
-%pip install numpy
 # ----
 !uv pip install --system -q numpy
 """.replace("NUMPY", version("numpy"))
@@ -51,6 +46,8 @@ import sys
 sys.path.append('/content/lib')
 import small
 small.ANSWER
+# ----
+!rm -r lib/small-1.0.dist-info
 """),
         ("LF505",),
         environment={"PIP_TARGET": "lib", "PIP_NO_COMPILE": "1"},

@@ -40,6 +40,7 @@ url = 'http://example.org/data.csv'
 !ls project/tool.py
 """),
         ("LF535", "LF536", "LF537"),
+        needs=("git", "wget", "curl"),
     ),
     Case(
         "shell words",

@@ -1,0 +1,51 @@
+"""A Colab configuration that has a local twin (TR-05): `configs/x.yaml` beside `configs/x_local.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from migration.facts import NotebookFacts
+from migration.matching import Edit, Keeps, Match, Rule
+from migration.source import CellSource
+
+_NAMED = re.compile(r"(?<![\w./-])(?:\./)?configs/(?P<stem>[\w/-]+)(?P<suffix>\.ya?ml)\b")
+
+
+def local_configs(workspace: Path) -> frozenset[str]:
+    """The configurations of a workspace that have a local twin, as a notebook names them: `configs/x.yaml`."""
+    twins = sorted(workspace.glob("configs/*_local.y*ml"))
+    return frozenset(f"configs/{twin.stem.removesuffix('_local')}{twin.suffix}" for twin in twins)
+
+
+def localised(text: str, facts: NotebookFacts) -> str:
+    """The text with the local twin in place of every configuration that has one."""
+    for edit in reversed(list(_edits(text, facts))):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _edits(text: str, facts: NotebookFacts) -> Iterator[Edit]:
+    for found in _NAMED.finditer(text):
+        if f"configs/{found['stem']}{found['suffix']}" in facts.local_configs:
+            yield Edit(found.end("stem"), found.end("stem"), "_local")
+
+
+def _find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for edit in _edits(source.text, facts):
+        yield Match(edit.start, edit.end, "a Colab configuration that has a local twin is named", (edit,))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF430",
+        "configuration with a local twin",
+        "`configs/x.yaml` where the workspace also has `configs/x_local.yaml`",
+        "`configs/x_local.yaml`",
+        Keeps.EQUIVALENT,
+        _find,
+        re.compile(r"configs/"),
+        ("code", "markdown"),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Which names a block, a function or a comprehension binds, by Python's rules of scope."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
+
+def local_names(node: ast.AST) -> frozenset[str]:
+    """The names that belong to a function, lambda or comprehension; none for any other node."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            outer = [part.names for part in own_nodes(node.body) if isinstance(part, ast.Global | ast.Nonlocal)]
+            return frozenset((stored_names(node.body) | parameter_names(node)).difference(*outer))
+        case ast.Lambda():
+            return frozenset(parameter_names(node))
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+            return frozenset(stored_names([part.target for part in node.generators]))
+    return frozenset()
+
+
+def parameter_names(node: ast.AST) -> set[str]:
+    """The parameters of a function or lambda; none for any other node."""
+    arguments = getattr(node, "args", None)
+    return {argument.arg for argument in arguments_of(arguments)} if isinstance(arguments, ast.arguments) else set()
+
+
+def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return [argument for argument in every if argument is not None]
+
+
+def stored_names(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]:
+    """The names that a block binds in its own scope, outside of the statements in `without`."""
+    names: set[str] = set()
+    for node in own_nodes(nodes, without):
+        match node:
+            case ast.Name(ctx=ast.Store() | ast.Del()):
+                names.add(node.id)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.Import() | ast.ImportFrom():
+                names.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+                names.update({node.name} - {None})
+            case ast.MatchMapping(rest=str(rest)):
+                names.add(rest)
+    return names
+
+
+def own_nodes(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> list[ast.AST]:
+    """The nodes of a block in the order of the text, but not those inside its functions, classes and comprehensions,
+    nor the nodes in `without` and what is inside them."""
+    found: list[ast.AST] = []
+    left_out = {id(node) for node in without}
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting.pop()
+        if id(node) in left_out:
+            continue
+        found.append(node)
+        if isinstance(node, _COMPREHENSIONS):
+            waiting += [part for part in ast.walk(node) if isinstance(part, ast.NamedExpr)]
+        elif not isinstance(node, _SCOPES):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+    return found

@@ -1,0 +1,41 @@
+"""Walking syntax trees, several times faster than `ast.walk`: most of a tree is names, constants and contexts that hold
+nothing, and rules walk every cell that concerns them."""
+
+from __future__ import annotations
+
+import ast
+
+# Fields that never hold what a rule looks for: plain values, and the operators and contexts that are the same everywhere.
+_PLAIN = frozenset(
+    {"ctx", "op", "id", "attr", "arg", "asname", "module", "level", "kind", "n", "s", "conversion", "type_comment"}
+    | {"is_async", "simple", "lineno", "ops"}
+)
+_LEAVES = (ast.Constant, ast.Name, ast.alias, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
+_fields: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes directly below a node, in the order of its fields; operators and contexts are left out.
+
+    `arg` names of calls and parameters are plain texts, the nodes that hold them are not.
+    """
+    names = _fields.get(type(node))
+    if names is None:
+        names = () if isinstance(node, _LEAVES) else tuple(name for name in node._fields if name not in _PLAIN)
+        _fields[type(node)] = names
+    found: list[ast.AST] = []
+    for name in names:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [part for part in value if isinstance(part, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """The node and everything below it, level by level."""
+    found = [node]
+    for below in found:
+        found += children(below)
+    return found

@@ -1,0 +1,522 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from IPython.core.interactiveshell import InteractiveShell
+
+from migration.facts import NotebookFacts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules.installs import RULES
+from migration.source import CellSource, compiles
+
+
+def _rewrite(text, facts=None, language="python"):
+    facts = facts or NotebookFacts(language=language)
+    new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=RULES, facts=facts)
+    again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
+    assert again is new
+    assert not any(finding.changed for finding in repeated)
+    assert compiles(new.text) or not compiles(text)
+    assert all(finding.action for finding in found if finding.keeps is Keeps.NEEDS_HUMAN)
+    return new.text, found
+
+
+def _rules(found):
+    return [finding.rule for finding in found]
+
+
+PIP = '"$KERNEL_PYTHON" -m pip'
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!pip install x", "%pip install x"),
+        ("! pip3 -q install x==1.0 y", "%pip -q install x==1.0 y"),
+        ("!python -m pip install x", "%pip install x"),
+        ("!/usr/bin/python3 -m pip install x", "%pip install x"),
+        ("!/usr/local/bin/pip install x", "%pip install x"),
+        ("!!pip install x", "%pip install x"),
+        ("!sudo -H pip install x", "%pip install x"),
+        ("!pip list", "%pip list"),
+        ("!pip", "%pip"),
+        ("!pip uninstall -y x  # it's old", "%pip uninstall -y x  # it's old"),
+        ("!pip install x > /dev/null 2>&1", "%pip install x > /dev/null 2>&1"),
+        ("!pip install \\\n    'x[a,b]' \\\n    {y}\nz = 1", "%pip install \\\n    'x[a,b]' \\\n    {y}\nz = 1"),
+        ("!sudo \\\n  pip install x", "%pip install x"),
+        ("if True:\n    !pip install x\n", "if True:\n    %pip install x\n"),
+        ("%%capture\n!pip install x", "%%capture\n%pip install x"),
+        ("print(1)\n!pip install é", "print(1)\n%pip install é"),
+    ],
+)
+def test_a_line_of_pip_alone_becomes_the_magic(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert _rules(found) == ["LF501"]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!cd x && pip install .", f"!cd x && {PIP} install ."),
+        ("!pip install x; pip3 install y", f"!{PIP} install x; {PIP} install y"),
+        ("!pip list | grep torch", f"!{PIP} list | grep torch"),
+        ("!yes | sudo pip uninstall x", f"!yes | {PIP} uninstall x"),
+        ("!FORCE_CUDA=1 pip install x", f"!FORCE_CUDA=1 {PIP} install x"),
+        ("!sudo -E A=1 pip install x", f"!A=1 {PIP} install x"),
+        ("!python -W ignore -m pip install x", '!"$KERNEL_PYTHON" -W ignore -m pip install x'),
+        ("!time pip install x", f"!time {PIP} install x"),
+        ("x = !pip freeze", f"x = !{PIP} freeze"),
+        ("!(pip install x)", f"!({PIP} install x)"),
+        ("!pip install $$x", f"!{PIP} install $$x"),
+        ("%%bash\npip install x\n", f"%%bash\n{PIP} install x\n"),
+        (
+            "%%bash\nif ! pip show -q x; then\n  python3 -m pip install x\nfi",
+            f"%%bash\nif ! {PIP} show -q x; then\n  {PIP} install x\nfi",
+        ),
+        ('%%sh\nv="$(pip show x | head -1)"', f'%%sh\nv="$({PIP} show x | head -1)"'),
+        ("%system pip list", f"%system {PIP} list"),
+    ],
+)
+def test_pip_among_other_commands_is_run_by_the_interpreter_of_the_kernel(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert set(_rules(found)) == {"LF502"}
+
+
+def test_the_variable_has_the_name_that_the_notebook_leaves_free():
+    facts = NotebookFacts(python="KERNEL_PYTHON_2")
+    assert _rewrite("!cd x && pip install .", facts)[0] == '!cd x && "$KERNEL_PYTHON_2" -m pip install .'
+    assert _rewrite("!uv pip install x", facts)[0] == '!uv pip install --python "$KERNEL_PYTHON_2" x'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%pip install x",
+        "!{sys.executable} -m pip install x",
+        "!echo pip install x",
+        "# !pip install x",
+        "x = '!pip install x'",
+        "%%writefile setup.sh\npip install x\n",
+        "%%bash\ncat <<EOF > notes\npip install x\nEOF\n",
+        "!ls pip",
+        "!",
+        "",
+        "%%bash",
+        "%%html\npip install x",
+    ],
+)
+def test_what_is_the_kernels_own_or_no_call_of_pip_stays(text):
+    new, found = _rewrite(text)
+    assert new == text
+    assert not any(finding.keeps is Keeps.NEEDS_HUMAN for finding in found)
+
+
+def test_cells_of_other_languages_stay():
+    assert _rewrite("!pip install x", language="R") == ("!pip install x", [])
+
+
+@pytest.mark.parametrize("text", ["!pip2 install x", "!python3.7 -m pip install x", "!/opt/env/bin/pip install x"])
+def test_pip_of_another_python_is_left_to_a_person(text):
+    new, found = _rewrite(text)
+    assert new == text
+    assert [(finding.rule, finding.keeps) for finding in found] == [("LF508", Keeps.NEEDS_HUMAN)]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!pip install x>=1", '%pip install "x>=1"'),
+        ("!pip install -q a x[b]>=1.0,<2 c", '%pip install -q a "x[b]>=1.0,<2" c'),
+        ("!pip install x<2 y>1.5", '%pip install "x<2" "y>1.5"'),
+        ("!pip install x >=1.0", '%pip install "x >=1.0"'),
+        ("%pip install x>=1", '%pip install "x>=1"'),
+        ("!pip install x>={v}", '%pip install "x>={v}"'),
+        ("%%bash\npip install x>=1 && ls", f'%%bash\n{PIP} install "x>=1" && ls'),
+        ("!pip install x>log.txt", "%pip install x>log.txt"),
+        ("!pip install x 2>1", "%pip install x 2>1"),
+        ("!pip install 'x>=1' > 1", "%pip install 'x>=1' > 1"),
+        ("!pip freeze >1", "%pip freeze >1"),
+    ],
+)
+def test_bounds_that_the_shell_takes_for_files_are_put_in_quotes(before, after):
+    assert _rewrite(before)[0] == after
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!uv pip install x", '!uv pip install --python "$KERNEL_PYTHON" x'),
+        ("!uv pip install --system -q x", '!uv pip install --python "$KERNEL_PYTHON" -q x'),
+        ("!uv pip install x --system", '!uv pip install --python "$KERNEL_PYTHON" x'),
+        ("!uv pip install --system \\\n  x", '!uv pip install --python "$KERNEL_PYTHON" \\\n  x'),
+        ("%%bash\nuv pip uninstall x", '%%bash\nuv pip uninstall --python "$KERNEL_PYTHON" x'),
+        ("!python -m uv pip install x", '!python -m uv pip install --python "$KERNEL_PYTHON" x'),
+        ("%uv pip install --system x", "%uv pip install x"),
+        ('os.system("uv pip install x")', r'os.system("uv pip install --python \"$KERNEL_PYTHON\" x")'),
+        ("!uv pip install --python 3.11 x", "!uv pip install --python 3.11 x"),
+        ("!uv pip install --target y x", "!uv pip install --target y x"),
+        ("!uv sync", "!uv sync"),
+    ],
+)
+def test_uv_is_told_the_interpreter_of_the_kernel(before, after):
+    assert _rewrite(before)[0] == after
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!pip install -U x==1 y[z]==2.0", "%pip install x==1 y[z]==2.0"),
+        ("!pip install x==1 --upgrade", "%pip install x==1"),
+        ("!pip install -qU x==1", "%pip install -q x==1"),
+        ("!pip install -U \\\n  x==1", "%pip install \\\n  x==1"),
+        ("!pip install -U x==1 y", "%pip install -U x==1 y"),
+        ("!pip install -U x==1.*", "%pip install -U x==1.*"),
+        ("!pip install -U x=={v}", "%pip install -U x=={v}"),
+        ("!pip install -U x==1 -r r.txt", "%pip install -U x==1 -r r.txt"),
+        ("!pip install -U --force-reinstall x==1", "%pip install -U --force-reinstall x==1"),
+    ],
+)
+def test_exact_versions_are_not_upgraded(before, after):
+    assert _rewrite(before)[0] == after
+
+
+ADDRESS = "git+https://example.org/a/b.git"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (f"!pip install {ADDRESS}", f"!{PIP} freeze | grep -qF {ADDRESS}@ || {PIP} install {ADDRESS}"),
+        (f"%pip install -q {ADDRESS}", f"!{PIP} freeze | grep -qF {ADDRESS}@ || {PIP} install -q {ADDRESS}"),
+        (f"!pip install '{ADDRESS}'", f"!{PIP} freeze | grep -qF {ADDRESS}@ || {PIP} install '{ADDRESS}'"),
+        (
+            f"!pip install -e {ADDRESS}#egg=b > /dev/null",
+            f"!{PIP} freeze | grep -qF {ADDRESS}@ || {PIP} install -e {ADDRESS}#egg=b > /dev/null",
+        ),
+        (
+            f"!python -m pip install 'b @ {ADDRESS}@{COMMIT}' | tail -1",
+            f"!{PIP} freeze | grep -qF {ADDRESS}@{COMMIT} || {PIP} install 'b @ {ADDRESS}@{COMMIT}' | tail -1",
+        ),
+        (
+            "!sudo pip install https://example.org/b-1-py3-none-any.whl",
+            f"!{PIP} freeze | grep -qF https://example.org/b-1-py3-none-any.whl || "
+            f"{PIP} install https://example.org/b-1-py3-none-any.whl",
+        ),
+        (
+            f"!cd x && pip install {ADDRESS} && ls",
+            f"!cd x && ({PIP} freeze | grep -qF {ADDRESS}@ || {PIP} install {ADDRESS}) && ls",
+        ),
+        (
+            f"%%bash\nset -e\npip install {ADDRESS}\nls",
+            f"%%bash\nset -e\n{PIP} freeze | grep -qF {ADDRESS}@ || {PIP} install {ADDRESS}\nls",
+        ),
+        (
+            f"!A=1 pip install {ADDRESS}",
+            f"!{PIP} freeze | grep -qF {ADDRESS}@ || A=1 {PIP} install {ADDRESS}",
+        ),
+    ],
+)
+def test_an_address_that_is_installed_is_not_fetched_again(before, after):
+    assert _rewrite(before)[0] == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"%pip install {ADDRESS}@main",
+        f"%pip install -U {ADDRESS}",
+        f"%pip install x {ADDRESS}",
+        f"%pip install {ADDRESS}#subdirectory=c",
+        "%pip install git+https://example.org/{user}/b.git",
+        f"%pip install --target y {ADDRESS}",
+        "%pip install -U x",
+        "%pip install --force-reinstall x==1",
+    ],
+)
+def test_what_is_meant_to_be_fetched_again_is_reported_only(text):
+    new, found = _rewrite(text)
+    assert new == text
+    assert _rules(found) == ["LF509"]
+
+
+def test_the_guard_of_an_address_skips_what_pip_freeze_names(tmp_path):
+    """The line that is written, run by a shell with a stand-in for the interpreter."""
+    (tmp_path / "python").write_text(
+        '#!/bin/sh\nif [ "$3" = freeze ]; then cat "$FROZEN"; else echo "installs $4"; fi\n', encoding="utf-8"
+    )
+    (tmp_path / "python").chmod(0o755)
+    line = _rewrite(f"!pip install {ADDRESS}")[0].removeprefix("!")
+
+    def run(frozen):
+        (tmp_path / "frozen").write_text(frozen, encoding="utf-8")
+        environment = {
+            "KERNEL_PYTHON": str(tmp_path / "python"),
+            "FROZEN": str(tmp_path / "frozen"),
+            "PATH": "/usr/bin:/bin",
+        }
+        return subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert run("x==1\n") == f"installs {ADDRESS}\n"
+    assert run(f"c @ {ADDRESS}2@{COMMIT}\n") == f"installs {ADDRESS}\n"
+    assert run(f"b @ {ADDRESS}@{COMMIT}\n") == ""
+
+
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        ("%pip install torch==2.0.1+cu118", "11.8"),
+        ("%pip install torch --index-url https://download.pytorch.org/whl/cu92", "9.2"),
+        ("%pip install cupy-cuda12x", "12;"),
+        ("!cd x && pip install torch==1.8.0+cu101", "10.1"),
+    ],
+)
+def test_builds_for_cuda_are_named(text, named):
+    found = [finding for finding in _rewrite(text)[1] if finding.rule == "LF510"]
+    assert len(found) == 1
+    assert named in found[0].message
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('os.system("pip install x")', r'os.system("\"$KERNEL_PYTHON\" -m pip install x")'),
+        ("os.system('pip install x')", f"os.system('{PIP} install x')"),
+        ("os.system(f'pip install {x} && ls')", f"os.system(f'{PIP} install {{x}} && ls')"),
+        ("os.system('cd x; pip install ' + y)", f"os.system('cd x; {PIP} install ' + y)"),
+        ("get_ipython().system('pip install x')", f"get_ipython().system('{PIP} install x')"),
+        ('os.system("pip install x>=1")', r"""os.system("\"$KERNEL_PYTHON\" -m pip install 'x>=1'")"""),
+        (
+            "import subprocess\nsubprocess.run(['pip', 'install', x])",
+            'import sys\nimport subprocess\nsubprocess.run([sys.executable, "-m", "pip", \'install\', x])',
+        ),
+        (
+            "import sys, subprocess\nsubprocess.check_call(['python', '-m', 'pip', 'install', x])",
+            "import sys, subprocess\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', x])",
+        ),
+        (
+            "from __future__ import annotations\nrun(['pip3', 'list'])\nrun(['pip3', 'check'])",
+            "from __future__ import annotations\nimport sys\n"
+            'run([sys.executable, "-m", "pip", \'list\'])\nrun([sys.executable, "-m", "pip", \'check\'])',
+        ),
+        ("subprocess.run([sys.executable, '-m', 'pip', 'install', 'x'])", None),
+        ("print('pip install x')", None),
+        ("os.system(command)", None),
+    ],
+)
+def test_pip_called_from_python_is_run_by_the_interpreter_of_the_kernel(before, after):
+    assert _rewrite(before)[0] == (before if after is None else after)
+
+
+def test_a_raw_string_that_cannot_hold_the_quotes_is_left_to_a_person():
+    new, found = _rewrite('os.system(r"pip install x")')
+    assert new == 'os.system(r"pip install x")'
+    assert [(finding.rule, finding.keeps) for finding in found] == [("LF507", Keeps.NEEDS_HUMAN)]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!apt-get install -y x", "# !apt-get install -y x"),
+        ("!sudo apt update && sudo apt install x y", "# !sudo apt update && sudo apt install x y"),
+        ("!(apt-get update && apt-get install x)", "# !(apt-get update && apt-get install x)"),
+        ("!yes | apt-get install x | tail -1", "# !yes | apt-get install x | tail -1"),
+        (
+            "!wget -qO - https://example.org/k | sudo apt-key add -",
+            "# !wget -qO - https://example.org/k | sudo apt-key add -",
+        ),
+        ("!echo 'deb u s' > /etc/apt/sources.list.d/x.list", "# !echo 'deb u s' > /etc/apt/sources.list.d/x.list"),
+        ("!dpkg -i x.deb", "# !dpkg -i x.deb"),
+        ("!ldconfig /usr/lib64-nvidia", "# !ldconfig /usr/lib64-nvidia"),
+        ("!sudo bash -c 'apt update; apt install x'", "# !sudo bash -c 'apt update; apt install x'"),
+        ("x = 1\n!apt-get install \\\n    x \\\n  y\nz = 2", "x = 1\n# !apt-get install \\\n#     x \\\n#   y\nz = 2"),
+        ("if a:\n    !apt install x\nb = 1", "if a:\n    pass  # !apt install x\nb = 1"),
+        ("if a:\n    !apt install x\n    b = 1", "if a:\n    # !apt install x\n    b = 1"),
+        (
+            "try:\n    !apt update\n    !apt install \\\n      x\nexcept E:\n    !apt install y",
+            "try:\n    pass  # !apt update\n    # !apt install \\\n    #   x\nexcept E:\n    pass  # !apt install y",
+        ),
+        (
+            "with a:\n    !apt update\n    drive.mount('/content/drive')",
+            "with a:\n    pass  # !apt update\n    drive.mount('/content/drive')",
+        ),
+        ("if a:\n  !apt install x\nprint 1", "if a:\n  pass  # !apt install x\nprint 1"),
+        ("%%capture\n!apt install x\n!pip install y", "%%capture\n# !apt install x\n%pip install y"),
+    ],
+)
+def test_lines_that_only_change_the_system_become_comments(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert "LF520" in _rules(found)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!apt install x && make", "!: apt install x && make"),
+        ("!cd x; sudo apt install y > /dev/null", "!cd x; : sudo apt install y > /dev/null"),
+        ("!command -v x || (apt update && apt install x)", "!command -v x || (: apt update && : apt install x)"),
+        ("x = !apt install y", "x = !: apt install y"),
+        ("%%bash\nA=1 apt-get install x\nls", "%%bash\n: A=1 apt-get install x\nls"),
+        ("%%sh\nif a; then apt install x; fi", "%%sh\nif a; then : apt install x; fi"),
+        ("%%bash\necho y | apt install \\\n  x\n", "%%bash\necho y | : apt install \\\n  x\n"),
+        ("os.system('apt install x')", "os.system(': apt install x')"),
+        ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
+        ("subprocess.run(['sudo', 'apt', 'install', x])", "subprocess.run([\"true\", 'sudo', 'apt', 'install', x])"),
+    ],
+)
+def test_changes_of_the_system_among_other_commands_do_nothing(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert set(_rules(found)) <= {"LF521", "LF522"}
+
+
+def test_what_a_person_must_install_is_named():
+    found = _rewrite("!sudo apt-get -qq -o A=b install -y x libfoo2=1.2-3 ./z.deb > /dev/null")[1]
+    assert found[0].keeps is Keeps.NEEDS_HUMAN
+    assert found[0].message == "installs into the system: x, libfoo2=1.2-3, ./z.deb"
+    assert "x, libfoo2=1.2-3" in found[0].action
+    found = _rewrite("!apt-get update")[1]
+    assert [(finding.keeps, finding.action) for finding in found] == [(Keeps.EQUIVALENT, "")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!apt list --installed",
+        "!apt-cache policy x",
+        "!dpkg -l | grep x",
+        "!dpkg -x a.deb .",
+        "!ldconfig -p",
+        "!update-alternatives --display x",
+        "!apt --version",
+        "!echo apt-get install x",
+        "apt = 1",
+        "!conda info",
+        "!npm install",
+        "!npm run build",
+        "!go version",
+    ],
+)
+def test_what_only_looks_stays(text):
+    assert _rewrite(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("!conda install -y -c conda-forge x", "LF523"),
+        ("%conda install x", "LF523"),
+        ("!/usr/local/bin/mamba install x", "LF523"),
+        ("%%bash\nconda env create -f e.yml", "LF523"),
+        ("os.system('mamba install x')", "LF523"),
+        ("import condacolab", "LF523"),
+        ("condacolab.install()", "LF523"),
+        ("!npm install -g x", "LF524"),
+        ("!sudo npm i --global x", "LF524"),
+        ("!gem install x", "LF524"),
+        ("!cargo install x", "LF524"),
+        ("!brew install x", "LF524"),
+    ],
+)
+def test_other_managers_are_left_to_a_person(text, rule):
+    new, found = _rewrite(text)
+    assert new == text
+    assert [(finding.rule, finding.keeps) for finding in found] == [(rule, Keeps.NEEDS_HUMAN)]
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell = InteractiveShell()
+    yield shell
+    shell.reset(new_session=False)
+
+
+def test_what_is_written_runs_in_ipython(shell, tmp_path, monkeypatch):
+    """The kernel's pip answers, with values, redirections, pipes and several lines; system commands do nothing."""
+    monkeypatch.setenv("KERNEL_PYTHON", sys.executable)
+    shell.user_ns["KERNEL_PYTHON"] = sys.executable
+    cell = (
+        "name = 'pip'\n"
+        "!pip show {name} > a.txt 2>&1  # it's pip\n"
+        "!pip show \\\n    {name} > b.txt\n"
+        "!cd . && pip show {name} > c.txt\n"
+        "found = !pip show {name} | grep Name\n"
+        "if name:\n    !apt-get install x\n"
+        "said = !apt-get install x && echo done\n"
+        "import os\n"
+        'status = os.system("pip show pip > d.txt")\n'
+    )
+    result = shell.run_cell(_rewrite(cell)[0])
+    assert result.success
+    assert shell.user_ns["found"] == ["Name: pip"]
+    assert shell.user_ns["said"] == ["done"]
+    assert shell.user_ns["status"] == 0
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        assert "Name: pip\n" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_every_row_is_documented():
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    assert all("LF501" <= rule.id <= "LF529" for rule in RULES)
+    assert all("`" in rule.matches and rule.matches.count("`") % 2 == 0 and rule.writes for rule in RULES)
+
+
+_PIECES = [
+    *(
+        "!",
+        "!!",
+        "%",
+        "x = !",
+        "%%bash\n",
+        "\n",
+        " ",
+        " \\\n ",
+        "if a:\n  ",
+        '"',
+        "'",
+        "{x}",
+        "$",
+        ";",
+        " && ",
+        " | ",
+        "(",
+        ")",
+    ),
+    *(
+        "pip install ",
+        "pip3 ",
+        "python -m pip ",
+        "sudo ",
+        "uv pip install ",
+        "-U ",
+        "--system ",
+        "x>=1",
+        "x==1 ",
+        "git+https://a/b ",
+    ),
+    *(
+        "apt-get install ",
+        "dpkg -i ",
+        "conda install ",
+        'os.system("',
+        'run(["pip", ',
+        '"])',
+        "# ",
+        "é",
+        "> f ",
+        "<<E\n",
+    ),
+]
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
+def test_no_cell_fails_and_what_is_written_stays(text):
+    _rewrite(text)

@@ -1,0 +1,305 @@
+import ast
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migration.facts import DEFAULT_MOUNTS, NotebookFacts, collect_facts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import paths
+from migration.rules.paths import drive_links, needs_drive_links
+from migration.source import CellSource
+
+ROOT = "/" + "content"
+WORK, DRIVE = "/machine/work folder", "/machine/my drive"
+
+
+def migrated(text, *, mounts=DEFAULT_MOUNTS, kind="code", language="python"):
+    facts = NotebookFacts(mounts=mounts, language=language)
+    source = CellSource(text, language=language)
+    new, found = rewrite(source, cell_type=kind, rules=paths.RULES, facts=facts)
+    again, repeated = rewrite(new, cell_type=kind, rules=paths.RULES, facts=NotebookFacts(language=language))
+    assert again is new
+    assert not any(finding.changed for finding in repeated)
+    return new.text, found
+
+
+def _evaluated(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return eval(text, {"WORK_DIR": WORK, "DRIVE_DIR": DRIVE, "name": "n{a}me", "number": 3})
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("'/content'", "WORK_DIR"),
+        ("'/content/'", "f'{WORK_DIR}/'"),
+        ("'/content/x'", "f'{WORK_DIR}/x'"),
+        ('"""/content/x"""', 'f"""{WORK_DIR}/x"""'),
+        ("u'/content/x'", "f'{WORK_DIR}/x'"),
+        (r"r'/content/\d{2}'", r"rf'{WORK_DIR}/\d{{2}}'"),
+        (r"R'/content/\d'", r"Rf'{WORK_DIR}/\d'"),
+        ("b'/content'", "WORK_DIR.encode()"),
+        ("b'/content/x{}'", "f'{WORK_DIR}/x{{}}'.encode()"),
+        ("f'/content'", "WORK_DIR"),
+        ("f'/content/{name}/{number:02d}{{}}'", "f'{WORK_DIR}/{name}/{number:02d}{{}}'"),
+        (r"rf'/content/{name}\d'", r"rf'{WORK_DIR}/{name}\d'"),
+        ("'/content/{}/{{x}}'.format(name)", "f'{WORK_DIR}/{{}}/{{{{x}}}}'.format(name)"),
+        ("'/content/%s.txt' % name", "f'{WORK_DIR}/%s.txt' % name"),
+        ("'/content/' + name", "f'{WORK_DIR}/' + name"),
+        ("'cd ' + '/content/x'", "'cd ' + f'{WORK_DIR}/x'"),
+        ("('/content/a' 'b{c}')", "(f'{WORK_DIR}/a' 'b{c}')"),
+        ("('/content' '/b')", "(f'{WORK_DIR}' '/b')"),
+        ("('cd '\n '/content/b')", "('cd '\n f'{WORK_DIR}/b')"),
+        ("f\"{str('/content')}/{str('/content/z')}\"", "f\"{str(WORK_DIR)}/{str(f'{WORK_DIR}/z')}\""),
+        (r"'\N{BULLET} /content/x {y}'", r"f'\N{BULLET} {WORK_DIR}/x {{y}}'"),
+        (r"'cd\n/content/x\t/content'", r"f'cd\n{WORK_DIR}/x\t{WORK_DIR}'"),
+        (r"'\"/content/x\" \'{z}\''", r"f'\"{WORK_DIR}/x\" \'{{z}}\''"),
+        ("{'/content': ['/content/b']}", "{WORK_DIR: [f'{WORK_DIR}/b']}"),
+        ("1 if name=='/content'else 2", "1 if name==WORK_DIR else 2"),
+        ("(lambda path='/content/x': path)()", "(lambda path=f'{WORK_DIR}/x': path)()"),
+        ("'/content/a'.replace('/content/', '')", "f'{WORK_DIR}/a'.replace(f'{WORK_DIR}/', '')"),
+        ("['--data=/content/x', '-o/content/y']", "[f'--data={WORK_DIR}/x', f'-o{WORK_DIR}/y']"),
+        ("'-I/content/i -Wl,-rpath,/content/l'", "f'-I{WORK_DIR}/i -Wl,-rpath,{WORK_DIR}/l'"),
+        ("':/content/a:/content/b'", "f':{WORK_DIR}/a:{WORK_DIR}/b'"),
+        ("'file:///content/x'", "f'file://{WORK_DIR}/x'"),
+        ("'train: /content/t\\npath: {a: /content/b}'", "f'train: {WORK_DIR}/t\\npath: {{a: {WORK_DIR}/b}}'"),
+        ("'Saved in /content/x.'", "f'Saved in {WORK_DIR}/x.'"),
+        ("'保存先：/content/x'", "f'保存先：{WORK_DIR}/x'"),
+        ("'/content/drive/MyDrive/x'", "f'{DRIVE_DIR}/x'"),
+        ("'/content/gdrive/My Drive/a b'", "f'{DRIVE_DIR}/a b'"),
+        ("'/content/drive/MyDrive'", "DRIVE_DIR"),
+        ("'/content/drive'", "DRIVE_DIR"),
+        ("'/gdrive/My Drive/x'", "f'{DRIVE_DIR}/x'"),
+        ("'/content/drive/Shareddrives/x'", "f'{DRIVE_DIR}/Shareddrives/x'"),
+        ("'./drive/My Drive/y'", "f'{DRIVE_DIR}/y'"),
+        ("'drive/MyDrive/y'", "f'{DRIVE_DIR}/y'"),
+        ("('/content/x', '/content/drive/MyDrive/y')", "(f'{WORK_DIR}/x', f'{DRIVE_DIR}/y')"),
+    ],
+)
+def test_strings_hold_the_folders_of_this_machine(before, after):
+    new, found = migrated(f"x = {before}")
+    assert new == f"x = {after}"
+    assert all(finding.changed and finding.rule in ("LF402", "LF403") for finding in found)
+    value = _evaluated(after)
+    plain = _evaluated(before)
+    assert str(value) == _with_folders(str(plain))
+
+
+def _with_folders(text):
+    """The same text where Colab's folders are replaced one by one."""
+    for path in ("/content/drive/MyDrive", "/content/gdrive/My Drive", "/gdrive/My Drive", "./drive/My Drive"):
+        text = text.replace(path, DRIVE)
+    text = text.replace("drive/MyDrive", DRIVE).replace("/content/drive", DRIVE)
+    return text.replace(ROOT, WORK)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = 'https://a.b/content/y'",
+        "x = 'https://a.b/?path=/content/y'",
+        "x = './content', '../content/x', 'foo/content/bar', '~/content'",
+        "x = '/contents', '/content-type', '/content_images', '/content.json'",
+        "x = f'{base}/content/x', '{}/content'.format(base), '%s/content' % base",
+        "x = 'C:/content/x', 'user@host:/content/x', '$HOME/content'",
+        "x = ('https://a.b' '/content/x')",
+        r"x = 'https:\/\/a.b\/content\/y'",
+        "x = total /content",
+        "x = '/gdrive/x', 'drive/x', 'MyDrive'",
+        "",
+        "x = 1  # nothing",
+    ],
+)
+def test_what_only_looks_like_a_folder_stays(text):
+    assert migrated(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("x = base + '/content/x'", "appended"),
+        ("x += '/content/x'", "appended"),
+        ("x = f\"{base + '/content/x'}\"", "appended"),
+        ("@app.route('/content')\ndef f(): pass", "route"),
+        ("match x:\n  case '/content/x': pass", "pattern"),
+        ("x: Literal['/content'] = 1", "annotation"),
+        (r"x = b'/content/\xff'", "bytes"),
+        (r"x = 's/a/\/content\/b/'", "escaped slashes"),
+        ("x = {'cell_type': 'code', 'source': ['%cd /content\\n']}", "a notebook that this cell writes"),
+    ],
+)
+def test_what_may_be_something_else_is_left_to_a_person(text, said):
+    new, (finding,) = migrated(text)
+    assert new == text
+    assert said in finding.message
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert finding.action
+
+
+def test_commands_given_to_a_shell_quote_the_folder_where_it_is_not_quoted():
+    assert migrated("os.system('cp /content/a \"/content/b\" {x}')")[0] == (
+        'os.system(f\'cp "{WORK_DIR}"/a "{WORK_DIR}/b" {{x}}\')'
+    )
+    assert migrated("subprocess.run(f\"ls /content/{x} '/content/y'\", shell=True)")[0] == (
+        "subprocess.run(f\"ls '{WORK_DIR}'/{x} '{WORK_DIR}/y'\", shell=True)"
+    )
+    assert migrated("subprocess.run(['ls', '/content'])")[0] == "subprocess.run(['ls', WORK_DIR])"
+
+
+def test_texts_that_are_no_values_name_the_folders():
+    before = "def f():\n    '''Reads /content/x {y}.'''\n    return'/content'  # of /content"
+    after = "def f():\n    '''Reads WORK_DIR/x {y}.'''\n    return WORK_DIR  # of WORK_DIR"
+    assert migrated(before)[0] == after
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("# see /content/x and /content/drive/MyDrive/y", "# see WORK_DIR/x and DRIVE_DIR/y"),
+        ("# path = '/content/x'", "# path = f'{WORK_DIR}/x'"),
+        ("#   f(a, '/content/x',", "#   f(a, f'{WORK_DIR}/x',"),
+        ("# it's in '/content'", "# it's in 'WORK_DIR'"),
+        ("# !cp /content/x .", '# !cp "$WORK_DIR"/x .'),
+        ("#%cd /content", "#%cd $WORK_DIR"),
+        ("x = 1 # param: {options: ['/content/a']}", "x = 1 # param: {options: ['WORK_DIR/a']}"),
+        ("# https://a.b/content/x", "# https://a.b/content/x"),
+    ],
+)
+def test_comments(before, after):
+    assert migrated(before)[0] == after
+
+
+def test_a_cell_that_cannot_be_parsed_is_read_as_text():
+    new, found = migrated("print 'in /content'\ncd /content/x\nx = /content/y\nz = '/content/open")
+    assert new == "print f'in {WORK_DIR}'\ncd $WORK_DIR/x\nx = /content/y\nz = '/content/open"
+    left = [finding for finding in found if not finding.changed]
+    assert [(finding.rule, finding.line, finding.keeps) for finding in left] == [
+        ("LF408", 3, Keeps.NEEDS_HUMAN),
+        ("LF408", 4, Keeps.NEEDS_HUMAN),
+    ]
+
+
+def test_text_cells_name_the_folders_and_keep_addresses():
+    before = (
+        "See `/content/x`, [a](/content/b), https://a.b/content/y\n!ls /content/x\nf('/content/z') in /content/drive"
+    )
+    after = (
+        "See `WORK_DIR/x`, [a](/content/b), https://a.b/content/y\n!ls \"$WORK_DIR\"/x\nf(f'{WORK_DIR}/z') in DRIVE_DIR"
+    )
+    new, found = migrated(before, kind="markdown")
+    assert new == after
+    assert {finding.rule for finding in found} == {"LF409"}
+
+
+def test_another_language_stays():
+    text = "x <- read.csv('/content/x')\n!ls /content"
+    assert migrated(text, language="r") == (text, [])
+    assert migrated(text, language="r", kind="markdown") == (text, [])
+
+
+def test_names_are_those_of_the_facts():
+    facts = NotebookFacts(work="WORK_DIR_2", drive="DRIVE_DIR_2")
+    source = CellSource("x = '/content/x'\n!ls /content/drive/MyDrive\n%cd /content")
+    new, _ = rewrite(source, cell_type="code", rules=paths.RULES, facts=facts)
+    assert new.text == "x = f'{WORK_DIR_2}/x'\n!ls \"$DRIVE_DIR_2\"\n%cd $WORK_DIR_2"
+
+
+def test_only_what_names_a_folder_changes():
+    before = "if a :\n\tx = [ '/content/x' ,\n\t\t'{y}' ]  # ö\r\n"
+    assert migrated(before)[0] == before.replace("'/content/x'", "f'{WORK_DIR}/x'")
+
+
+def test_where_the_drive_is_mounted_decides():
+    assert migrated("x = '/gd/My Drive/x', '/gd/drive'", mounts=("/gd/drive",))[0] == "x = '/gd/My Drive/x', DRIVE_DIR"
+    assert migrated("x = '/content/drive/y'", mounts=("/content/gdrive",))[0] == "x = f'{WORK_DIR}/drive/y'"
+    assert migrated("x = 'gdrive/' + y", mounts=("/content/gdrive",))[0] == "x = f'{DRIVE_DIR}/' + y"
+    assert migrated("x.startswith('./drive/')", mounts=("/content/drive",))[0] == "x.startswith(f'{DRIVE_DIR}/')"
+    assert migrated("x = '/content/MyDrive/y', '/content'", mounts=("/content",))[0] == (
+        "x = f'{DRIVE_DIR}/y', WORK_DIR"
+    )
+
+
+def test_the_mount_point_is_only_equivalent():
+    (finding,) = migrated("x = '/content/drive/' + y")[1]
+    assert finding.keeps is Keeps.EQUIVALENT
+    (finding,) = migrated("x = '/content/drive/MyDrive/' + y")[1]
+    assert finding.keeps is Keeps.EXACT
+
+
+def test_a_link_to_the_drive_is_the_drive_folder():
+    link = CellSource("!mkdir x && ln -s /content/gdrive/My\\ Drive/ /mydrive && ls /mydrive")
+    assert drive_links(link, ("/content/gdrive",)) == ("/mydrive",)
+    assert drive_links(CellSource("!ln -s /content/gdrive/My\\ Drive/x /content/y"), ("/content/gdrive",)) == ()
+    mounts = ("/content/gdrive", "/mydrive")
+    assert migrated(link.text, mounts=mounts)[0] == '!mkdir x && true && ls "$DRIVE_DIR"'
+    assert migrated("if a:\n  !ln -s /content/gdrive/MyDrive /mydrive", mounts=mounts)[0] == (
+        "if a:\n  pass  # the drive folder is DRIVE_DIR: no link to it is needed"
+    )
+    assert migrated("x = '/mydrive/y'", mounts=mounts)[0] == "x = f'{DRIVE_DIR}/y'"
+
+
+def test_the_facts_know_the_links():
+    cells = ["from google.colab import drive\ndrive.mount('/content/gdrive')", "!ln -s /content/gdrive/MyDrive /mine"]
+    facts = collect_facts([CellSource(text, index=index) for index, text in enumerate(cells)])
+    assert facts.mounts == ("/content/gdrive", "/mine")
+
+
+@pytest.mark.parametrize(
+    "text, needed",
+    [
+        ("x = 'MyDrive'", True),
+        ("x = os.path.join(root, 'My Drive', 'y')", True),
+        ("x = root + '/MyDrive/y'", True),
+        ("!ls $root/My\\ Drive/x", True),
+        ("%%bash\nls $root/MyDrive", True),
+        ("x = f'{DRIVE_DIR}/x'  # in 'MyDrive'", False),
+        ("print('no drive, using MyDrive instead')", False),
+        ("MyDriveError", False),
+    ],
+)
+def test_links_are_needed_where_the_name_is_appended_at_run_time(text, needed):
+    assert needs_drive_links(CellSource(text), NotebookFacts()) is needed
+
+
+def test_colabs_samples_are_not_here():
+    new, found = migrated("a = read('/content/sample_data/mnist_test.csv')\nb = read('sample_data/anscombe.json')")
+    assert new == "a = read(f'{WORK_DIR}/sample_data/mnist_test.csv')\nb = read('sample_data/anscombe.json')"
+    samples = [finding for finding in found if finding.rule == "LF410"]
+    assert [(finding.line, finding.keeps) for finding in samples] == [(1, Keeps.NEEDS_HUMAN), (2, Keeps.NEEDS_HUMAN)]
+    assert migrated("!rm -rf sample_data\nsample_data / 2")[1] == []
+
+
+PIECES = ["'/content/x'", "f'/content/{a}'", "'{}/content'", "b'/content'", "'/content/drive/MyDrive'", "!ls /content"]
+PIECES += [
+    "%cd '/content'",
+    "# /content",
+    "\n",
+    " + ",
+    "x = ",
+    "(",
+    ")",
+    '"""',
+    "'",
+    "\\",
+    "{",
+    "}",
+    "$",
+    "%%bash\n",
+    "é",
+]
+PIECES += ["%%writefile a.py\n", "%%writefile a.txt\n", "\\/content", " ", "!cp '/content/a", "<<'E'\n", "if a:\n  "]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
+def test_any_cell_comes_through_and_what_was_python_stays_python(text):
+    def tree(source):
+        return source.tree
+
+    new, _ = migrated(text, mounts=("/content/drive",))
+    if tree(CellSource(text)) is not None and CellSource(new).is_python:
+        assert isinstance(tree(CellSource(new)), ast.Module)
