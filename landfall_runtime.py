@@ -5,7 +5,8 @@ Landfall. Names, parameters and exceptions are Colab's. What Colab prints goes t
 machine has to say (where a download went, what a call could not do) goes to stderr, so that stdout stays the same.
 
 The notebook's set-up cell exports the two folders that all of it refers to: WORK_DIR stands for /content (the current
-folder where it is unset), DRIVE_DIR for "My Drive" (`drive` in the work folder). A person, or papermill, sets besides:
+folder where it is unset), DRIVE_DIR for "My Drive" (`drive` in the work folder). Where a notebook has such names of its
+own, they are LANDFALL_WORK_DIR and LANDFALL_DRIVE_DIR. A person, or papermill, sets besides:
 
     LANDFALL_UPLOAD      files that `files.upload()` takes: paths or patterns, separated like PATH, relative ones from
                          the work folder; set and empty: none. Unset: all files of the folder `uploads` in the work
@@ -52,12 +53,16 @@ def _nothing(*arguments, **options):
     """Does nothing, for there is nothing to do here."""
 
 
+def _folder(name, default):
+    return Path(os.environ.get(f"LANDFALL_{name}") or os.environ.get(name) or default).absolute()
+
+
 def _work_folder():
-    return Path(os.environ.get("WORK_DIR") or ".").absolute()
+    return _folder("WORK_DIR", ".")
 
 
 def _drive_folder():
-    return Path(os.environ.get("DRIVE_DIR") or _work_folder() / "drive").absolute()
+    return _folder("DRIVE_DIR", _work_folder() / "drive")
 
 
 def _existing(filename):

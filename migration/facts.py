@@ -136,7 +136,7 @@ class NotebookFacts:
         before = {
             name: [place for place in places if place[0] < source.index][-1][2]
             for name, places in self.bindings.items()
-            if places[0][0] < source.index
+            if places and places[0][0] < source.index
         }
 
         def later(name: str) -> str | None:
@@ -192,7 +192,7 @@ def _with_flags(cells: Sequence[CellSource], facts: NotebookFacts) -> NotebookFa
 
 
 def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
-    """What binds the names that stand for parts of google.colab anywhere."""
+    """What binds the names that stand for parts of google.colab anywhere; nothing for a name of functions alone."""
     tracked: dict[str, list[Binding]] = {}
     for source in cells:
         if PACKAGE_WORDS.search(source.text):
@@ -213,7 +213,7 @@ def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
                 first = found.first.get(name, path)
                 tracked.setdefault(name, []).extend([(source.index, 0, first), (source.index, 1, path)])
                 now[name] = path
-    return {name: tuple(places) for name, places in tracked.items() if places}
+    return {name: tuple(places) for name, places in tracked.items()}
 
 
 def _imported(source: CellSource) -> dict[str, str | None]:

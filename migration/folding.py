@@ -230,14 +230,14 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
     """Puts lines in the place of a whole statement, or takes it out where there are none."""
     node = choice.node
     if not text.strip():
-        return _joined(take_out(source, [node], "# Nothing to do on this machine."), _comment_above(source, choice))
+        edits = take_out(source, [node], "# Nothing to do on this machine.")
+        above = _comment_above(source, choice)
+        if above is None or not (source.text[source.body : above.start] + source.text[edits[-1].end :]).strip():
+            return edits  # the comment is all that is left
+        return tuple(sorted([above, *edits]))
     first, last = line_span(source, node, node)
     indent = source.text[first : source.span(node)[0]]
     return (Edit(_first_line(source, choice), _with_comments(source, last, indent), text),)
-
-
-def _joined(edits: tuple[Edit, ...], above: Edit | None) -> tuple[Edit, ...]:
-    return edits if above is None else tuple(sorted([above, *edits]))
 
 
 def _first_line(source: CellSource, choice: Choice) -> int:

@@ -150,6 +150,8 @@ def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top:
         return FormField(mark, name, None, "its assignment is commented out")
     if source.magic is not None and source.magic.name not in ("capture", "time"):
         return FormField(mark, name, None, f"its cell runs under `%%{source.magic.name}`")
+    if source.magic is None and re.search(r"^[ \t]*%%", source.text, re.MULTILINE):
+        return FormField(mark, name, None, "a cell magic stands in the middle of its cell")
     simple = [node for node in statements if isinstance(node, ast.Assign | ast.AnnAssign)]
     target = _single_name(simple[0]) if len(simple) == 1 else ""
     if not target:
@@ -159,7 +161,7 @@ def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top:
     line = source.line_span(start, start)[0]
     if id(statement) not in top:
         return FormField(mark, target, statement, "it stands inside a branch, a loop or a definition")
-    if source.line_of(start) != source.line_of(mark.start):
+    if source.line_of(start) != source.line_of(mark.start) or source.text[:line].endswith("\\\n"):
         return FormField(mark, target, statement, "its value takes several lines")
     if source.text[line:start].strip() or source.text[end : mark.start].strip(" \t;") or len(statements) > 1:
         return FormField(mark, target, statement, "other statements share its line")
@@ -222,7 +224,7 @@ def declaration(text: str) -> Declaration:
             options = _options(block)
         else:
             settings = tuple((match["key"], _unquoted(match["value"])) for match in _PAIR.finditer(block))
-    return Declaration(options, settings, rest.lstrip("#").strip())
+    return Declaration(options, settings, rest.lstrip("#@ ").strip())
 
 
 def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "") -> str:
@@ -246,7 +248,7 @@ def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "
         words.append(f"such as {declared.setting('placeholder')}")
     if declared.note:
         words.append(declared.note)
-    help_text = MARK.sub(r"\g<kind>\g<text>", ", ".join(words).replace("==", "is").replace("=", ":"))
+    help_text = re.sub(r"#[ \t]*@[ \t]*", "", ", ".join(words).replace("==", "is").replace("=", ":"))
     help_text = " ".join(help_text.split())
     return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
 

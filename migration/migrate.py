@@ -13,7 +13,7 @@ from migration.parameters import Folders, add_preamble
 from migration.reading import language_of, source_text
 from migration.requirements import Requirements, collect_requirements
 from migration.rewriting import rewrite
-from migration.rules import all_rules
+from migration.rules import all_rules, credentials
 from migration.rules.configurations import local_configs
 from migration.source import CellSource
 from migration.structure import clean, with_ids
@@ -49,9 +49,8 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
     Idempotent: migrating the result changes nothing.
     """
     language = language_of(notebook)
-    sources = [
-        CellSource(source_text(cell), index=index, language=language) for index, cell in enumerate(notebook["cells"])
-    ]
+    texts = [source_text(cell) for cell in notebook["cells"]]
+    sources = [CellSource(_unix(text), index=index, language=language) for index, text in enumerate(texts)]
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
     facts = collect_facts(code, language=language)
@@ -59,15 +58,18 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
         facts = replace(facts, local_configs=local_configs(workspace))
     findings: list[Finding] = []
     cells = []
-    for cell, source, kind in zip(notebook["cells"], sources, kinds, strict=True):
+    for cell, text, source, kind in zip(notebook["cells"], texts, sources, kinds, strict=True):
         new, found = rewrite(source, cell_type=kind, rules=all_rules(), facts=facts)
         if kind == "code" and new is not source and _broke(source, new):
-            new, found = source, [_undone(source.index)]
+            new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
+            found = [_undone(source.index), *found]
         findings += found
-        cells.append({**cell, "source": new.text})
+        cells.append({**cell, "source": text if new is source else _with_ends_of(text, new.text)})
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
     # Last, for a finding counts the cells of the original.
     cells = add_preamble(migrated["cells"], facts, folders or Folders())
+    if added := len(cells) - len(migrated["cells"]):
+        findings.append(_added(added))
     return Migration(
         notebook={**migrated, "cells": with_ids(cells)},
         findings=cleaned + findings,
@@ -77,8 +79,24 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
     )
 
 
+def _unix(text: str) -> str:
+    """The text as rules read it: a cell all of whose lines end as on Windows has plain newlines."""
+    unix = text.replace("\r\n", "\n")
+    return text if "\r" in unix or unix.count("\n") != text.count("\r\n") else unix
+
+
+def _with_ends_of(original: str, text: str) -> str:
+    """The text with the line ends the original has, if `_unix` replaced them."""
+    return text.replace("\n", "\r\n") if "\r\n" in original and _unix(original) != original else text
+
+
 def _broke(before: CellSource, after: CellSource) -> bool:
     return after.is_python and after.tree is None and before.tree is not None
+
+
+def _added(count: int) -> Finding:
+    told = "a cell of parameters and a set-up cell were" if count == 2 else "a set-up cell was"
+    return Finding("LF615", Keeps.EQUIVALENT, None, None, f"{told} added before the first code cell", changed=True)
 
 
 def _undone(index: int) -> Finding:
@@ -87,6 +105,6 @@ def _undone(index: int) -> Finding:
         keeps=Keeps.NEEDS_HUMAN,
         cell=index,
         line=1,
-        message="the rewritten cell would not compile, so it was left as it was",
+        message="the rewritten cell would not compile, so it was left as it was but for its secrets",
         action="rewrite this cell's Colab parts by hand, and please report the notebook as a fault of Landfall",
     )

@@ -27,13 +27,12 @@ class Notes:
         keeps: Keeps = Keeps.EXACT,
         action: str = "",
         changed: bool = True,
-        apart: bool = False,
     ) -> None:
         """Notes `message` under a rule's id, for a cell (its position) or, without one, for the notebook.
 
-        `apart` makes one finding of each cell; so does what a person must do.
+        What a person must do makes one finding of each cell.
         """
-        self._kinds[rule, message] = (keeps, action, changed, apart or keeps is Keeps.NEEDS_HUMAN)
+        self._kinds[rule, message] = (keeps, action, changed)
         cells = self._cells.setdefault((rule, message), [])
         if cell is not None:
             cells.append(cell)
@@ -43,10 +42,10 @@ class Notes:
         return [finding for key in sorted(self._cells) for finding in self._findings(*key)]
 
     def _findings(self, rule: str, message: str) -> list[Finding]:
-        keeps, action, changed, apart = self._kinds[rule, message]
+        keeps, action, changed = self._kinds[rule, message]
         cells = list(dict.fromkeys(self._cells[rule, message]))
         message = masked(message)
-        if cells and (apart or len(cells) == 1):
+        if cells and (keeps is Keeps.NEEDS_HUMAN or len(cells) == 1):
             return [Finding(rule, keeps, cell, 1, message, action=action, changed=changed) for cell in cells]
         if cells:
             message = f"{message} ({_named(cells)})"

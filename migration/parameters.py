@@ -121,7 +121,7 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
     written = source.segment(node) if not folder else _written(value)
     if re.search("[=#\n]", written):
         written = _written(value)
-    comment = papermill_comment(declared, value, relative_to=f"{folder}_dir" if folder else "")
+    comment = masked(papermill_comment(declared, value, relative_to=f"{folder}_dir" if folder else ""))
     return Parameter(source.index, field.name, written, comment, folder=folder)
 
 
@@ -159,7 +159,7 @@ def _without_colab(declared: Any) -> Any:
     """The declaration without the texts that only mean something on Colab's machine."""
     options = tuple(option for option in declared.options if not _LOCAL_MEANING.search(str(option)))
     settings = tuple((key, value) for key, value in declared.settings if not _LOCAL_MEANING.search(value))
-    note = "" if _LOCAL_MEANING.search(declared.note) else masked(declared.note)
+    note = "" if _LOCAL_MEANING.search(declared.note) else declared.note
     return type(declared)(options, settings, note)
 
 

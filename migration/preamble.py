@@ -56,7 +56,7 @@ def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Fo
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if facts.language != "python" or first is None:
         return cells
-    needs = _needs(cells, facts)
+    needs = _needs(cells, facts, "\n".join(fields.values()))
     if not needs and not fields:
         return cells
     lines = {
@@ -85,15 +85,13 @@ def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Fo
     return [*cells[:parameters], head, body, *cells[parameters + 1 :]]
 
 
-def _needs(cells: Sequence[dict[str, Any]], facts: NotebookFacts) -> _Needs:
+def _needs(cells: Sequence[dict[str, Any]], facts: NotebookFacts, parameters: str) -> _Needs:
+    """What the code cells and the lines that join the parameters cell ask for."""
     from migration.rules.commands import needs_bash
     from migration.rules.paths import needs_drive_links
 
-    code = [
-        CellSource(cell["source"], index=at, language=facts.language)
-        for at, cell in enumerate(cells)
-        if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)
-    ]
+    texts = [cell["source"] for cell in cells if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)]
+    code = [CellSource(text, language=facts.language) for text in [*texts, parameters]]
     text = "\n".join(source.text for source in code)
     has_fields = any(not parameter.stays for parameter in facts.parameters)
     drive = _holds(text, facts.drive) or any(parameter.folder == "drive" for parameter in facts.parameters)

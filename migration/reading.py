@@ -49,13 +49,6 @@ RULES: tuple[Rule, ...] = (
         "the nearest valid form; what no valid notebook can hold is left out",
         Keeps.EXACT,
     ),
-    Rule(
-        "LF108",
-        "Windows line ends",
-        "a cell all of whose lines end in `\\r\\n`",
-        "`\\n`",
-        Keeps.EXACT,
-    ),
 )
 
 _FIRST_BYTES = {

@@ -143,9 +143,6 @@ def _source(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> str
         return ""
     if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(line, str) for line in value)):
         notes.add(INVALID, "lines of a source that are no text were turned into text", index)
-    if "\r" in text and "\r" not in (unix := text.replace("\r\n", "\n")) and unix.count("\n") == text.count("\r\n"):
-        notes.add("LF108", "its lines ended in `\\r\\n`, now in `\\n`", index, apart=True)
-        return unix
     return text
 
 

@@ -54,7 +54,7 @@ def collect_requirements(sources: Sequence[CellSource]) -> Requirements:
 
 
 def requirements_text(requirements: Requirements) -> str:
-    """A file for `pip install -r`; empty where the notebook installs nothing."""
+    """A file for `pip install -r`; empty where it would name nothing to install."""
     return _text("pip install -r THIS_FILE", requirements.python)
 
 
@@ -64,7 +64,9 @@ def system_text(requirements: Requirements) -> str:
 
 
 def _text(command: str, lines: tuple[str, ...]) -> str:
-    return "\n".join([f"# What the notebook installs: {command}", *lines, ""]) if lines else ""
+    if all(line.startswith(("#", "--")) for line in lines):
+        return ""
+    return "\n".join([f"# What the notebook installs: {command}", *lines, ""])
 
 
 def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:

@@ -59,7 +59,8 @@ class _UnsureError(Exception):
 
 
 def find_commands(text: str, body: int = 0) -> tuple[list[Command], str]:
-    """The commands of a cell after its offset `body`, and the text after `body` with placeholders in their places.
+    """The commands of a cell after its offset `body`, and the text after `body` with placeholders in their places, of
+    the same length.
 
     As in IPython what follows a command is read anew, so a quote inside a shell line hides nothing below it.
     """
@@ -188,17 +189,14 @@ def _command(lines: list[str], starts: list[int], row: int, column: int, last: i
 
 
 def _placeholder(lines: list[str], row: int, column: int, last: int, command: Command) -> list[str]:
-    """As many lines as the command has: a value where it is assigned, the code where a magic runs code, else `...`."""
-    head, tail = lines[row][:column], "\n" if lines[last].endswith("\n") else ""
-    runs_code = _CODE_ARGUMENT.match(lines[row], column) if command.kind == "magic" and row == last else None
-    if command.target:
-        value = "0"
-    elif runs_code:
-        code = lines[row][runs_code.end() :].rstrip("\n")
-        value = "0;" + " " * (runs_code.end() - column - 2) + code if _parses(code) else "..."
-    else:
-        value = "..."
-    return [head + value + (tail if row == last else "\n"), *["\n"] * (last - row - 1), *([tail] if last > row else [])]
+    """Lines of the same lengths in the place of a command: a constant, or the code where a magic runs code."""
+    first, *others = (re.sub(r"[^\n]", " ", line) for line in lines[row : last + 1])
+    value = "0"
+    if command.kind == "magic" and not command.target and not others:
+        runs_code = _CODE_ARGUMENT.match(lines[row], column)
+        if runs_code and _parses(code := lines[row][runs_code.end() :].rstrip("\n")):
+            value = "0;".ljust(runs_code.end() - column) + code
+    return [lines[row][:column] + value + first[column + len(value) :], *others]
 
 
 def parse(text: str) -> ast.Module:

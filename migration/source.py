@@ -47,7 +47,7 @@ class CellSource:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of each line's first character."""
-        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+        return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text))]
 
     def line_of(self, offset: int) -> int:
         """The line that holds `offset`, counted from 0."""
@@ -100,7 +100,7 @@ class CellSource:
 
     @cached_property
     def masked(self) -> str:
-        """The cell with placeholders for its magic and its commands; lines and columns are those of the cell."""
+        """The cell with placeholders for its magic and its commands, character for character as long."""
         return self._scan[1]
 
     @cached_property
@@ -150,7 +150,7 @@ class CellSource:
         if not self.is_python:
             return (), ""
         body = self.body
-        blank = re.sub(r"[^\n]", "", self.text[:body])
+        blank = re.sub(r"[^\n]", " ", self.text[:body])
         commands, masked = find_commands(self.text, body)
         return tuple(commands), blank + masked
 
@@ -159,6 +159,9 @@ class CellSource:
         if not self.is_python:
             return None, None
         text = "if 1:\n" + self.masked if self._added_lines else self.masked
+        if re.search(r"\r(?!\n)", text):
+            # Python ends a line there, and nothing else does: positions in the tree would be of other lines.
+            return None, SyntaxError("a carriage return stands inside a line")
         try:
             return parse(text), None
         except SyntaxError as error:

@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
     *outputs.RULES,
 )
 # Rules that mend or modernise any notebook: what they find does not make it a notebook of Colab's.
-UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF108", "LF115", "LF122", "LF123"})
+UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
 
 _NOTEBOOK_METADATA = frozenset({"colab", "accelerator", "gpuClass", "gpuType", "colab_type"})
 _TRANSIENT_METADATA = frozenset({"orig_nbformat", "orig_nbformat_minor", "signature"})

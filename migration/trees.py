@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 
-# Fields that never hold what a rule looks for: plain values, and the operators and contexts that are the same everywhere.
+# Fields that never hold what a rule looks for: plain values, operators and contexts.
 _PLAIN = frozenset(
     {"ctx", "op", "id", "attr", "arg", "asname", "module", "level", "kind", "n", "s", "conversion", "type_comment"}
     | {"is_async", "simple", "lineno", "ops"}

@@ -237,6 +237,16 @@ def test_view_says_where_the_file_is(work, capsys):
         files.view("b.txt")
 
 
+def test_the_names_of_a_notebook_with_folders_of_its_own(work, tmp_path, monkeypatch):
+    monkeypatch.setenv("LANDFALL_WORK_DIR", str(tmp_path / "first"))
+    monkeypatch.setenv("LANDFALL_DRIVE_DIR", str(tmp_path / "first drive"))
+    (work / "a.txt").touch()
+    files.download("a.txt")
+    drive.mount("gdrive")
+    assert (tmp_path / "first" / "downloads" / "a.txt").is_file()
+    assert (work / "gdrive").samefile(tmp_path / "first drive")
+
+
 # userdata
 
 

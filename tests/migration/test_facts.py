@@ -105,8 +105,14 @@ def test_the_path_of_a_node():
         ("cloud = importlib.util.find_spec('google.colab') is not None", {"cloud": False}),
         ("a = b = 'COLAB_GPU' in os.environ", {"a": False, "b": False}),
         ("gpu = os.getenv('COLAB_GPU')", {"gpu": None}),
-        ("try:\n    import google.colab\n    IN_COLAB = True\nexcept ImportError:\n    IN_COLAB = False", {"IN_COLAB": False}),
-        ("on_colab = False\ntry:\n    import google.colab\n    on_colab = True\nexcept:\n    pass", {"on_colab": False}),
+        (
+            "try:\n    import google.colab\n    IN_COLAB = True\nexcept ImportError:\n    IN_COLAB = False",
+            {"IN_COLAB": False},
+        ),
+        (
+            "on_colab = False\ntry:\n    import google.colab\n    on_colab = True\nexcept:\n    pass",
+            {"on_colab": False},
+        ),
         ("try:\n    %tensorflow_version 2.x\n    COLAB = True\nexcept:\n    COLAB = False", {"COLAB": False}),
         ("def is_colab():\n    return 'google.colab' in sys.modules", {"is_colab": False}),
         (

@@ -84,6 +84,8 @@ def test_comments_below_a_shell_line_are_where_they_stand():
         ("a(); x = 1 #@param", "x", "share"),
         ("if y:\n    x = 1 #@param", "x", "inside"),
         ("x = [1,\n 2] #@param", "x", "several lines"),
+        ("\\\nx = 1 #@param", "x", "several lines"),
+        ("x = 1 #@param\n%%bash", "x", "cell magic"),
         ("x = y = 1 #@param", "", "one name"),
         ("x, y = 1, 2 #@param", "", "one name"),
         ("f(\n  x=1, #@param\n)", "x", "one name"),

@@ -21,12 +21,11 @@ def test_two_cells_are_named_and_what_a_person_must_do_is_told_of_each():
     notes = Notes()
     for cell in (3, 1):
         notes.add("LF106", "both", cell)
-        notes.add("LF108", "each", cell, apart=True)
         notes.add("LF123", "act", cell, keeps=Keeps.NEEDS_HUMAN, action="do it")
     both, *others = notes.findings()
     assert both.message == "both (cells 3 and 1)"
     assert [(found.rule, found.cell, found.line, found.action) for found in others] == [
-        ("LF108", 3, 1, ""), ("LF108", 1, 1, ""), ("LF123", 3, 1, "do it"), ("LF123", 1, 1, "do it")
+        ("LF123", 3, 1, "do it"), ("LF123", 1, 1, "do it")
     ]  # fmt: skip
 
 

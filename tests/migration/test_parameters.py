@@ -197,6 +197,13 @@ def test_a_secret_in_a_field_goes_and_is_never_shown():
     assert secret not in json.dumps(cells) + repr(findings)
 
 
+def test_a_secret_among_the_options_is_masked():
+    secret = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
+    cells, _ = _migrate(f'name = "a" #@param ["a", "{secret}"] #@title b')
+    assert secret not in json.dumps(cells)
+    assert "@" not in cells[0]["source"]
+
+
 # ------------------------------------------------------------------------------------------------ the two cells
 def test_a_notebook_that_needs_nothing_gets_nothing():
     cells = [{"cell_type": "code", "metadata": {}, "source": "%pip install a\nprint(1)"}]

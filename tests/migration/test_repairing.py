@@ -122,13 +122,6 @@ def test_a_long_list_of_lines_stays_a_list_where_one_text_would_be_wide():
     assert output_of({"output_type": "stream", "name": "stdout", "text": plain})[0][0]["text"] == "e\n" * 500
 
 
-def test_windows_line_ends_go_where_the_whole_cell_has_them():
-    cells = [code(source=text) for text in ("a\r\nb\r\n", "a\r\nb", "a\r\nb\n", "a\rb\n", "a\nb")]
-    notebook, findings = repair(of_cells(*cells))
-    assert [cell["source"] for cell in notebook["cells"]] == ["a\nb\n", "a\nb", "a\r\nb\n", "a\rb\n", "a\nb"]
-    assert [(finding.rule, finding.cell) for finding in findings] == [("LF108", 0), ("LF108", 1)]
-
-
 def test_nbformat_3_becomes_4():
     cells = [
         {"cell_type": "heading", "level": 3, "metadata": {}, "source": ["Title"]},

@@ -30,7 +30,8 @@ _REMARKS = re.compile(
 )
 _CONTENT = re.compile(r"(?P<address>https?://\S+)|(?:(?<![\w.])|(?<= -\w))/content(?![\w-])")
 _PREAMBLE_TAGS = {"parameters", "landfall-setup"}
-PREAMBLE_NAMES = {"work_dir", "drive_dir", "START_DIR", "WORK_DIR", "DRIVE_DIR", "KERNEL_PYTHON"}
+_NAMES = {"START_DIR", "WORK_DIR", "DRIVE_DIR", "KERNEL_PYTHON"}
+PREAMBLE_NAMES = {"work_dir", "drive_dir", *_NAMES, *(f"LANDFALL_{name}" for name in _NAMES)}
 
 Content = str | bytes
 
@@ -45,9 +46,10 @@ class Case:
     variables that the migration takes away; `restarts` says that the original loses its variables on the way.
 
     Here the notebook begins in the folder `start`: with a space in it, all but cells that put a variable of their own
-    into a shell line without quotes must cope. `folders` are the parameters `work_dir` and `drive_dir`. `private_root`
-    says that the original writes at the root of the machine; `needs` are programs that not every machine has.
-    `by_environment` are files with code that has another text here, for it reads the folders from the environment.
+    into a shell line without quotes must cope; `in_workspace` says that it is a Landfall workspace. `folders` are the
+    parameters `work_dir` and `drive_dir`. `private_root` says that the original writes at the root of the machine;
+    `needs` are programs that not every machine has. `by_environment` are files with code that has another text here,
+    for it reads the folders from the environment.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Case:
     gone: frozenset[str] = frozenset()
     restarts: bool = False
     start: str = "work folder"
+    in_workspace: bool = False
     folders: Folders = field(default_factory=Folders)
     private_root: bool = False
     needs: tuple[str, ...] = ()
@@ -102,7 +105,9 @@ class Machines:
 
     def outcome(self, case: Case, migration: Migration | None = None) -> Outcome:
         """Runs a case; `migration` is looked at in place of what `migrate` makes of it."""
-        migration = migration or migrate(notebook_of(case.cells), folders=case.folders)
+        _write(_fresh(self.folder / "workspace"), case.files if case.in_workspace else {})
+        workspace = self.folder / "workspace" if case.in_workspace else None
+        migration = migration or migrate(notebook_of(case.cells), folders=case.folders, workspace=workspace)
         new_cells = migration.notebook["cells"]
         sources = [cell["source"] for cell in new_cells]
         with ThreadPoolExecutor(2) as pool:

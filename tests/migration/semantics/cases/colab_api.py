@@ -278,4 +278,23 @@ print(open('/mydrive/out/copy.csv').read())
         drive={"in/data.csv": "a,b\n1,2\n"},
         private_root=True,
     ),
+    Case(
+        "folders that the notebook names itself",
+        cells(r"""
+import os
+from google.colab import files
+WORK_DIR = os.environ['WORK_DIR'] = '/content/mine'
+DRIVE_DIR = 'none'
+os.makedirs(WORK_DIR)
+%cd /content/mine
+# ----
+names = sorted(files.upload())
+# ----
+!cat /content/mine/data.csv && echo $WORK_DIR
+# ----
+files.download('data.csv')
+"""),
+        ("LF201", "LF402", "LF404"),
+        uploads={"data.csv": "a,b\n1,2\n"},
+    ),
 )

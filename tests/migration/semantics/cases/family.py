@@ -221,8 +221,12 @@ def _elsewhere(case: Case) -> Case:
     return replace(case, name=f"{case.name}, other folders", folders=Folders(work="in/work", drive="../../my drive"))
 
 
-_PLAIN = (
-    *(_case(form, "Python", _PYTHON, ("LF403",) if mount else ("LF402",)) for form, (_, mount) in _FORMS.items()),
-    *(_case(form, "the shell", _SHELL, ("LF405",) if mount else ("LF404",)) for form, (_, mount) in _FORMS.items()),
-)
-CASES = (*_PLAIN, *(_elsewhere(case) for case in (_PLAIN[1], _PLAIN[5])))
+_IN_PYTHON = [
+    _case(form, "Python", _PYTHON, ("LF403",) if mount else ("LF402",)) for form, (_, mount) in _FORMS.items()
+]
+_IN_SHELL = [
+    _case(form, "the shell", _SHELL, ("LF405",) if mount else ("LF404",))
+    for form, (_, mount) in _FORMS.items()
+    if mount != "/content/gdrive"
+]
+CASES = (*_IN_PYTHON, *_IN_SHELL, _elsewhere(_IN_PYTHON[1]), _elsewhere(_IN_SHELL[1]))

@@ -75,4 +75,15 @@ print(repr(api_key))
         ("LF612", "LF801"),
         environment={"HF_TOKEN": _TOKEN, "TOKEN": _TOKEN},
     ),
+    Case(
+        "a configuration with a local twin",
+        cells(r"""
+text = open('/content/configs/a.yaml').read()
+# ----
+!cat configs/a.yaml configs/b.yaml
+"""),
+        ("LF402", "LF430"),
+        files={"configs/a.yaml": "x: 1\n", "configs/a_local.yaml": "x: 1\n", "configs/b.yaml": "y: 2\n"},
+        in_workspace=True,
+    ),
 )

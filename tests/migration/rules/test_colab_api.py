@@ -1,0 +1,212 @@
+"""Imports and uses of google.colab become those of landfall_runtime; the drive's mount goes."""
+
+import ast
+
+import pytest
+
+import landfall_runtime
+from migration.colab_names import OFFERED
+from migration.facts import collect_facts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import colab_api, detection
+from migration.source import CellSource, compiles
+
+RULES = (*detection.RULES, *colab_api.RULES)
+NOTHING = "# Nothing to mount: the drive is a folder of this machine."
+
+
+def _rewrite(*texts, rules=RULES):
+    sources = [CellSource(text, index=index) for index, text in enumerate(texts)]
+    facts = collect_facts(sources)
+    results = [rewrite(source, cell_type="code", rules=rules, facts=facts) for source in sources]
+    return [new.text for new, _ in results], [finding for _, found in results for finding in found]
+
+
+def _one(text):
+    (new,), found = _rewrite(text)
+    assert _rewrite(new)[0] == [new]
+    assert compiles(new) or not compiles(text)
+    return new, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("from google.colab import files", "from landfall_runtime import files"),
+        ("from google.colab import files as f, output", "from landfall_runtime import files as f, output"),
+        (
+            "from google.colab import (files,  # one\n  output)",
+            "from landfall_runtime import (files,  # one\n  output)",
+        ),
+        ("from google.colab.patches import cv2_imshow", "from landfall_runtime import cv2_imshow"),
+        (
+            "from google.colab.output import eval_js, clear as c",
+            "from landfall_runtime.output import eval_js, clear as c",
+        ),
+        ("import google.colab", "import landfall_runtime"),
+        ("import os, google.colab as gc, sys", "import os, landfall_runtime as gc, sys"),
+        ("import google.colab.files as f", "import landfall_runtime.files as f"),
+        ("import google.colab.files", "import landfall_runtime"),
+        ("from google import colab", "import landfall_runtime as colab"),
+        ("from google import colab as c", "import landfall_runtime as c"),
+        ("from google import auth, colab", "from google import auth; import landfall_runtime as colab"),
+        ("def f():\n    from google.colab import files  # é", "def f():\n    from landfall_runtime import files  # é"),
+        ("a = 'ü'; from google.colab import files", "a = 'ü'; from landfall_runtime import files"),
+        (
+            "import google.colab\ngoogle.colab.files.upload()",
+            "import landfall_runtime\nlandfall_runtime.files.upload()",
+        ),
+        ("x = google.colab.files.upload()", "import landfall_runtime\nx = landfall_runtime.files.upload()"),
+        (
+            "import google.colab\ntry:\n    a()\nexcept google.colab.userdata.SecretNotFoundError: pass",
+            "import landfall_runtime\ntry:\n    a()\nexcept landfall_runtime.userdata.SecretNotFoundError: pass",
+        ),
+        (
+            'import google.colab\nprint(f"{google.colab.userdata.get(key)} é")',
+            'import landfall_runtime\nprint(f"{landfall_runtime.userdata.get(key)} é")',
+        ),
+    ],
+)
+def test_names_come_from_the_runtime(before, after):
+    new, found = _one(before)
+    assert new == after
+    assert {finding.rule for finding in found if finding.changed} <= {"LF201", "LF202"}
+
+
+def test_everything_that_is_offered_can_be_imported():
+    names = {"eval_js": "output", "cv2_imshow": "patches"}
+    for name in sorted(OFFERED - {"cv2_imshow"}):
+        (new,), _ = _rewrite(f"from google.colab import {name} as offered\nlist([offered])")
+        namespace = {}
+        exec(new, namespace)
+        assert namespace["offered"] is getattr(landfall_runtime, name)
+    for name, part in names.items():
+        (new,), _ = _rewrite(f"from google.colab.{part} import {name}")
+        exec(new, namespace)
+        assert callable(namespace[name])
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("from google.colab import drive\ndrive.mount('/content/drive')", NOTHING),
+        ("from google.colab import drive; drive.mount('/content/drive', force_remount=True)\n", NOTHING + "\n"),
+        ("%%capture\nfrom google.colab import drive\ndrive.mount('/content/drive')", "%%capture\n" + NOTHING),
+        ("# Mount.\nfrom google.colab import drive\ndrive.mount('/content/drive')", "# Mount."),
+        (
+            "from google.colab import drive, files\ndrive.mount('/content/drive')\na()",
+            "from landfall_runtime import files\na()",
+        ),
+        ("from google.colab import drive as d\nd.mount('/content/drive'); a()", "a()"),
+        ("from google.colab import drive\na(); drive.mount('/content/drive')", "a()"),
+        ("if a:\n    from google.colab import drive\n    drive.mount('/content/drive')\nb()", "if a:\n    pass\nb()"),
+        ("def f(): from google.colab import drive; drive.mount('/content/drive')", "def f(): pass"),
+        (
+            "from google.colab import drive\ntry:\n    drive.mount('/a')\nexcept OSError: b()",
+            "try:\n    pass\nexcept OSError: b()",
+        ),
+        ("from google.colab import drive\na()\ndrive.flush_and_unmount()\nb()", "a()\nb()"),
+        ("from google.colab import drive\ndrive = PyDrive()\ndrive.mount(x)", "drive = PyDrive()\ndrive.mount(x)"),
+    ],
+)
+def test_a_mount_at_a_literal_place_goes(before, after):
+    new, found = _one(before)
+    assert new == after
+    assert "LF203" in {finding.rule for finding in found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from google.colab import drive\ndrive.mount(base + '/gdrive')",
+        "from google.colab import drive\nok = drive.mount('/content/drive')",
+        "from google.colab import drive\nmounts = [drive.mount('/content/drive')]",
+    ],
+)
+def test_any_other_mount_is_the_runtimes(text):
+    new, found = _one(text)
+    assert new == text.replace("google.colab", "landfall_runtime")
+    assert [finding.rule for finding in found] == ["LF201", "LF204"]
+    assert "drive_dir" in found[-1].action
+
+
+def test_the_mount_goes_in_a_cell_of_its_own():
+    new, _ = _rewrite("from google.colab import drive, files", "drive.mount('/content/drive')", "files.upload()")
+    assert new == ["from landfall_runtime import files", NOTHING, "files.upload()"]
+
+
+def test_an_import_that_only_a_lost_branch_needs_is_not_rewritten():
+    new, found = _rewrite(
+        "if 'google.colab' in sys.modules:\n    from google.colab import files\n    files.upload()\na()"
+    )
+    assert new == ["a()"]
+    assert [finding.rule for finding in found] == ["LF301"]
+
+
+@pytest.mark.parametrize(
+    "text, rule, action",
+    [
+        ("from google.colab import files\nup = files.upload()", "LF210", "uploads"),
+        ("from google.colab import files\nfiles.upload_file('a')", "LF210", "uploads"),
+        ("from google.colab import files as f\nf.download('a')", "LF211", "downloads"),
+        ("from google.colab import files\nfiles.view('a')", "LF212", ""),
+        ("from google.colab import userdata\nuserdata.get('HF_TOKEN')", "LF213", "HF_TOKEN"),
+        ("from google.colab.userdata import get\nget(key)", "LF213", "environment variable"),
+        ("from google.colab import auth as google_auth\ngoogle_auth.authenticate_user()", "LF214", "gcloud"),
+        ("from google.colab.patches import cv2_imshow\ncv2_imshow(a)", "LF215", ""),
+        ("from google.colab import patches\npatches.cv2_imshow(a)", "LF215", ""),
+        ("from google.colab import data_table\ndata_table.DataTable(a)", "LF216", ""),
+        ("from google.colab import output\noutput.clear()", "LF217", ""),
+        ("from google.colab import output\noutput.eval_js('google.x.kernel.proxyPort(80)')", "LF218", ""),
+        ("from google.colab import output\noutput.serve_kernel_port_as_iframe(80)", "LF220", ""),
+        ("from google.colab import output\noutput.enable_custom_widget_manager()", "LF221", ""),
+        ("from google.colab import output\nwith output.redirect_to_element('#a'): pass", "LF221", ""),
+        ("from google.colab import runtime\nruntime.unassign()", "LF222", ""),
+        ("from google.colab import widgets\nwidgets.TabBar(a)", "LF223", ""),
+        ("from google.colab import snippets\nsnippets.register(a)", "LF226", ""),
+    ],
+)
+def test_calls_are_reported_with_their_local_meaning(text, rule, action):
+    found = [finding for finding in _one(text)[1] if not finding.changed]
+    assert [finding.rule for finding in found] == [rule]
+    assert found[0].keeps is Keeps.EQUIVALENT
+    assert found[0].line == 2
+    assert action in found[0].action
+
+
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("from google.colab import output\noutput.eval_js('takePhoto()')", "LF218"),
+        ("from google.colab.output import eval_js\ndef f():\n    return eval_js('1')", "LF218"),
+        ("from google.colab import output\noutput.register_callback('a', b)", "LF219"),
+        ("from google.colab import ai\nai.generate_text('a')", "LF224"),
+        ("from google.colab import _message\n_message.blocking_request('get_ipynb')", "LF225"),
+        ("from google.colab import sheets\nsheets.InteractiveSheet()", "LF229"),
+    ],
+)
+def test_what_this_machine_cannot_do_needs_a_person(text, rule):
+    (finding,) = [finding for finding in _one(text)[1] if not finding.changed]
+    assert (finding.rule, finding.keeps) == (rule, Keeps.NEEDS_HUMAN)
+    assert finding.action
+
+
+def test_an_import_of_something_that_is_not_offered_needs_a_person():
+    (finding,) = _one("from google.colab import sheets")[1]
+    assert (finding.keeps, "`sheets`" in finding.action) == (Keeps.NEEDS_HUMAN, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "files.upload()", "import google.generativeai as g", "# https://colab.x", "x = (", "%%html\na"]
+)
+def test_other_cells_stay(text):
+    assert _one(text) == (text, [])
+
+
+def test_every_part_of_the_api_is_a_row():
+    shown = " ".join(f"{rule.matches} {rule.writes}" for rule in colab_api.RULES)
+    for name in ("upload", "download", "userdata.get", "authenticate_user", "cv2_imshow", "DataTable", "eval_js"):
+        assert name in shown
+    assert len({rule.id for rule in colab_api.RULES}) == len(colab_api.RULES)
+    assert all(ast.literal_eval(repr(rule.matches)) for rule in colab_api.RULES)

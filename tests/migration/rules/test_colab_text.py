@@ -1,0 +1,83 @@
+"""`google.colab` where it is only text: comments, strings, commands, other languages, cells that are no Python 3."""
+
+import pytest
+
+from migration.facts import collect_facts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import colab_text
+from migration.source import CellSource
+
+
+def _one(text):
+    source = CellSource(text)
+    facts = collect_facts([source])
+    new, found = rewrite(source, cell_type="code", rules=colab_text.RULES, facts=facts)
+    assert rewrite(new, cell_type="code", rules=colab_text.RULES, facts=facts)[0] is new
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after, rule",
+    [
+        ("# from google.colab import files\n", "# from landfall_runtime import files\n", "LF230"),
+        ("a()  # import google.colab.files as f", "a()  # import landfall_runtime.files as f", "LF230"),
+        ("#from google.colab.patches import cv2_imshow", "#from landfall_runtime import cv2_imshow", "LF230"),
+        ("# from google import colab", "# import landfall_runtime as colab", "LF230"),
+        ("# if 'google.colab' in sys.modules: a()", "# if False: a()", "LF230"),
+        ("# google.colab above\n%%time\na()", "# landfall_runtime above\n%%time\na()", "LF230"),
+        ("print('from google.colab import files')", "print('from landfall_runtime import files')", "LF233"),
+        ("t = '''\nimport google.colab\n  x\n'''", "t = '''\nimport landfall_runtime\n  x\n'''", "LF233"),
+        ("t = f'{a} google.colab.files.upload()'", "t = f'{a} landfall_runtime.files.upload()'", "LF233"),
+        ("import_module('google.colab.files')", "import_module('landfall_runtime.files')", "LF233"),
+        ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF234"),
+        (
+            "%%writefile a.py\nfrom google.colab import drive",
+            "%%writefile a.py\nfrom landfall_runtime import drive",
+            "LF234",
+        ),
+        ("%%bash\npython -c 'import google.colab'", "%%bash\npython -c 'import landfall_runtime'", "LF234"),
+        ("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files", "LF235"),
+        (
+            "js = '''\n  const a = 1;\n  google.colab.output.setIframeHeight(f(a.b), true);\n  go()'''",
+            "js = '''\n  const a = 1;\n  go()'''",
+            "LF231",
+        ),
+    ],
+)
+def test_text_that_is_certain_is_rewritten(before, after, rule):
+    new, found = _one(before)
+    assert new == after
+    assert [finding.rule for finding in found] == [rule]
+
+
+@pytest.mark.parametrize(
+    "text, rule, lines",
+    [
+        ("js = '<script>google.colab.kernel.invokeFunction(\"a\")</script>'", "LF232", [1]),
+        ("%%javascript\ngoogle.colab.kernel.comms.open()\nconst a = google.colab.b", "LF232", [2, 3]),
+        ('%%html\n<link href="/nbextensions/google.colab/tabbar.css">', "LF232", [2]),
+        ("%%writefile a.html\n<script>google.colab.kernel.invokeFunction(1)</script>", "LF232", [2]),
+        ("print('files from google.colab are not there')", "LF236", [1]),
+        ("names = ['google.colab', 'torch']", "LF236", [1]),
+        ("t = 'from google.colab.things import nothing'", "LF236", [1]),
+    ],
+)
+def test_the_rest_needs_a_person(text, rule, lines):
+    new, found = _one(text)
+    assert new == text
+    assert [(finding.rule, finding.line) for finding in found] == [(rule, line) for line in lines]
+    assert all(finding.keeps is Keeps.NEEDS_HUMAN and finding.action for finding in found)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x = 'colab'", "# on Colab", "%load_ext google.colab.data_table", "from google import genai"]
+)
+def test_other_text_stays(text):
+    assert _one(text) == (text, [])
+
+
+def test_another_language_is_left_alone():
+    source = CellSource("# from google.colab import files", language="r")
+    facts = collect_facts([source], language="r")
+    assert rewrite(source, cell_type="code", rules=colab_text.RULES, facts=facts) == (source, [])

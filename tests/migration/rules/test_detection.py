@@ -1,0 +1,344 @@
+"""The local branch of what asks about Colab: the text that is left, and what it does when it runs."""
+
+import contextlib
+import importlib.util
+import io
+import random
+
+import pytest
+
+from migration.facts import collect_facts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import detection
+from migration.source import CellSource, compiles
+
+
+def _rewrite(*texts):
+    """The cells after the rules, and what was found in them; ASK in a text is the question most notebooks ask."""
+    asking = [text.replace("ASK", "'google.colab' in sys.modules") for text in texts]
+    sources = [CellSource(text, index=index) for index, text in enumerate(asking)]
+    facts = collect_facts(sources)
+    results = [rewrite(source, cell_type="code", rules=detection.RULES, facts=facts) for source in sources]
+    return [new.text for new, _ in results], [finding for _, found in results for finding in found]
+
+
+def _one(text):
+    (new,), found = _rewrite(text)
+    assert _rewrite(new)[0] == [new]
+    return new, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("if ASK:\n    a()\nelse:\n    b()\nc()", "b()\nc()"),
+        ("if not ASK:\n    a()\nelse:\n    b()\n", "a()\n"),
+        ("x = 1\nif ASK:\n    a()\n", "x = 1\n"),
+        (
+            "if ASK:\n    a()\nelif k:\n    b()\nelse:\n    c()",
+            "if k:\n    b()\nelse:\n    c()",
+        ),
+        (
+            "if k:\n    a()\nelif ASK:\n    b()\nelse:\n    c()",
+            "if k:\n    a()\nelse:\n    c()",
+        ),
+        ("if k:\n    a()\nelif ASK:\n    b()\nc()", "if k:\n    a()\nc()"),
+        ("if k:\n    a()\nelif not os.getenv('COLAB_GPU'):\n    b()\nelse:\n    c()", "if k:\n    a()\nelse:\n    b()"),
+        ("if 'COLAB_GPU' in os.environ: a(); b()\nelse: c(); d()  # e", "c(); d()  # e"),
+        ("def f():\n    if ASK:\n        a()", "def f():\n    pass"),
+        ("for x in y:\n  if ASK:\n    a()\n  b()\n", "for x in y:\n  b()\n"),
+        # Two branches of one suite go one after the other, so that it is not left empty.
+        (
+            "def f():\n    if ASK:\n        a()\n    if ASK: b()\n",
+            "def f():\n    pass\n",
+        ),
+        ("if ASK:\n    if k:\n        a()\nelse:\n    if k:\n        b()", "if k:\n    b()"),
+        ("if ASK:\n    a()", "# Nothing to do on this machine."),
+        (
+            "%%capture\nif ASK:\n    !pip install a",
+            "%%capture\n# Nothing to do on this machine.",
+        ),
+        ("if ASK:\n    a()\nelse:\n    pass  # no\nb()", "b()"),
+        ("\tif ASK:\n\t\ta()\n\telse:\n\t\tb()", "\tb()"),
+        # What stands inside a string does not move, commands and comments do.
+        (
+            "if not ASK:\n    # why\n    t = '''a\n      b\n    c'''\n    !pip install a \\\n      b\n",
+            "# why\nt = '''a\n      b\n    c'''\n!pip install a \\\n  b\n",
+        ),
+        (
+            "if ASK:\n    a()\n    # of Colab\n\n# of here\nelse:\n    b()\n    # last\n\n# after\nc()",
+            "# of here\nb()\n# last\n\n# after\nc()",
+        ),
+        ("# On Colab:\nif ASK:\n    a()\nb()", "b()"),
+        ("# Two lines,\n# one of Colab\nif ASK:\n    a()", "# Two lines,\n# one of Colab"),
+        ("#@title On Colab\nif ASK:\n    a()", "#@title On Colab"),
+        ("%%time\n# On Colab\nif ASK:\n    a()\n", "%%time\n# On Colab\n"),
+        (
+            "x = ü('é'); y = 1\nif ASK:\n    ü()\nelse:\n    é = 'ß'",
+            "x = ü('é'); y = 1\né = 'ß'",
+        ),
+    ],
+)
+def test_the_local_branch_stays(before, after):
+    new, found = _one(before)
+    assert new == after
+    assert {finding.rule for finding in found} == {"LF301"}
+    assert all(finding.changed for finding in found)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("try:\n    import google.colab\n    A = 1\nexcept ImportError:\n    A = 2\n", "A = 2\n"),
+        ("try:\n  from google.colab import files\n  files.download(x)\nexcept:\n  pass\ny()", "y()"),
+        ("try:\n  from google.colab import files\nexcept ImportError:\n  a()\nelse:\n  b()", "a()"),
+        (
+            "try:\n    import json\n    import google.colab\n    b()\nexcept Exception:\n    # no\n    a()",
+            "import json\n# no\na()",
+        ),
+        ("try: import google.colab\nexcept (ValueError, ImportError): a()", "a()"),
+        (
+            "try:\n    import google.colab\nexcept ImportError:\n    a()\nfinally:\n    b()",
+            "try:\n    a()\nfinally:\n    b()",
+        ),
+        ("try:\n    import google.colab\nexcept ImportError:\n    pass\nfinally:\n    b()\n", "b()\n"),
+        ("try:\n    %tensorflow_version 2.x\nexcept Exception:\n    pass\nb()", "b()"),
+        ("try:\n    a = os.environ['COLAB_TPU_ADDR']\nexcept KeyError:\n    a = ''", "a = ''"),
+        # Something may fail before the import does, or the handler looks at the error: the import raises it.
+        (
+            "try:\n a()\n import google.colab\n b()\nexcept ImportError:\n c()",
+            'try:\n a()\n raise ModuleNotFoundError("not available on this machine")\n b()\nexcept ImportError:\n c()',
+        ),
+        (
+            "try:\n  import google.colab\nexcept ImportError as e:\n  print(e)",
+            'try:\n  raise ModuleNotFoundError("not available on this machine")\nexcept ImportError as e:\n  print(e)',
+        ),
+    ],
+)
+def test_the_handler_of_a_guarded_import_stays(before, after):
+    new, found = _one(before)
+    assert new == after
+    assert {finding.rule for finding in found} == {"LF302"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import google.colab\nexcept ValueError:\n    a()",
+        "try:\n    import google.colab\nexcept ImportError:\n    raise",
+        "try:\n    import google.colab\nfinally:\n    a()",
+        "try:\n    from google import genai\nexcept ImportError:\n    a()",
+        "if os.path.exists('/x') or train():\n    a()",
+        "if 'google.colab' in text:\n    a()",
+        "def f(IN_COLAB):\n    if IN_COLAB:\n        a()",
+        "while x:\n    pass",
+        "",
+    ],
+)
+def test_what_is_no_question_stays(text):
+    assert _one(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("x = 1 if ASK else 2", "x = 2"),
+        ("x = a if not ASK else (b, c)", "x = a"),
+        ("x = a if ASK else (b,\n  c)", "x = (b,\n  c)"),
+        ("x = a if ASK else (b +\n  c)", "x = (b +\n  c)"),
+        ("""print(f"{1 if ASK else 2} é {y}")""", """print(f"{2} é {y}")"""),
+        (
+            "if find_spec('a') is None or ('COLAB_' in ''.join(os.environ)):\n    a()",
+            "if find_spec('a') is None:\n    a()",
+        ),
+        ("if (ASK) or (a):\n    b()", "if (a):\n    b()"),
+        ("if a and not ASK and b: c()", "if a and b: c()"),
+        ("while go() and not ASK: a()", "while go(): a()"),
+        ("x = a or ASK", "x = a or False"),
+        ("if a() and ASK: b()", "if a() and False: b()"),
+        ("x = ASK", "x = False"),
+        ("x = not 'google.colab' in str(get_ipython())", "x = True"),
+        ("print(os.environ.get('COLAB_GPU', 'none'))", "print('none')"),
+        ("IS_COLAB = True", "IS_COLAB = False"),
+        ("assert ASK, 'Colab only'\na()", "a()"),
+        ("print 1\nif ASK: a()", "print 1\nif False: a()"),
+        ("f(x=ASK)\n", "f(x=False)\n"),
+    ],
+)
+def test_the_answer_takes_the_place_of_the_question(before, after):
+    new, found = _one(before)
+    assert new == after
+    assert {finding.rule for finding in found} <= {"LF304", "LF305", "LF306", "LF307"}
+
+
+def test_flags_are_known_in_every_cell():
+    new, _ = _rewrite(
+        "try:\n    import google.colab\n    HOSTED = IN_COLAB = True\nexcept ImportError:\n    IN_COLAB = False",
+        "def is_colab():\n    return ASK",
+        "if IN_COLAB:\n    a()\nelse:\n    b()",
+        "if not is_colab() and k:\n    a()",
+        "x = 1 if IN_COLAB else 2\nf(clean=IN_COLAB)",
+    )
+    assert new == [
+        "IN_COLAB = False",
+        "def is_colab():\n    return False",
+        "b()",
+        "if k:\n    a()",
+        "x = 2\nf(clean=IN_COLAB)",
+    ]
+
+
+def test_a_branch_for_colab_stays_where_its_names_are_needed():
+    new, found = _rewrite("if ASK:\n    base = '/content/x'\n    n = 1\nelse:\n    print('no')", "open(base)")
+    assert new == ["base = '/content/x'\nn = 1", "open(base)"]
+    assert [(finding.rule, "`base`" in finding.message) for finding in found] == [("LF303", True)]
+
+
+def test_a_branch_for_colab_stays_inside_a_function_too():
+    text = "def f():\n    if ASK:\n        base = 1\n    return base"
+    assert _one(text)[0] == "def f():\n    base = 1\n    return base"
+
+
+@pytest.mark.parametrize("refusal", ["raise RuntimeError('Colab only')", "sys.exit()", "assert False"])
+def test_a_local_branch_that_refuses_goes(refusal):
+    text = f"if ASK:\n    a()\nelse:\n    print('no')\n    {refusal}\n"
+    new, found = _one(text)
+    assert new == "a()\n"
+    assert [finding.rule for finding in found] == ["LF303"]
+
+
+def test_a_person_learns_what_the_lost_branch_did():
+    (installs,) = _one("if ASK:\n    !pip install -q plant\n    %cd x\nb()")[1]
+    assert "`!pip install -q plant` and 1 more" in installs.action
+    text = "if ASK:\n    from google.colab import auth\n    auth.authenticate_user()\nb()"
+    assert "gcloud auth" in _one(text)[1][0].action
+    (old,) = _one("if ASK:\n    %tensorflow_version 1.x\nb()")[1]
+    assert (old.keeps, "TensorFlow 1.15" in old.action) == (Keeps.NEEDS_HUMAN, True)
+
+
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("x = os.environ['COLAB_JUPYTER_IP']", "LF308"),
+        ("x = 'grpc://' + os.environ['COLAB_TPU_ADDR']", "LF309"),
+        ("assert 'COLAB_TPU_ADDR' in os.environ, 'no TPU'", "LF309"),
+        ("!echo $COLAB_TPU_ADDR", "LF309"),
+        ("%%bash\necho $COLAB_GPU", "LF308"),
+    ],
+)
+def test_variables_of_colab_need_a_person(text, rule):
+    new, (finding,) = _one(text)
+    assert new == text
+    assert (finding.rule, finding.keeps, finding.changed) == (rule, Keeps.NEEDS_HUMAN, False)
+    assert finding.action
+
+
+def test_other_names_with_colab_in_them_are_not_variables():
+    assert _one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
+
+
+def test_another_language_is_left_alone():
+    source = CellSource("if ('google.colab' in COLAB_GPU) {}", language="r")
+    facts = collect_facts([source], language="r")
+    assert rewrite(source, cell_type="code", rules=detection.RULES, facts=facts) == (source, [])
+
+
+# ------------------------------------------------------------------------------------------------------ random programs
+HEAD = """import importlib.util, os, sys
+IN_COLAB = 'google.colab' in sys.modules
+def is_colab():
+    try:
+        import google.colab
+        return True
+    except ImportError:
+        return False
+def f(x): return x > 1
+a = 1
+b = ''
+"""
+QUESTIONS = (
+    "'google.colab' in sys.modules", "'google.colab' not in sys.modules", '"COLAB_" in "".join(os.environ.keys())',
+    "os.getenv('COLAB_RELEASE_TAG')", "IN_COLAB", "not IN_COLAB", "is_colab()", "bool(os.environ.get('COLAB_GPU'))",
+    "any(k.startswith('COLAB_') for k in os.environ)",
+)  # fmt: skip
+
+
+class _Programs:
+    """Random blocks of statements that ask about Colab, nested, with comments and strings over several lines."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def condition(self, depth=0):
+        kind = self.random.random()
+        if kind < 0.5:
+            return self.random.choice(QUESTIONS)
+        if kind < 0.7 and depth < 2:
+            return f"({self.condition(depth + 1)}) {self.random.choice(['and', 'or'])} {self.condition(depth + 1)}"
+        if kind < 0.8 and depth < 2:
+            return f"not ({self.condition(depth + 1)})"
+        return self.random.choice(["a > 1", "b == 'x'", "f(a)", "a", "b"])
+
+    def simple(self):
+        number = self.random.randrange(9)
+        return self.random.choice(
+            [f"a += {number}", f"b = b + '{number}'", "print(a, b)", "pass", "a = (1 +\n   2)",
+             f"a = {number} if {self.condition()} else 7", f'b = """q\n  w\n      e{number}"""',
+             f"print(bool({self.condition()}))", "a += 1; b += 'x'", "print(f'{a} {\"c\" if IN_COLAB else 1}')  # c"]
+        )  # fmt: skip
+
+    def block(self, depth):
+        lines = []
+        for _ in range(self.random.randint(1, 3)):
+            lines += ["# on Colab:"] if self.random.random() < 0.2 else []
+            lines.append(self.statement(depth))
+        return "\n".join(lines)
+
+    def inside(self, depth):
+        return "\n" + _indented(self.block(depth + 1), self.random.choice(["  ", "    ", "\t"]))
+
+    def statement(self, depth):
+        kind = self.random.random()
+        if depth >= 3 or kind < 0.4:
+            return self.simple()
+        if kind < 0.7:
+            text = f"if {self.condition()}:{self.inside(depth)}"
+            for _ in range(self.random.choice([0, 0, 1, 2])):
+                text += f"\nelif {self.condition()}:{self.inside(depth)}"
+            return text + (f"\n# of here\nelse:{self.inside(depth)}" if self.random.random() < 0.5 else "")
+        if kind < 0.9:
+            indent = self.random.choice(["  ", "    "])
+            first = self.random.choice(["", "", "import json\n", "a += 1\n"])
+            text = "try:\n" + _indented(f"{first}import google.colab\na = 5\n{self.block(depth + 1)}", indent)
+            caught = self.random.choice(["ImportError", "Exception as e", "(ImportError, ValueError)"])
+            text += f"\nexcept {caught}:{self.inside(depth)}"
+            text += f"\nelse:{self.inside(depth)}" if self.random.random() < 0.3 else ""
+            return text + (f"\nfinally:{self.inside(depth)}" if self.random.random() < 0.3 else "")
+        return "for i in range(2):" + self.inside(depth)
+
+
+def _indented(text, indent):
+    lines, inside = [], False
+    for line in text.split("\n"):
+        lines.append(line if inside else indent + line)
+        inside ^= line.count('"""') % 2 == 1
+    return "\n".join(lines)
+
+
+def _run(text):
+    out, names = io.StringIO(), {}
+    with contextlib.redirect_stdout(out):
+        exec(compile(text, "<program>", "exec"), names)
+    return out.getvalue(), names["a"], names["b"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_do_what_they_did_outside_colab(seed, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    cells = [HEAD, _Programs(seed).block(0), _Programs(seed + 1000).block(0)]
+    new, _ = _rewrite(*cells)
+    assert all(compiles(text) for text in new)
+    assert not any("google.colab" in text or "COLAB_" in text for text in new)
+    assert _run("\n".join(new)) == _run("\n".join(cells))
+    assert _rewrite(*new)[0] == new

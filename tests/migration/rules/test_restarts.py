@@ -1,0 +1,72 @@
+import pytest
+
+from migration.facts import collect_facts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules import restarts
+from migration.source import CellSource, compiles
+
+NOTE = "# The kernel was restarted here."
+
+
+def _one(text):
+    source = CellSource(text)
+    facts = collect_facts([source])
+    new, found = rewrite(source, cell_type="code", rules=restarts.RULES, facts=facts)
+    assert rewrite(new, cell_type="code", rules=restarts.RULES, facts=facts)[0] is new
+    assert compiles(new.text)
+    return new.text, found
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("import os\nos.kill(os.getpid(), 9)", f"import os\n{NOTE}"),
+        ("os.kill( os.getpid(),\n  signal.SIGKILL )\na()", f"{NOTE}\na()"),
+        ("import os; os._exit(0); a()", "import os; a()"),
+        ("!pip install a\nexit()\n", f"!pip install a\n{NOTE}\n"),
+        ("quit(0)  # restart", NOTE),
+        ("get_ipython().kernel.do_shutdown(restart=True)", NOTE),
+        (
+            "import IPython\n\napp = IPython.Application.instance()\napp.kernel.do_shutdown(True)",
+            f"import IPython\n\n{NOTE}",
+        ),
+        (
+            "app = Application.instance()\napp.kernel.do_shutdown(True)\nprint(app)",
+            f"app = Application.instance()\n{NOTE}\nprint(app)",
+        ),
+        ("if a:\n    os.kill(os.getpid(), 9)\nb()", f"if a:\n    {NOTE}\n    pass\nb()"),
+        ("if a: os._exit(0)", "if a: pass"),
+        ("if a:\n    import os\n    os.kill(os.getpid(), 9)", f"if a:\n    import os\n    {NOTE}"),
+        ("def restart():\n    os.kill(os.getpid(), 9)", f"def restart():\n    {NOTE}\n    pass"),
+        ("display_html('<script>Jupyter.notebook.kernel.restart()</script>', raw=True)", NOTE),
+    ],
+)
+def test_restarts_go(before, after):
+    new, found = _one(before)
+    assert new == after
+    assert {(finding.rule, finding.keeps) for finding in found} == {("LF250", Keeps.EQUIVALENT)}
+    assert all("restart the kernel here" in finding.action for finding in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "sys.exit()",
+        "if failed:\n    exit()",
+        "try:\n    a()\nexcept OSError:\n    quit()",
+        "def f():\n    exit()",
+        "def child():\n    os._exit(0)",
+        "os.kill(process.pid, 9)",
+        "exit = 1",
+        "print('exit()')",
+    ],
+)
+def test_other_ends_stay(text):
+    assert _one(text) == (text, [])
+
+
+def test_a_cell_that_is_no_python_stays():
+    source = CellSource("print 1\nexit()")
+    assert rewrite(source, cell_type="code", rules=restarts.RULES, facts=collect_facts([source])) == (source, [])
