@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from migration.source import CellSource, Command
+from migration.trees import children, walk
 
 Place = tuple[int, int]  # the cell's position, and the offset in its text
 
@@ -257,7 +258,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
         local = frozenset(
-            name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)
+            name.id for part in node.generators for name in walk(part.target) if isinstance(name, ast.Name)
         )
         self.visit(node.generators[0].iter)
         self.functions.append(local)
@@ -311,7 +312,7 @@ def _is_namespace(node: ast.AST | None) -> bool:
 
 
 def _strings(tree: ast.AST | None) -> set[str]:
-    nodes = ast.walk(tree) if tree else ()
+    nodes = walk(tree) if tree else ()
     return {
         node.value
         for node in nodes
@@ -349,4 +350,4 @@ def _own_nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from migration.scopes import arguments_of, local_names, parameter_names, stored_names
+from migration.trees import children
 
 PACKAGE = "google.colab"
 RUNTIME = "landfall_runtime"
@@ -203,7 +204,7 @@ class _Reader:
             case ast.Expr(value=ast.Call() as call):
                 self.expression(call, scope, is_statement=True)
             case _:
-                for part in ast.iter_child_nodes(node):
+                for part in children(node):
                     if isinstance(part, ast.expr):
                         self.expression(part, scope)
                     elif isinstance(part, ast.stmt):
@@ -249,7 +250,7 @@ class _Reader:
             self.children(node, scope)
 
     def children(self, node: ast.AST, scope: _Scope) -> None:
-        for part in ast.iter_child_nodes(node):
+        for part in children(node):
             if isinstance(part, ast.expr):
                 self.expression(part, scope)
             elif isinstance(part, ast.comprehension | ast.keyword):

@@ -13,6 +13,7 @@ from migration.local_branch import Choice, choices, only_bound_in, read_names_of
 from migration.local_value import Answer, FlagOf, answer
 from migration.scopes import own_nodes, stored_names
 from migration.source import CellSource
+from migration.trees import walk
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts
@@ -139,7 +140,7 @@ def _stores(name: str, cells: Sequence[CellSource], facts: NotebookFacts) -> Ite
                     yield _Store(None)
             elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.NamedExpr) and name in _own_names(node):
                 yield _Store(None)
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Global) and name in node.names:
                 yield _Store(None)
 
@@ -178,7 +179,7 @@ def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Ans
     arguments = node.args
     if arguments.args or arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
         return None
-    if node.decorator_list or not any(isinstance(part, ast.Return) for part in ast.walk(node)):
+    if node.decorator_list or not any(isinstance(part, ast.Return) for part in walk(node)):
         return None
     found = {id(choice.node): choice for choice in choices(source, flag_of, block=node.body, scope=node)}
     returned = _run(node.body, found, flag_of)
@@ -200,7 +201,7 @@ def _run(block: Sequence[ast.stmt], found: Mapping[int, Choice], flag_of: FlagOf
                 return Answer(statement.value.value, asks=False)
             return answer(statement.value, flag_of) if statement.value is not None else None
         elif not isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass) and not (
-            isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)
         ):
             return None
     return None

@@ -13,6 +13,7 @@ from migration.colab_names import MOUNT, UNMOUNT, Use
 from migration.detection_flags import gone_statements
 from migration.scopes import own_nodes
 from migration.source import CellSource
+from migration.trees import walk
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts
@@ -70,7 +71,7 @@ def mount_points(cells: Sequence[CellSource], facts: NotebookFacts) -> tuple[str
 
 def _uses(source: CellSource, facts: NotebookFacts) -> Iterator[Use]:
     """The uses of google.colab that run here."""
-    gone = {id(node) for statement in gone_statements(facts.choices(source)) for node in ast.walk(statement)}
+    gone = {id(node) for statement in gone_statements(facts.choices(source)) for node in walk(statement)}
     return (use for use in facts.uses(source) if id(use.node) not in gone)
 
 
@@ -79,7 +80,7 @@ def _place(call: ast.Call) -> ast.expr | None:
 
 
 def _free_names(node: ast.expr) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
 
 
 def _constants(cells: Sequence[CellSource], names: set[str]) -> Mapping[str, set[str]]:

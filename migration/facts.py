@@ -219,7 +219,7 @@ def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
 def _imported(source: CellSource) -> dict[str, str | None]:
     """The names that a cell's imports bind to parts of google.colab, wherever in the cell they stand."""
     if source.tree is not None:
-        nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        nodes = [node for node in source.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     else:
         nodes = []
         for match in _TEXT_IMPORT.finditer(source.text) if source.is_python else ():

@@ -91,15 +91,6 @@ def line_span(source: CellSource, first: ast.stmt, last: ast.stmt) -> tuple[int,
     return source.line_span(source.span(first)[0], _end(source, last))
 
 
-def plain_text(source: CellSource) -> str:
-    """The cell with spaces for its magic and its commands, every other character at its place."""
-    text = re.sub(r"[^\n]", " ", source.text[: source.body]) + source.text[source.body :]
-    for command in source.commands:
-        blank = re.sub(r"[^\n]", " ", text[command.start : command.end])
-        text = text[: command.start] + blank + text[command.end :]
-    return text
-
-
 # ------------------------------------------------------------------------------------------------------ taking it out
 def _end(source: CellSource, node: ast.stmt) -> int:
     """Where a statement ends; a command in it may go on for lines of which the tree knows nothing."""
@@ -108,11 +99,11 @@ def _end(source: CellSource, node: ast.stmt) -> int:
 
 
 def _rows(source: CellSource, statements: Sequence[ast.stmt]) -> list[list[ast.stmt]]:
-    """The statements grouped by the line they share."""
+    """The statements grouped by the line they share, which may be continued by a backslash."""
     rows: list[list[ast.stmt]] = []
     end = -1
     for node in statements:
-        if rows and "\n" not in source.text[end : source.span(node)[0]]:
+        if rows and "\n" not in source.text[end : source.span(node)[0]].replace("\\\n", ""):
             rows[-1].append(node)
         else:
             rows.append([node])
@@ -277,7 +268,7 @@ def _moved(source: CellSource, start: int, end: int, old: str, new: str) -> str:
     """Whole lines with the indentation `new` in place of `old`; a line that begins inside a string stays."""
     inside = {
         line
-        for literal in read_strings(plain_text(source), source.body)[0]
+        for literal in read_strings(source.masked, source.body)[0]
         for line in range(literal.start + 1, literal.end)
         if source.text[line - 1] == "\n"
     }
@@ -316,7 +307,7 @@ def _comments_between(source: CellSource, start: int, end: int) -> str:
 
 def _colon(source: CellSource, start: int) -> int:
     """Where the header ends whose last part ends at `start`."""
-    return next(found.end() for found in _COLON.finditer(plain_text(source), start) if found[0] == ":")
+    return next(found.end() for found in _COLON.finditer(source.masked, start) if found[0] == ":")
 
 
 def _handler_colon(source: CellSource, handler: ast.ExceptHandler) -> int:
@@ -333,8 +324,8 @@ def _cannot_fail(node: ast.stmt) -> bool:
             return True
         case ast.Assign():
             return all(isinstance(target, ast.Name) for target in node.targets) and _is_literal(node.value)
-        case ast.Expr(value=ast.Constant()):
-            return node.value.value is not ...
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
         case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
             return all(map(_is_literal, arguments))
     return False

@@ -15,6 +15,7 @@ from migration.colab_names import PACKAGE, imported_names
 from migration.local_value import FlagOf, answer
 from migration.scopes import local_names, parameter_names, stored_names
 from migration.source import CellSource
+from migration.trees import children, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -140,11 +141,11 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
         if isinstance(statement, ast.Import):
             return _CATCHES_IMPORT if of_colab else None
         return _CATCHES_IMPORT if all(path is not None for path in paths) else None
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and statement.value.value is ...:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         command = source.command_of(statement)
         if command is not None and command.kind == "magic" and command.name == "tensorflow_version":
             return _CATCHES_ALL
-    if isinstance(statement, ast.Assign | ast.Expr) and any(map(_reads_variable, ast.walk(statement.value))):
+    if isinstance(statement, ast.Assign | ast.Expr) and any(map(_reads_variable, walk(statement.value))):
         return _CATCHES_KEY
     return None
 
@@ -222,11 +223,11 @@ def read_names_of(source: CellSource, block: Sequence[ast.AST], without: Sequenc
             names.add(node.id)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
-        elif (isinstance(node, ast.Constant) and node.value is ...) or isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Expr | ast.Assign) and source.commands:
             command = source.command_of(node)
             if command is not None:
                 names |= command_words(source.text[command.body : command.end])
-        inside = list(ast.iter_child_nodes(node))
+        inside = children(node)
         own = local_names(node)
         if own:
             names |= read_names_of(source, inside, without) - own

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from migration.trees import walk
+
 _MODULE_NAME = re.compile(r"google\.?colab|\bcolab\b", re.IGNORECASE)
 _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
 _TPU = re.compile(r"TPU", re.IGNORECASE)
@@ -61,7 +63,7 @@ def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None
 
 def only_looks(node: ast.expr) -> bool:
     """Evaluating the expression changes nothing, as far as its text tells."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call):
             name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
             if not _QUESTION.match(name):
@@ -185,7 +187,7 @@ def _of_search(name: str, searched: ast.GeneratorExp | ast.ListComp) -> Answer |
     if name != "any" or len(searched.generators) != 1:
         return None
     where = ast.unparse(searched.generators[0].iter)
-    texts = [part.value for part in ast.walk(searched.elt) if isinstance(part, ast.Constant)]
+    texts = [part.value for part in walk(searched.elt) if isinstance(part, ast.Constant)]
     for text in texts:
         if isinstance(text, str):
             in_environment = _ENVIRONMENT.search(where) and _ENVIRONMENT_NAME.search(text)

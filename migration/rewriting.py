@@ -6,7 +6,8 @@ the first rule's is applied, the others get their turn in the next round, on the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from migration.facts import NotebookFacts
@@ -25,12 +26,7 @@ def rewrite(
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
-        matches = [
-            (rule, match)
-            for rule in candidates
-            if rule.trigger is None or rule.trigger.search(source.text)
-            for match in (rule.find(source, facts) if rule.find else ())
-        ]
+        matches = list(_matches(candidates, source, facts))
         chosen = _without_overlap([pair for pair in matches if pair[1].edits])
         if not chosen:
             return source, changes + [_finding(rule, match, source, origin, "") for rule, match in matches]
@@ -41,6 +37,16 @@ def rewrite(
         text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
         source = CellSource(text, index=source.index, language=source.language)
     return source, changes
+
+
+def _matches(rules: Sequence[Rule], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
+    """What the rules find whose trigger the cell holds; rules of one family share a trigger."""
+    holds: dict[re.Pattern[str] | None, bool] = {None: True}
+    for rule in rules:
+        if rule.trigger not in holds:
+            holds[rule.trigger] = rule.trigger.search(source.text) is not None
+        if holds[rule.trigger] and rule.find is not None:
+            yield from ((rule, match) for match in rule.find(source, facts))
 
 
 def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, list[int]]:

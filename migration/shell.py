@@ -110,4 +110,6 @@ def is_simple(text: str, *, script: bool = False) -> bool:
 
 
 def _basename(word: Word) -> str:
+    if "/" not in word.value:
+        return word.value
     return word.value if re.search(r"[{(]", word.value) else word.value.rsplit("/", 1)[-1]

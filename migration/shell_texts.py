@@ -128,7 +128,7 @@ def shell_calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
         return []
     return [
         (node, argument)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and _called(node) in _CALLS and (argument := _first_argument(node)) is not None
     ]
 

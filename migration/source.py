@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from migration.scanning import Command, find_commands, parse
+from migration.trees import walk
 
 _CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>\S+)[ \t]*(?P<argument>[^\n]*)")
 _LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
@@ -107,6 +108,11 @@ class CellSource:
     def tree(self) -> ast.Module | None:
         """The syntax tree of the masked cell, or None where it is no Python 3."""
         return self._parsed[0]
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree, level by level; none where it does not parse."""
+        return walk(self.tree) if self.tree else []
 
     @cached_property
     def error(self) -> SyntaxError | None:

@@ -84,7 +84,12 @@ def execute_notebook(loaded: LoadedConfig, overrides: Sequence[str], *, root: Pa
     executed.parent.mkdir(parents=True, exist_ok=True)
     evidence = f"the executed copy is {relative(executed, root)}"
     logging.getLogger("papermill").setLevel(logging.WARNING)  # its cell by cell account drowns the notebook's own
-    parameters = {"config": loaded.source, "overrides": ["logging.progress=lines", *overrides], "run_id": run_id}
+    parameters = {
+        "config": loaded.source,
+        "overrides": ["logging.progress=lines", *overrides],
+        "epochs": None,  # the configuration's own; the notebook's few are for a first look
+        "run_id": run_id,
+    }
     with tempfile.TemporaryDirectory(prefix="landfall-") as private:
         # The kernel talks over sockets in a folder that only this user can open, instead of TCP ports.
         kernel = {"transport": "ipc", "connection_file": f"{private}/kernel.json"}

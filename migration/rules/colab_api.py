@@ -18,6 +18,7 @@ from migration.folding import blocks, take_out
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.rules import colab_calls, colab_text
 from migration.source import CellSource
+from migration.trees import walk
 
 _COLAB = re.compile(r"colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
@@ -48,7 +49,7 @@ def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
     if source.tree is None or not _COLAB.search(source.text):
         return
     gone = _gone(source, facts)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Import) and id(node) not in gone and _colab_modules(node):
             yield node
 
@@ -188,7 +189,7 @@ def _uses(source: CellSource, facts: NotebookFacts) -> list[Use]:
 
 def _gone(source: CellSource, facts: NotebookFacts) -> set[int]:
     """What `rules.detection` takes away is not rewritten first."""
-    return {id(part) for node in gone_statements(facts.choices(source)) for part in ast.walk(node)}
+    return {id(part) for node in gone_statements(facts.choices(source)) for part in walk(node)}
 
 
 RULES: tuple[Rule, ...] = (

@@ -15,6 +15,7 @@ from migration.detection_flags import gone_statements
 from migration.facts import NotebookFacts
 from migration.matching import Keeps, Match, Rule
 from migration.source import CellSource
+from migration.trees import walk
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
 
@@ -179,7 +180,7 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
     def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not facts.uses(source):
             return
-        gone = {id(node) for gone in gone_statements(facts.choices(source)) for node in ast.walk(gone)}
+        gone = {id(node) for gone in gone_statements(facts.choices(source)) for node in walk(gone)}
         for use in facts.uses(source):
             if id(use.node) not in gone and _part_of(use.path) is part and not _is_plain_name(part, use):
                 yield _match(source, part, use)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 from migration.colab_names import OFFERED, RUNTIME
 from migration.facts import NotebookFacts
-from migration.folding import plain_text
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.source import CellSource
 from migration.strings import Literal, read_strings
@@ -90,7 +89,7 @@ def _rewritten(
 def _find_comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if source.tree is None:
         return
-    for start, end in read_strings(plain_text(source), source.body)[1]:
+    for start, end in read_strings(source.masked, source.body)[1]:
         yield from _rewritten(source, start, end, "a comment names `google.colab`")
     if source.magic is not None:
         yield from _rewritten(source, 0, source.magic.start, "a comment names `google.colab`")
@@ -123,13 +122,13 @@ def _literals(source: CellSource) -> list[Literal]:
     """The strings of a cell's Python, the outermost ones."""
     if source.tree is None or not _COLAB.search(source.text):
         return []
-    return [literal for literal in read_strings(plain_text(source), source.body)[0] if literal.depth == 0]
+    return [literal for literal in read_strings(source.masked, source.body)[0] if literal.depth == 0]
 
 
 def _loaded_modules(source: CellSource) -> set[int]:
     """Where the strings begin that are the first argument of a call that loads a module."""
     found = set()
-    for node in ast.walk(source.tree) if _LOADS.search(source.text) and source.tree else ():
+    for node in source.nodes if _LOADS.search(source.text) and source.tree else ():
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if _LOADS.fullmatch(name):

@@ -95,7 +95,7 @@ def _or_no_gpu(text: ShellText, command: shell.Command) -> list[tuple[int, int, 
 def _find_nvidia_smi_call(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if source.tree is None:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.List) and node.args[0].elts):
             continue
         program = node.args[0].elts[0]

@@ -118,7 +118,7 @@ def _has_neighbour(text: str, literal: Literal) -> bool:
 
 def _is_statement(source: CellSource, literal: Literal) -> bool:
     """A text that stands by itself, such as a docstring."""
-    nodes = ast.walk(source.tree) if source.tree else ()
+    nodes = source.nodes if source.tree else ()
     return any(
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and source.span(node)[0] == literal.start
         for node in nodes

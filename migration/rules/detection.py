@@ -9,11 +9,12 @@ from types import UnionType
 
 from migration.detection_flags import gone_statements
 from migration.facts import NotebookFacts
-from migration.folding import fold, plain_text, take_out
+from migration.folding import fold, take_out
 from migration.local_branch import Choice
 from migration.local_value import Answer, FlagOf, answer
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.source import CellSource
+from migration.trees import children, walk
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
@@ -140,7 +141,7 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _tests(source: CellSource) -> set[int]:
     """The expressions of which only the truth counts, not the value."""
     found: set[int] = set()
-    for node in ast.walk(source.tree) if source.tree else ():
+    for node in source.nodes if source.tree else ():
         tests = [node.test] if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else []
         if isinstance(node, ast.comprehension):
             tests = node.ifs
@@ -158,7 +159,7 @@ def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit |
         before, after = source.span(node.values[index - 1])[1], source.span(node.values[index])[0]
     else:
         before, after = source.span(node.values[0])[1], source.span(node.values[1])[0]
-    word = re.search(r"\b(?:and|or)\b", plain_text(source)[before:after])
+    word = re.search(r"\b(?:and|or)\b", source.masked[before:after])
     if word is None or "#" in source.text[before:after] or "\n" in source.text[before:after]:
         return None
     start, end = source.span(node.values[index])
@@ -214,7 +215,7 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         return
     flag_of = facts.flag_of(source)
     gone = _gone_ids(source, facts)
-    for node in ast.walk(source.tree) if source.tree else ():
+    for node in source.nodes if source.tree else ():
         if isinstance(node, ast.Assert) and id(node) not in gone:
             found = answer(node.test, flag_of)
             if found is not None and not found.tpu:
@@ -236,7 +237,7 @@ def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr]
         if isinstance(node, ast.expr) and isinstance(node, kinds) and (not formatted or _is_at(source, node)):
             yield node
         inside = formatted or isinstance(node, ast.JoinedStr)
-        waiting += [(part, inside) for part in reversed(list(ast.iter_child_nodes(node)))]
+        waiting += [(part, inside) for part in reversed(children(node))]
 
 
 def _is_at(source: CellSource, node: ast.expr) -> bool:
@@ -248,7 +249,7 @@ def _is_at(source: CellSource, node: ast.expr) -> bool:
 
 
 def _gone_ids(source: CellSource, facts: NotebookFacts) -> set[int]:
-    return {id(part) for node in gone_statements(facts.choices(source)) for part in ast.walk(node)}
+    return {id(part) for node in gone_statements(facts.choices(source)) for part in walk(node)}
 
 
 def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:

@@ -71,11 +71,11 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         return
     imported = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         name = _dotted(node.func)

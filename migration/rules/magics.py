@@ -43,7 +43,7 @@ def _uses(source: CellSource, name: str) -> Iterator[_Use]:
             yield _Use(name, argument, command.start, command.end)
     if source.tree is None or "get_ipython" not in source.text:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             words = _called_magic(node.value)
             if words[:1] == [name]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from migration import shell
 from migration.facts import NotebookFacts
@@ -13,12 +14,15 @@ from migration.shell_texts import ShellText, shell_texts
 from migration.source import CellSource
 
 
-def pip_calls(source: CellSource) -> Iterator[tuple[ShellText, PipCall]]:
+@lru_cache(maxsize=4)
+def pip_calls(source: CellSource) -> tuple[tuple[ShellText, PipCall], ...]:
     """Every pip command of the cell, with the text it stands in."""
-    for found in shell_texts(source):
-        for command in () if found.is_colab_magic else found.commands:
-            if (call := pip_call(command)) is not None:
-                yield found, call
+    return tuple(
+        (found, call)
+        for found in shell_texts(source)
+        for command in (() if found.is_colab_magic else found.commands)
+        if (call := pip_call(command)) is not None
+    )
 
 
 def match(

@@ -11,6 +11,7 @@ from migration.folding import Block, blocks, take_out
 from migration.local_branch import read_names_of
 from migration.matching import Keeps, Match, Rule
 from migration.source import CellSource
+from migration.trees import walk
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"
@@ -63,8 +64,8 @@ def _only_for(source: CellSource, block: Block, found: list[ast.stmt]) -> list[a
 
 
 def _inside_functions(tree: ast.Module) -> set[int]:
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return {id(part) for function in functions for part in ast.walk(function)}
+    functions = [node for node in walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {id(part) for function in functions for part in walk(function)}
 
 
 RULES: tuple[Rule, ...] = (

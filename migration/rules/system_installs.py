@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from migration import shell
 from migration.facts import NotebookFacts
@@ -16,6 +17,7 @@ from migration.install_commands import SystemCall, pipelines, system_call
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
 from migration.source import CellSource, Command
+from migration.trees import walk
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
@@ -35,6 +37,7 @@ _MANAGERS: dict[str, tuple[str, ...]] = {
 }
 
 
+@lru_cache(maxsize=64)
 def _system_calls(found: ShellText) -> list[SystemCall]:
     return [call for command in found.commands if (call := system_call(command)) is not None]
 
@@ -92,7 +95,7 @@ def _alone(source: CellSource, going: list[Command]) -> set[int]:
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Module):
             continue
         for name in ("body", "orelse", "finalbody"):
@@ -150,7 +153,7 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                     action="install these packages where the notebook's kernel is, with conda if it is an environment "
                     "of conda and else with pip, then delete the line",
                 )
-    for node in ast.walk(source.tree) if source.tree and "condacolab" in source.masked else ():
+    for node in source.nodes if source.tree and "condacolab" in source.masked else ():
         imported = isinstance(node, ast.Import) and any(name.name == "condacolab" for name in node.names)
         if imported or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("condacolab.")):
             yield Match(

@@ -1,6 +1,6 @@
 import pytest
 
-from migration.folding import blocks, plain_text, take_out
+from migration.folding import blocks, take_out
 from migration.rewriting import apply
 from migration.source import CellSource, compiles
 
@@ -25,6 +25,7 @@ def _without(text, *numbers, block=0, **options):
         ("a(); b(); c()  # d", [1], "a(); c()  # d"),
         ("a(); b(); c()  # d", [0, 2], "b()  # d"),
         ("a(); b(); c()", [1, 2], "a()"),
+        ("a(); \\\n  b()\nc()", [1], "a()\nc()"),
         ("a()\n!pip install b \\\n  c\nd()", [1], "a()\nd()"),
         ("a(\n)\nb()", [0], "b()"),
         ("  a()\n  b()", [0], "  b()"),
@@ -63,8 +64,3 @@ def test_two_removals_from_one_suite_overlap():
     statements = blocks(source)[1].statements
     first, second = (take_out(source, [statement]) for statement in statements)
     assert {(edit.start, edit.end) for edit in first} & {(edit.start, edit.end) for edit in second}
-
-
-def test_plain_text_keeps_every_place():
-    text = "%%time\nx = !ls '''\ny = 1\n!pip a \\\n  b\n"
-    assert plain_text(CellSource(text)) == f"      \nx = {7 * ' '}\ny = 1\n        \n   \n"

@@ -22,11 +22,13 @@ import pytest
 import websocket
 
 from core.config.schema import STREAMS
+from migration.migrate import migrate
+from migration.source import compiles
 from tests.small_workspace import CONFIGS, build_small_workspace
 from tests.support import REPO_ROOT
 
 NOTEBOOKS = {stream: REPO_ROOT / f"notebooks/local_{stream}_ssl.ipynb" for stream in STREAMS}
-PARAMETERS = ["config", "overrides", "run_id"]
+PARAMETERS = ["work_dir", "drive_dir", "config", "overrides", "epochs", "run_id", "bundle"]
 each_stream = pytest.mark.parametrize("stream", STREAMS)
 
 
@@ -66,10 +68,28 @@ def test_nothing_of_colab_is_left(stream):
 @each_stream
 def test_every_code_cell_compiles_and_is_tidy(stream):
     for cell in code_cells(stream):
-        compile(cell.source, cell.id, "exec")
+        assert compiles(cell.source), cell.source
     check = [sys.executable, "-m", "ruff", "check", "--output-format=concise", str(NOTEBOOKS[stream])]
     result = subprocess.run(check, cwd=REPO_ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout
+
+
+def meaning(notebook: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
+    """What a reader and a kernel see of a notebook: kind, source and tags of each cell."""
+    return [
+        (cell["cell_type"], "".join(cell["source"]).strip(), cell["metadata"].get("tags", []))
+        for cell in notebook["cells"]
+    ]
+
+
+@each_stream
+def test_the_notebook_is_what_migration_makes_of_the_colab_one(stream):
+    original = json.loads((REPO_ROOT / f"notebooks/colab_{stream}_ssl.ipynb").read_text(encoding="utf-8"))
+    made = migrate(original, workspace=REPO_ROOT)
+    assert meaning(json.loads(NOTEBOOKS[stream].read_text(encoding="utf-8"))) == meaning(made.notebook), (
+        f"landfall migrate notebooks/colab_{stream}_ssl.ipynb -o {NOTEBOOKS[stream].name} --force"
+    )
+    assert made.needs_human == []
 
 
 # --------------------------------------------------------------------------------------------------------- in a browser
@@ -159,13 +179,18 @@ def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(server):
     name = "local_patchtst_ssl.ipynb"
     assert name in {entry["name"] for entry in server.ask("/api/contents")["content"]}
     notebook = nbformat.from_dict(server.ask(f"/api/contents/{name}")["content"])
-    parameters, environment, table, picture = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:4]
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    parameters = cells.pop(0)
+    told_at = next(at for at, cell in enumerate(cells) if "device_reason" in cell)
+    environment, table, _, picture = cells[told_at : told_at + 4]
     kernel = notebook.metadata.kernelspec.name
     session = {"path": name, "name": name, "type": "notebook", "kernel": {"name": kernel}}
     channel = server.connect(server.ask("/api/sessions", session)["kernel"]["id"])
     try:
         small = parameters.replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"])
         assert execute(channel, small) == []
+        for cell in cells[:told_at]:
+            assert "error" not in kinds(execute(channel, cell))
         told = execute(channel, environment)
         assert kinds(told) == {"stream"}
         assert "precision 32" in "".join(output["content"]["text"] for output in told)
