@@ -17,6 +17,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ class Survey:
 
     def _judge_cell(self, place: str, before: str, after: str, touched: set[int]) -> None:
         self.count("code cells")
-        if before != after and _compiles(before) and not _compiles(after):
+        if before != after and not _compiles(after) and _compiles(before):
             self.count("cells that no longer compile", example=place)
         lines = [line for row, line in enumerate(before.split("\n"), start=1) if row not in touched]
         self.count("untouched lines", len(lines))
@@ -185,6 +186,7 @@ def _load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_bytes().decode("utf-8-sig", errors="replace"), strict=False)
 
 
+@cache
 def _compiles(text: str) -> bool:
     from IPython.core.inputtransformer2 import TransformerManager
 
