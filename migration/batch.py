@@ -19,18 +19,18 @@ from typing import Any
 from core.devices.host import usable_cores
 from core.errors import LandfallError, OutputError, UsageError
 from core.workspace import find_root, write_bytes
-from migration.concerns import HAZARDS, SECRETS, only_colab_has, places
-from migration.difference import source_diff
 from migration.matching import Finding, Keeps
 from migration.migrate import RUNTIME_MODULE, Migration, migrate
-from migration.parameters import Folders
+from migration.notebook.difference import source_diff
+from migration.notebook.positions import lines_of_cells
+from migration.notebook.reading import read, source_text
+from migration.notebook.writing import write
+from migration.parameters.hoisting import Folders
 from migration.planning import Task
-from migration.positions import lines_of_cells
-from migration.reading import read, source_text
-from migration.report import Mode, Needs, NotebookReport, found_items, shown
+from migration.report.concerns import HAZARDS, SECRETS, only_colab_has, places
+from migration.report.document import Mode, Needs, NotebookReport, found_items, shown
 from migration.requirements import requirements_text, system_text
 from migration.secrets import masked
-from migration.writing import write
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UsageError
 if TYPE_CHECKING:
     from migration.batch import Options, Result
     from migration.planning import Plan
-    from migration.report import Mode, Report
+    from migration.report.document import Mode, Report
 
 _EPILOG = """\
 A folder stands for every notebook below it, but for hidden folders and .ipynb_checkpoints. Inputs are never changed.
@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rules:
         return _print_rules(arguments)
     from migration.batch import Options
-    from migration.parameters import Folders
+    from migration.parameters.hoisting import Folders
     from migration.planning import make_plan
-    from migration.report import make_report
+    from migration.report.document import make_report
 
     _require_sense(arguments)
     mode: Mode = "check" if arguments.check else "diff" if arguments.diff else "write"
@@ -143,8 +143,8 @@ def _tell_what_went_wrong(plan: Plan, report: Report) -> None:
 
 
 def _tell(arguments: argparse.Namespace, report: Report, results: Sequence[Result]) -> None:
-    from migration.formats import FORMATS, check_text, summary_text, totals
-    from migration.report import shown, write_report
+    from migration.report.document import shown, write_report
+    from migration.report.formats import FORMATS, check_text, summary_text, totals
 
     if arguments.diff:
         sys.stdout.writelines(result.diff for result in results)
@@ -168,7 +168,7 @@ def _exit_code(arguments: argparse.Namespace, report: Report) -> int:
 
 
 def _print_rules(arguments: argparse.Namespace) -> int:
-    from migration.formats import rules_json, rules_text
+    from migration.report.formats import rules_json, rules_text
     from migration.rules import all_rules
 
     if arguments.format not in ("text", "json"):

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from migration.colab_names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
-from migration.detection_flags import Flags, find_flags, find_needed
-from migration.drive_mounts import is_static, mount_points
-from migration.local_branch import Choice, choices
-from migration.local_value import Answer, FlagOf
-from migration.parameters import Parameter, plan_parameters
-from migration.source import CellSource
+from migration.cell.source import CellSource
+from migration.colab.drive_mounts import is_static, mount_points
+from migration.colab.flags import Flags, find_flags, find_needed
+from migration.colab.local_branch import Choice, choices
+from migration.colab.local_value import Answer, FlagOf
+from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
+from migration.parameters.hoisting import Parameter, plan_parameters
 
 DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/google_drive")
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")

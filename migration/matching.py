@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from migration.cell.source import CellSource
     from migration.facts import NotebookFacts
-    from migration.source import CellSource
 
 
 class Keeps(StrEnum):

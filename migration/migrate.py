@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from migration.cell.source import CellSource
 from migration.facts import collect_facts
 from migration.matching import Finding, Keeps
-from migration.parameters import Folders, add_preamble
-from migration.reading import language_of, source_text
+from migration.notebook.reading import language_of, source_text
+from migration.notebook.structure import clean, with_ids
+from migration.parameters.hoisting import Folders, add_preamble
 from migration.requirements import Requirements, collect_requirements
 from migration.rewriting import rewrite
 from migration.rules import all_rules, credentials
 from migration.rules.configurations import local_configs
-from migration.source import CellSource
-from migration.structure import clean, with_ids
 
 RUNTIME_MODULE = "landfall_runtime"
 
@@ -41,7 +41,7 @@ class Migration:
 
 
 def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, workspace: Path | None = None) -> Migration:
-    """Migrates a notebook in memory (nbformat 4, as `migration.reading.read` gives it); the input is not changed.
+    """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
     `workspace` is the Landfall workspace that the output lies in, if any: its local configurations take the place of
     Colab's.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import UsageError
-from migration.report import NotebookReport, shown
+from migration.report.document import NotebookReport, shown
 
 _COLAB_PREFIX = re.compile(r"colab[_-](?=.)", re.IGNORECASE)
 _LOCAL_PREFIX = "local_"

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from migration import shell
-from migration.install_commands import Item, PipCall, pip_call, system_call, unquoted_bounds
+from migration.cell.source import CellSource
+from migration.cell.strings import FIELD
 from migration.secrets import masked
-from migration.shell_texts import command_of_list, shell_calls, shell_texts
-from migration.source import CellSource
-from migration.strings import FIELD
+from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
+from migration.shell.texts import command_of_list, shell_calls, shell_texts
 
 _INSTALLS = re.compile(r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b")
 _RELEASE = (

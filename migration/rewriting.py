@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Finding, Match, Rule
 from migration.secrets import masked
-from migration.source import CellSource
 
 MAX_ROUNDS = 20
 

@@ -23,8 +23,9 @@ SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package)
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/manager.py"}
 STARTS_FAST = (
-    "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace",
-    "core.checkpoint", "core.runlog", "migration", "migration.*", "landfall", "trainers.command",
+    "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace", "core.checkpoint", "core.runlog",
+    "migration", "migration.*", "migration.notebook.*", "migration.cell.*", "migration.shell.*", "migration.colab.*",
+    "migration.parameters.*", "migration.report.*", "migration.rules.*", "landfall", "trainers.command",
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
     "pipelines.export_training_dashboard_state", "pipelines.checks", "pipelines.checks.*",
 )  # fmt: skip

@@ -13,7 +13,7 @@ import landfall
 from core.config.compose import schema_keys
 from core.config.reference import FILE, reference
 from core.config.schema import SCHEMAS
-from migration.reference import FILE as RULES_FILE
+from migration.report.reference import FILE as RULES_FILE
 from tests.support import REPO_ROOT
 
 PAGES = [REPO_ROOT / "README.md", *sorted((REPO_ROOT / "docs").glob("**/*.md"))]

@@ -10,7 +10,8 @@ from migration.matching import Rule
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every row of the table."""
-    from migration import parameters, reading, structure
+    from migration.notebook import reading, structure
+    from migration.parameters import hoisting
     from migration.rules import (
         colab_api,
         commands,
@@ -26,7 +27,7 @@ def all_rules() -> tuple[Rule, ...]:
     )
 
     file = (reading, structure)
-    first = (detection, forms, configurations, parameters, colab_api, restarts)
+    first = (detection, forms, configurations, hoisting, colab_api, restarts)
     then = (magics, installs, commands, paths, prose, human)
     return tuple(rule for stage in (*file, *first, *then) for rule in stage.RULES)
 

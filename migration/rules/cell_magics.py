@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.source import CellSource
 
 _RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit", "mprun", "lprun", "debug"})
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}

@@ -10,15 +10,15 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from migration.colab_names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, Use, imported_names, path_below
-from migration.detection_flags import gone_statements
-from migration.drive_mounts import is_mount
+from migration.cell.folding import blocks, take_out
+from migration.cell.source import CellSource
+from migration.cell.trees import walk
+from migration.colab.drive_mounts import is_mount
+from migration.colab.flags import gone_statements
+from migration.colab.names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, Use, imported_names, path_below
 from migration.facts import NotebookFacts
-from migration.folding import blocks, take_out
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.rules import colab_calls, colab_text
-from migration.source import CellSource
-from migration.trees import walk
 
 _COLAB = re.compile(r"colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")

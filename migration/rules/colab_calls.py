@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from migration.colab_names import Use
-from migration.detection_flags import gone_statements
+from migration.cell.source import CellSource
+from migration.cell.trees import walk
+from migration.colab.flags import gone_statements
+from migration.colab.names import Use
 from migration.facts import NotebookFacts
 from migration.matching import Keeps, Match, Rule
-from migration.source import CellSource
-from migration.trees import walk
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
 

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from migration.colab_names import OFFERED, RUNTIME
+from migration.cell.source import CellSource
+from migration.cell.strings import Literal, read_strings
+from migration.colab.names import OFFERED, RUNTIME
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.source import CellSource
-from migration.strings import Literal, read_strings
 
 _COLAB = re.compile(r"google\s*\.\s*colab|google\s+import\s+colab\b")
 # What Colab's page offers to JavaScript; `output.clear`, `output.eval_js` and the like are Python's.

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from migration import shell
+from migration.cell.source import CellSource
+from migration.cell.statements import place_of, removal
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.rules import downloads
-from migration.shell_guards import edits, has_blocks, pipeline, run_texts, statement_span
-from migration.shell_texts import ShellText
-from migration.source import CellSource
-from migration.statements import place_of, removal
+from migration.shell.guards import edits, has_blocks, pipeline, run_texts, statement_span
+from migration.shell.texts import ShellText
 
 # Notebooks look for "failed" in what nvidia-smi prints, which is its own word for a machine without a GPU.
 _NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"

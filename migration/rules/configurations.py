@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.source import CellSource
 
 _NAMED = re.compile(r"(?<![\w./-])(?:\./)?configs/(?P<stem>[\w/-]+)(?P<suffix>\.ya?ml)\b")
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from migration import shell
-from migration.environment import is_secret_name, variable_for
-from migration.form_fields import without_commands
+from migration.cell.source import CellSource, Command, compiles
+from migration.cell.strings import Literal, read_strings
 from migration.matching import Edit, Keeps, Match, Rule
+from migration.parameters.environment import is_secret_name, variable_for
+from migration.parameters.form_fields import without_commands
 from migration.secrets import MASK, Secret, find_secrets, is_placeholder
-from migration.source import CellSource, Command, compiles
-from migration.strings import Literal, read_strings
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
 
-from migration.detection_flags import gone_statements
+from migration.cell.folding import fold, take_out
+from migration.cell.source import CellSource
+from migration.cell.trees import children, walk
+from migration.colab.flags import gone_statements
+from migration.colab.local_branch import Choice
+from migration.colab.local_value import Answer, FlagOf, answer
 from migration.facts import NotebookFacts
-from migration.folding import fold, take_out
-from migration.local_branch import Choice
-from migration.local_value import Answer, FlagOf, answer
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.source import CellSource
-from migration.trees import children, walk
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""

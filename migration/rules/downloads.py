@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from migration import shell
+from migration.cell.source import CellSource
+from migration.cell.strings import FIELD
 from migration.facts import NotebookFacts
 from migration.matching import Keeps, Match, Rule
 from migration.shell import Word
-from migration.shell_guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
-from migration.shell_texts import ShellText
-from migration.source import CellSource
-from migration.strings import FIELD
+from migration.shell.guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
+from migration.shell.texts import ShellText
 
 _TAKES_VALUE = {
     "git": re.compile(

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from migration.form_fields import Mark, form_fields, marks
+from migration.cell.source import CellSource
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.source import CellSource
+from migration.parameters.form_fields import Mark, form_fields, marks
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts

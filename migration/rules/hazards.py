@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from migration import shell
-from migration.form_fields import comments
+from migration.cell.source import CellSource
 from migration.matching import Keeps, Match, Rule
-from migration.shell_texts import ShellText, shell_texts
-from migration.source import CellSource
+from migration.parameters.form_fields import comments
+from migration.shell.texts import ShellText, shell_texts
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from migration import shell
-from migration.form_fields import comments
+from migration.cell.source import CellSource
 from migration.matching import Keeps, Match, Rule
+from migration.parameters.form_fields import comments
 from migration.rules import credentials, hazards
-from migration.shell_texts import shell_texts
-from migration.source import CellSource
+from migration.shell.texts import shell_texts
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts

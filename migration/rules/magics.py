@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from migration.cell.source import CellSource, parse
+from migration.cell.statements import place_of, removal
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.rules import cell_magics
-from migration.source import CellSource, parse
-from migration.statements import place_of, removal
 
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
 # Notebooks also spell it `%tensoflow_verion`.

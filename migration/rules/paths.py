@@ -1,7 +1,7 @@
 """Rules LF4xx: Colab's fixed folders become the folders of this machine.
 
 `/content` is the work folder, a mounted Google Drive the drive folder. Python names them by variables, shell text by
-environment variables of the same names; the set-up cell (`migration.preamble`) gives both their values.
+environment variables of the same names; the set-up cell (`migration.parameters.preamble`) gives both their values.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Find, Keeps, Match, Rule
 from migration.rules import paths_comments, paths_files, paths_python, paths_shell
 from migration.rules.paths_links import MAKES_LINK, drive_links, links
 from migration.rules.paths_matches import Found
 from migration.rules.paths_text import TRIGGER
-from migration.source import CellSource
 
 _SAMPLE = re.compile(
     r"""(?<![\w-])sample_data(?:/(?:README\.md|anscombe\.json|california_housing_(?:train|test)\.csv|"""

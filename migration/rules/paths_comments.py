@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from migration.cell.source import CellSource
+from migration.cell.strings import read_strings
 from migration.facts import NotebookFacts
 from migration.matching import Edit
 from migration.rules.paths_matches import Found, changed
@@ -13,8 +15,6 @@ from migration.rules.paths_python import python_text, read, rewritten
 from migration.rules.paths_shell import command_edits
 from migration.rules.paths_text import find_paths, may_name_folder
 from migration.rules.paths_uses import Group
-from migration.source import CellSource
-from migration.strings import read_strings
 
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")

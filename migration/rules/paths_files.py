@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match
 from migration.rules.paths_comments import comments
@@ -18,7 +19,6 @@ from migration.rules.paths_matches import Found, kept
 from migration.rules.paths_python import strings
 from migration.rules.paths_shell import script_places
 from migration.rules.paths_text import PathSpan, find_paths, replaced
-from migration.source import CellSource
 
 WRITES_FILE = frozenset({"writefile", "file"})
 _RUNS_PYTHON = frozenset({"python", "python3", "pypy"})

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from migration import shell
+from migration.cell.scanning import Command
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Match
 from migration.rules.paths_text import find_paths
-from migration.scanning import Command
-from migration.source import CellSource
 
 MAKES_LINK = re.compile(r"\bln\s")
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from migration import shell
+from migration.cell.source import CellSource
+from migration.cell.strings import FIELD, Literal, as_format, characters, read_strings
 from migration.facts import NotebookFacts
 from migration.matching import Edit
 from migration.rules.paths_matches import Found, changed, kept
 from migration.rules.paths_text import PathSpan, find_paths, may_name_folder
 from migration.rules.paths_uses import Group, groups
-from migration.source import CellSource
-from migration.strings import FIELD, Literal, as_format, characters, read_strings
 
 _MAY_HOLD_CODE = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)\b[ \t]*(?:-\S+[ \t]+)*")
 _GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from migration.cell.strings import FIELD
 from migration.facts import DEFAULT_MOUNTS
-from migration.strings import FIELD
 
 ROOT = "/content"
 Folder = Literal["work", "drive"]

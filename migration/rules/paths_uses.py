@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from migration.cell.source import CellSource
+from migration.cell.strings import Literal
 from migration.rules.paths_text import begins_path
-from migration.source import CellSource
-from migration.strings import Literal
 
 _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
 _MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})

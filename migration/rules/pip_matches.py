@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from migration import shell
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.install_commands import PipCall, pip_call
 from migration.matching import Edit, Keeps, Match
-from migration.shell_texts import ShellText, shell_texts
-from migration.source import CellSource
+from migration.shell.installs import PipCall, pip_call
+from migration.shell.texts import ShellText, shell_texts
 
 
 @lru_cache(maxsize=4)

@@ -6,12 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.install_commands import Item, PipCall, unquoted_bounds
 from migration.matching import Edit, Keeps, Match, Rule
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
-from migration.shell_texts import ShellText
-from migration.source import CellSource
+from migration.shell.installs import Item, PipCall, unquoted_bounds
+from migration.shell.texts import ShellText
 
 _URL = re.compile(r"(?:[\w.\[\], -]+@\s*)?(?P<url>(?:git|hg|svn|bzr)\+\w+://\S+|https?://\S+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from migration.cell.source import CellSource
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.source import CellSource
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
+from migration.cell.folding import Block, blocks, take_out
+from migration.cell.source import CellSource
+from migration.cell.trees import walk
+from migration.colab.local_branch import read_names_of
 from migration.facts import NotebookFacts
-from migration.folding import Block, blocks, take_out
-from migration.local_branch import read_names_of
 from migration.matching import Keeps, Match, Rule
-from migration.source import CellSource
-from migration.trees import walk
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"

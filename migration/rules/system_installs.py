@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from migration import shell
+from migration.cell.source import CellSource, Command
+from migration.cell.trees import walk
 from migration.facts import NotebookFacts
-from migration.install_commands import SystemCall, pipelines, system_call
 from migration.matching import Edit, Keeps, Match, Rule
-from migration.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
-from migration.source import CellSource, Command
-from migration.trees import walk
+from migration.shell.installs import SystemCall, pipelines, system_call
+from migration.shell.texts import ShellText, command_of_list, shell_calls, shell_texts
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.report import FoundItem, Needs, NotebookReport, Place, Report, make_report
+from migration.report.document import FoundItem, Needs, NotebookReport, Place, Report, make_report
 
 HOSTILE = '</pre><script>alert("1")</script> & 100%\n::error::x'
 

@@ -13,7 +13,7 @@ from pre_commit.clientlib import load_manifest
 
 import landfall
 from migration.command import build_parser, main
-from migration.report import SCHEMA_FILE
+from migration.report.document import SCHEMA_FILE
 from migration.rules import all_rules
 from tests.migration.made_notebooks import code, markdown, save
 from tests.support import REPO_ROOT

@@ -1,7 +1,7 @@
 import pytest
 
+from migration.cell.source import CellSource
 from migration.facts import DEFAULT_MOUNTS, NotebookFacts, collect_facts
-from migration.source import CellSource
 
 
 def _sources(*texts):

@@ -1,7 +1,7 @@
 import pytest
 
+from migration.cell.source import CellSource
 from migration.requirements import Requirements, collect_requirements, requirements_text, system_text
-from migration.source import CellSource
 
 
 def _collect(*texts, language="python"):

@@ -22,8 +22,8 @@ import pytest
 import websocket
 
 from core.config.schema import STREAMS
+from migration.cell.source import compiles
 from migration.migrate import migrate
-from migration.source import compiles
 from tests.small_workspace import CONFIGS, build_small_workspace
 from tests.support import REPO_ROOT
 

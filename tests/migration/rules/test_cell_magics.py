@@ -1,11 +1,11 @@
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import cell_magics, forms
-from migration.source import CellSource
 
 
 def _rewrite(text, *, rules=cell_magics.RULES, language="python"):

@@ -2,11 +2,11 @@
 
 import pytest
 
+from migration.cell.source import CellSource
 from migration.facts import collect_facts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import colab_text
-from migration.source import CellSource
 
 
 def _one(text):

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
+from migration.cell.source import CellSource, compiles
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import commands
 from migration.rules.commands import needs_bash
-from migration.source import CellSource, compiles
 
 SAYS = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
 OTHERWISE = f'|| echo "{SAYS}"'

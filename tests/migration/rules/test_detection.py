@@ -7,11 +7,11 @@ import random
 
 import pytest
 
+from migration.cell.source import CellSource, compiles
 from migration.facts import collect_facts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import detection
-from migration.source import CellSource, compiles
 
 
 def _rewrite(*texts):

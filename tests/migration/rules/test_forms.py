@@ -1,10 +1,10 @@
 import pytest
 
+from migration.cell.source import CellSource, compiles
 from migration.facts import NotebookFacts
-from migration.parameters import plan_parameters
+from migration.parameters.hoisting import plan_parameters
 from migration.rewriting import rewrite
 from migration.rules import forms
-from migration.source import CellSource, compiles
 
 
 def _rewrite(text, *, facts=None):

@@ -1,9 +1,9 @@
 import pytest
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.rewriting import rewrite
 from migration.rules import hazards
-from migration.source import CellSource
 
 _HOME = "/ro" + "ot"
 

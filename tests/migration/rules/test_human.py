@@ -1,10 +1,10 @@
 import pytest
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import human
-from migration.source import CellSource
 
 
 def _found(text, *, language="python"):

@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 
+from migration.cell.source import CellSource, compiles
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules.installs import RULES
-from migration.source import CellSource, compiles
 
 
 def _rewrite(text, facts=None, language="python"):

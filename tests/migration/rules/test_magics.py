@@ -1,10 +1,10 @@
 import pytest
 
+from migration.cell.source import CellSource, compiles
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import magics
-from migration.source import CellSource, compiles
 
 
 def _rewrite(text, *, language="python"):

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migration.cell.source import CellSource
 from migration.facts import DEFAULT_MOUNTS, NotebookFacts, collect_facts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import paths
 from migration.rules.paths import drive_links, needs_drive_links
-from migration.source import CellSource
 
 ROOT = "/" + "content"
 WORK, DRIVE = "/machine/work folder", "/machine/my drive"

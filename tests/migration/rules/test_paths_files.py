@@ -5,11 +5,11 @@ import sys
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import paths
-from migration.source import CellSource
 
 
 def migrated(text):

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from migration.cell.source import CellSource
 from migration.facts import DEFAULT_MOUNTS, NotebookFacts
 from migration.matching import Keeps
 from migration.rewriting import rewrite
 from migration.rules import paths
-from migration.source import CellSource
 
 
 def migrated(text, mounts=DEFAULT_MOUNTS):

@@ -1,0 +1,196 @@
+"""What an expression that asks "does this run on Colab?" gives on this machine.
+
+Only expressions that hold such a question are evaluated, and only as far as nothing else decides them.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from migration.cell.trees import walk
+
+_MODULE_NAME = re.compile(r"google\.?colab|\bcolab\b", re.IGNORECASE)
+_ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
+_TPU = re.compile(r"TPU", re.IGNORECASE)
+_MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
+_ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
+_SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\b_ih\b|__module__", re.IGNORECASE)
+_SPEC = frozenset({"find_spec", "find_loader", "find_module", "get_loader"})
+# Calls that only look: what they stand beside may be left out with them.
+_QUESTION = re.compile(
+    r"^(?:is|has|in|can|exists|get|getenv|len|str|int|bool|float|any|all|lower|upper|strip|startswith|endswith|keys|"
+    r"values|items|join|find|find_spec|type|isinstance|isfile|isdir|getcwd|get_ipython|device_count|list_physical_devices|"
+    r"list|set|tuple|format|split|max|min|sum|abs)(?:_\w+)?$"
+)
+_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The value on this machine; `asks` says that the expression holds a question about Colab, `tpu` that it asks for
+    Colab's TPU."""
+
+    value: Any
+    asks: bool = True
+    tpu: bool = False
+
+
+FlagOf = Callable[[ast.expr], Answer | None]
+
+
+def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None:
+    """The value of an expression that asks about Colab; None where it asks nothing of the kind, or cannot be decided.
+
+    `flag_of` knows the names and calls that hold nothing but such an answer, and gives None for all others.
+    """
+    found = _value(node, flag_of)
+    return found if found is not None and found.asks else None
+
+
+def only_looks(node: ast.expr) -> bool:
+    """Evaluating the expression changes nothing, as far as its text tells."""
+    for part in walk(node):
+        if isinstance(part, ast.Call):
+            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+            if not _QUESTION.match(name):
+                return False
+        elif isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            return False
+    return True
+
+
+def _value(node: ast.expr, flag_of: FlagOf) -> Answer | None:
+    match node:
+        case ast.Constant():
+            return Answer(node.value, asks=False)
+        case ast.Name() | ast.Call() if (flag := flag_of(node)) is not None:
+            return flag
+        case ast.UnaryOp(op=ast.Not()):
+            inner = _value(node.operand, flag_of)
+            return Answer(not inner.value, inner.asks, inner.tpu) if inner else None
+        case ast.BoolOp():
+            return _of_operands(node, flag_of)
+        case ast.Compare():
+            return _of_comparison(node, flag_of)
+        case ast.Call():
+            return _of_call(node, flag_of)
+    return None
+
+
+def _of_operands(node: ast.BoolOp, flag_of: FlagOf) -> Answer | None:
+    """`a and b`, `a or b`: decided by an operand where what stands before it only looks, else where all are known."""
+    decides = isinstance(node.op, ast.Or)
+    known: list[Answer] = []
+    for operand in node.values:
+        found = _value(operand, flag_of)
+        if found is None:
+            if not only_looks(operand):
+                return None
+            continue
+        if bool(found.value) is decides:
+            return found
+        known.append(found)
+    if len(known) < len(node.values):
+        return None
+    return Answer(known[-1].value, any(found.asks for found in known), any(found.tpu for found in known))
+
+
+def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
+    if len(node.ops) != 1:
+        return None
+    left, right, op = node.left, node.comparators[0], node.ops[0]
+    if isinstance(op, ast.In | ast.NotIn):
+        asked = _membership(left, right)
+        return Answer(isinstance(op, ast.NotIn), tpu=asked.tpu) if asked else None
+    if isinstance(op, ast.Eq | ast.NotEq):
+        for one, other in ((left, right), (right, left)):
+            text = one.value if isinstance(one, ast.Constant) else None
+            if isinstance(text, str) and "google.colab" in text and not isinstance(other, ast.Constant):
+                return Answer(isinstance(op, ast.NotEq))
+    first, second = _value(left, flag_of), _value(right, flag_of)
+    if first is None or second is None:
+        return None
+    try:
+        return Answer(
+            _OPERATORS[type(op)](first.value, second.value), first.asks or second.asks, first.tpu or second.tpu
+        )
+    except TypeError:
+        return None
+
+
+def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
+    """`"google.colab" in sys.modules`, `"COLAB_GPU" in os.environ`, `"colab" in str(get_ipython())`: never here."""
+    if not isinstance(left, ast.Constant) or not isinstance(left.value, str):
+        return None
+    text, where = left.value, ast.unparse(right)
+    if _ENVIRONMENT.search(where) and (_ENVIRONMENT_NAME.search(text) or _MODULE_NAME.search(text)):
+        return Answer(False, tpu=bool(_TPU.search(text)))
+    if _MODULE_NAME.search(text) and (_MODULES.search(where) or _SHELL.search(where)):
+        return Answer(False)
+    if text.startswith("google.colab._"):
+        return Answer(False)
+    return None
+
+
+def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    base = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    first = node.args[0] if node.args else None
+    text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+    if text is not None and name in _SPEC and text.startswith("google.colab"):
+        return Answer(None)
+    if text is not None and _looks_up(name, base, text):
+        default = (
+            node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "default"), None)
+        )
+        given = _value(default, flag_of) if default is not None else Answer(None)
+        return Answer(given.value, tpu=bool(_TPU.search(text))) if given else None
+    if text is not None and name in ("startswith", "endswith") and _MODULE_NAME.search(text):
+        return Answer(False) if _SHELL.search(base) else None
+    if name in ("any", "all") and isinstance(first, ast.GeneratorExp | ast.ListComp):
+        return _of_search(name, first)
+    if name in ("bool", "int", "str", "len") and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        inner = _value(node.args[0], flag_of)
+        try:
+            return Answer(_CASTS[name](inner.value), inner.asks, inner.tpu) if inner and inner.asks else None
+        except (TypeError, ValueError):
+            return None
+    return None
+
+
+_CASTS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "str": str, "len": len}
+
+
+def _looks_up(name: str, base: str, text: str) -> bool:
+    """`os.environ.get("COLAB_GPU")`, `os.getenv("COLAB_GPU")`, `sys.modules.get("google.colab")`."""
+    if name == "getenv" or (name == "get" and _ENVIRONMENT.search(base)):
+        return bool(_ENVIRONMENT_NAME.search(text))
+    return name == "get" and base.endswith("modules") and text.startswith("google.colab")
+
+
+def _of_search(name: str, searched: ast.GeneratorExp | ast.ListComp) -> Answer | None:
+    """`any("COLAB" in key for key in os.environ)`: none is found here."""
+    if name != "any" or len(searched.generators) != 1:
+        return None
+    where = ast.unparse(searched.generators[0].iter)
+    texts = [part.value for part in walk(searched.elt) if isinstance(part, ast.Constant)]
+    for text in texts:
+        if isinstance(text, str):
+            in_environment = _ENVIRONMENT.search(where) and _ENVIRONMENT_NAME.search(text)
+            if in_environment or (_MODULE_NAME.search(text) and (_MODULES.search(where) or _SHELL.search(where))):
+                return Answer(False, tpu=bool(_TPU.search(text)))
+    return None

@@ -1,0 +1,1 @@
+"""The notebook as a file: read, repaired, cleaned, written."""

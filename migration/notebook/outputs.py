@@ -1,0 +1,177 @@
+"""Cleans saved outputs: what only Colab's page can show goes, with secrets; what a plain notebook shows stays."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from migration.matching import Keeps, Rule
+from migration.notebook.notes import Notes, listed
+from migration.notebook.repairing_outputs import MANY_LINES
+from migration.secrets import find_secrets, masked
+
+COLAB_MIME, COLAB_PAGE, WIDGET_VIEW, SECRET = "LF120", "LF121", "LF122", "LF123"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        COLAB_MIME,
+        "Colab's own forms of an output",
+        "`application/vnd.google.colaboratory.*`, `application/vnd.colab-display-data+json`, Colab's output tags",
+        "nothing: the other forms of the output stay",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        COLAB_PAGE,
+        "HTML and JavaScript for Colab's page",
+        "interactive data frames, upload and download widgets, anything that calls `google.colab` in the browser",
+        "a data frame's plain table, or the plain text; an output that was nothing else goes",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        WIDGET_VIEW,
+        "views of widgets",
+        "`application/vnd.jupyter.widget-view+json`, whose widget is gone with its session",
+        "the plain text beside it",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        SECRET,
+        "secrets in outputs",
+        "tokens, keys and passwords that were printed",
+        "`‹secret›` in their place",
+        Keeps.NEEDS_HUMAN,
+    ),
+)
+
+_WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+_COLAB_MIMES = ("application/vnd.google.colaboratory.", "application/vnd.colab-display-data")
+_COLAB_METADATA = ("tags", "colab")
+_CALLS_COLAB = re.compile(r"google\.colab(?:\.\w+|\s+Python module)|/google\.colab/")
+_DOWNLOAD_CALL = re.compile(r"\s*download\(\"download_[\w-]+\"")
+# What pandas itself writes, inside what Colab puts around it.
+_PLAIN_TABLE = re.compile(r"<div>\s*<style[^>]*>.*?</table>\s*(?:<p>[^<]*</p>\s*)?</div>", re.DOTALL)
+_BARE_OBJECT = re.compile(r"\s*<(?:IPython\.core\.display|google\.colab)\.[\w.]+(?: object)?(?: at 0x[0-9a-f]+)?>\s*")
+_BINARY_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "audio/", "video/")
+
+
+def clean_outputs(outputs: list[dict[str, Any]], cell: int, notes: Notes) -> list[dict[str, Any]]:
+    """The outputs of a repaired code cell without what is Colab's and without secrets.
+
+    What stays as it was is the same object, the whole list too.
+    """
+    new = [_clean(output, cell, notes) for output in outputs]
+    if all(after is before for after, before in zip(new, outputs, strict=True)):
+        return outputs
+    return [output for output in new if output is not None]
+
+
+def _clean(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any] | None:
+    if "data" not in output:
+        return _without_secrets(output, cell, notes)
+    data = _clean_data(output["data"], cell, notes)
+    if not data and output["data"]:
+        return None
+    gone = output["data"].keys() - data.keys()
+    metadata = {key: value for key, value in output["metadata"].items() if key not in gone}
+    if any(key in metadata for key in _COLAB_METADATA):
+        metadata = {key: value for key, value in metadata.items() if key not in _COLAB_METADATA}
+        notes.add(COLAB_MIME, "tags that Colab gives to outputs were left out", cell)
+    if data is not output["data"] or len(metadata) < len(output["metadata"]):
+        output = {**output, "data": data, "metadata": metadata}
+    return _without_secrets(output, cell, notes)
+
+
+def _clean_data(data: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any]:
+    """The forms of an output that a plain notebook can show; empty where there is none."""
+    own = {mime for mime in data if mime.startswith(_COLAB_MIMES)}
+    if own:
+        notes.add(COLAB_MIME, f"forms of an output that only Colab shows were left out: {listed(own)}", cell)
+    if _WIDGET_MIME in data:
+        notes.add(WIDGET_VIEW, "the view of a widget that is gone was left out", cell)
+        own.add(_WIDGET_MIME)
+    changed = {}
+    html, script = data.get("text/html"), data.get("application/javascript")
+    if isinstance(html, str) and _is_colab_html(html):
+        changed["text/html"] = _plain_table(html)
+        what = (
+            "Colab's buttons around a table were left out"
+            if changed["text/html"]
+            else "HTML for Colab's page was left out"
+        )
+        notes.add(COLAB_PAGE, what, cell)
+    if isinstance(script, str) and ("google.colab" in script or _DOWNLOAD_CALL.match(script)):
+        changed["application/javascript"] = None
+        notes.add(COLAB_PAGE, "JavaScript for Colab's page was left out", cell)
+    if not own and not changed:
+        return data
+    new = {mime: changed.get(mime, value) for mime, value in data.items() if mime not in own}
+    new = {mime: value for mime, value in new.items() if value is not None}
+    # The name of a class says nothing without the object.
+    text = new.get("text/plain")
+    if isinstance(text, str) and _BARE_OBJECT.fullmatch(text) and (len(new) == 1 or "google.colab" in text):
+        del new["text/plain"]
+    return new
+
+
+def _is_colab_html(html: str) -> bool:
+    if "colab" not in html:
+        return False
+    return "colab-df" in html or ("<script" in html and _CALLS_COLAB.search(html) is not None)
+
+
+def _plain_table(html: str) -> str | None:
+    table = _PLAIN_TABLE.search(html)
+    return table[0] if table and not _is_colab_html(table[0]) else None
+
+
+# ------------------------------------------------------------------------------------------------------------ secrets
+def _without_secrets(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any]:
+    """The output with its secrets masked; the same object where it holds none."""
+    new = dict(output)
+    for key, mask in (("text", _masked_stream), ("evalue", _masked), ("traceback", _masked)):
+        if key in output:
+            new[key] = mask(output[key], cell, notes)
+    if "data" in output:
+        data = output["data"]
+        shown = {mime: value for mime, value in data.items() if not mime.startswith(_BINARY_MIMES)}
+        clean = {mime: _masked(value, cell, notes) for mime, value in shown.items()}
+        new["data"] = {**data, **clean} if any(clean[mime] is not shown[mime] for mime in shown) else data
+    return new if any(new[key] is not output[key] for key in output) else output
+
+
+def _masked(value: Any, cell: int, notes: Notes) -> Any:
+    """A text, or the texts in a JSON value, without secrets; the same object where there is none."""
+    if isinstance(value, str):
+        found = find_secrets(value)
+        for kind in {secret.kind for secret in found}:
+            _note_secret(kind, cell, notes)
+        return masked(value) if found else value
+    if isinstance(value, list):
+        new = [item if isinstance(item, int | float) else _masked(item, cell, notes) for item in value]
+        return new if any(after is not before for after, before in zip(new, value, strict=True)) else value
+    if isinstance(value, dict):
+        changed = {key: _masked(item, cell, notes) for key, item in value.items()}
+        return changed if any(changed[key] is not value[key] for key in value) else value
+    return value
+
+
+def _masked_stream(value: str | list[str], cell: int, notes: Notes) -> str | list[str]:
+    """As `_masked`; of a text that is a long list of lines many are joined at a time."""
+    if isinstance(value, str):
+        return _masked(value, cell, notes)
+    lines = []
+    for start in range(0, len(value), MANY_LINES):
+        part = value[start : start + MANY_LINES]
+        text = "".join(part)
+        clean = _masked(text, cell, notes)
+        lines += part if clean is text else clean.splitlines(True)
+    return value if lines == value else lines
+
+
+def _note_secret(kind: str, cell: int, notes: Notes) -> None:
+    # The id of an AWS key is its public half; it stands in every signed link that `wget` prints.
+    if kind == "AWS key id":
+        notes.add(SECRET, f"an output showed a secret ({kind}), now masked", cell, keeps=Keeps.EQUIVALENT)
+        return
+    action = "revoke what was shown, for everyone who has this notebook has it"
+    notes.add(SECRET, f"an output showed a secret ({kind}), now masked", cell, keeps=Keeps.NEEDS_HUMAN, action=action)

@@ -1,0 +1,284 @@
+"""Reads any notebook that exists in the wild, and says what had to be repaired on the way.
+
+Memory is the file's text and the parsed notebook, a few times the file's size at most: the bytes go before the text is
+parsed, long outputs are joined into one text as soon as they are parsed, saved widget state is dropped there. Only
+long outputs with letters beyond ASCII stay lists of lines: one emoji would make the whole text four times as large.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from functools import partial
+from json.encoder import encode_basestring_ascii
+from pathlib import Path
+from typing import Any
+
+from core.errors import UsageError
+from migration.matching import Finding, Keeps, Rule
+from migration.notebook.notes import Notes
+from migration.notebook.repairing import repaired
+from migration.notebook.repairing_outputs import MANY_LINES
+
+_LARGE = 4_000_000  # bytes; from here on memory matters more than a little time
+_WIDGET_MODEL = frozenset({"model_module", "model_module_version", "model_name", "state"})
+_PIECE = 1 << 20
+_MAX_COMMAS = 100
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF101",
+        "file encoding",
+        "a byte order mark, UTF-16 or UTF-32, bytes that are no UTF-8",
+        "UTF-8 without a mark; single bytes that are no UTF-8 are read as Windows-1252",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF102",
+        "damaged JSON",
+        "bare control characters in texts, `NaN`, half surrogate pairs, trailing commas, text after the end",
+        "valid JSON: `null` for `NaN` and infinity, `U+FFFD` for half a pair, nothing after the end",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF106",
+        "invalid structure",
+        "what `nbformat` refuses: missing, misplaced or mistyped fields of cells and outputs",
+        "the nearest valid form; what no valid notebook can hold is left out",
+        Keeps.EXACT,
+    ),
+)
+
+_FIRST_BYTES = {
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x1f\x8b": "a gzip archive",
+    b"%PDF": "a PDF document",
+    b"\x89PNG": "a picture",
+}
+# The language of kernels that do not name it, by the beginning of the kernel's name.
+KERNEL_LANGUAGES = {
+    "ir": "R", "r": "R", "julia": "julia", "swift": "swift", "bash": "bash", "octave": "octave", "matlab": "matlab",
+    "javascript": "javascript", "deno": "typescript", "tslab": "typescript", "jslab": "javascript",
+    "xcpp": "c++", "rust": "rust", "gophernotes": "go", "java": "java", "ijava": "java", "kotlin": "kotlin",
+    "scala": "scala", "spylon": "scala", "ruby": "ruby", "perl": "perl", "haskell": "haskell", "sos": "sos",
+    "sql": "sql",
+}  # fmt: skip
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
+    """The notebook in a file, in the form of nbformat 4 with texts joined, and what was repaired.
+
+    Raises UsageError, one line that names the file, for anything that is no notebook.
+    """
+    notes = Notes()
+    # No variable holds the bytes or the text: each is gone as soon as the next form is made of it.
+    return _parsed(_decoded(_bytes_of(path), str(path), notes), str(path), notes), notes.findings()
+
+
+def read_bytes(data: bytes, name: str) -> tuple[dict[str, Any], list[Finding]]:
+    """As `read`, from the bytes of a file; `name` is what the error calls it."""
+    notes = Notes()
+    return _parsed(_decoded(data, name, notes), name, notes), notes.findings()
+
+
+def source_text(cell: Mapping[str, Any]) -> str:
+    """A cell's source as one text (notebooks store a list of lines or a string); empty where it is neither."""
+    source = cell.get("source")
+    if isinstance(source, str):
+        return source
+    return "".join(line for line in source if isinstance(line, str)) if isinstance(source, list | tuple) else ""
+
+
+def language_of(notebook: Mapping[str, Any]) -> str:
+    """The language of the kernel in lower case; `python` where the notebook does not say."""
+    language = told_language(notebook.get("metadata")) or "python"
+    return "python" if re.match(r"i?python\d?\b", language, re.IGNORECASE) else language.lower()
+
+
+def told_language(metadata: object) -> str | None:
+    """The language as the notebook's metadata says it, or its kernel's name implies; None where nothing does."""
+    kernel, info = as_dict(as_dict(metadata).get("kernelspec")), as_dict(as_dict(metadata).get("language_info"))
+    name = re.match(r"[a-z]+", str(kernel.get("name") or "").lower())
+    answers = (kernel.get("language"), KERNEL_LANGUAGES.get(name[0]) if name else None, info.get("name"))
+    return next((answer for answer in answers if isinstance(answer, str) and answer.strip()), None)
+
+
+def as_dict(value: object) -> Mapping[str, Any]:
+    """The value where it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+# -------------------------------------------------------------------------------------------------------------- bytes
+def _bytes_of(path: Path) -> bytes:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, not a notebook")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _decoded(data: bytes, name: str, notes: Notes) -> str:
+    for first, what in _FIRST_BYTES.items():
+        if data.startswith(first):
+            raise UsageError(f"{name} is no notebook: it is {what}")
+    encoding = json.detect_encoding(data)
+    if encoding != "utf-8":
+        notes.add("LF101", "the file began with a byte order mark" if encoding == "utf-8-sig" else f"was {encoding}")
+    try:
+        return _text(data, encoding, "strict")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        notes.add(
+            "LF101",
+            f"bytes that are no {encoding.upper()}, first in line {line} of the file, were read as Windows-1252",
+            keeps=Keeps.EQUIVALENT,
+            action="look at the letters with accents in this notebook",
+        )
+    return _text(data, encoding, _windows_1252.__name__)
+
+
+def _text(data: bytes, encoding: str, errors: str) -> str:
+    r"""The bytes as a text.
+
+    One emoji makes Python store a text with four bytes for every letter. In a large file letters beyond ASCII become
+    JSON's own `\u` escapes instead: JSON has them in strings only, where the parser turns them back.
+    """
+    if len(data) < _LARGE or data.isascii():
+        return data.decode(encoding, errors)
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    pieces = []
+    for start in range(0, len(data), _PIECE):
+        piece = decoder.decode(data[start : start + _PIECE], start + _PIECE >= len(data))
+        pieces.append(re.sub(r"[^\x00-\x7f]+", lambda run: encode_basestring_ascii(run[0])[1:-1], piece))
+    return "".join(pieces)
+
+
+def _windows_1252(error: UnicodeError) -> tuple[str, int]:
+    """Reads bytes that are no UTF-8 as Windows-1252, and the five it leaves undefined as Latin-1."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in wrong), error.end
+
+
+codecs.register_error(_windows_1252.__name__, _windows_1252)
+
+
+# --------------------------------------------------------------------------------------------------------------- JSON
+def _parsed(text: str, name: str, notes: Notes) -> dict[str, Any]:
+    start = text[:300].lstrip("\ufeff \t\r\n\0").lower()
+    if not start:
+        raise UsageError(f"{name} is no notebook: the file is empty")
+    if start.startswith("version https://git-lfs"):
+        raise UsageError(f"{name} is no notebook but a Git LFS pointer to one", hint="git lfs pull")
+    if start.startswith("<") and not start.startswith("<<<"):
+        raise UsageError(f"{name} is no notebook but an HTML page", hint="download the raw file, not the page about it")
+    text = _without_half_pairs(text, notes)
+    notebook = _loaded(text, name, notes)
+    del text
+    if not isinstance(notebook, dict):
+        raise UsageError(f"{name} is no notebook: its JSON is a {type(notebook).__name__}, not an object with cells")
+    if not any(isinstance(notebook.get(key), list) for key in ("cells", "worksheets")) and "nbformat" not in notebook:
+        raise UsageError(f"{name} is no notebook: its JSON has no cells")
+    return repaired(notebook, notes)
+
+
+def _without_half_pairs(text: str, notes: Notes) -> str:
+    r"""The JSON text with `\ufffd` for escapes of half a surrogate pair, which no file in UTF-8 can hold."""
+    halves = (r"\\u[dD][89abAB]\w\w(?!\\u[dD][c-fC-F])", r"\\u[dD][c-fC-F](?<!\\u[dD][89abAB]\w\w....)")
+    if not any(re.search(half, text) for half in halves):
+        return text
+    # Escapes are read from left to right, for the second backslash of `\\ud83d` begins none.
+    escape = r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)"
+    fixed = re.sub(escape, lambda match: "\\ufffd" if match[1] else match[0], text)
+    if fixed != text:
+        notes.add("LF102", "half surrogate pairs in texts became U+FFFD", keeps=Keeps.EQUIVALENT)
+    return fixed
+
+
+def _loaded(text: str, name: str, notes: Notes) -> Any:
+    """The JSON value of a text, over the faults that can be mended. Raises UsageError for the others."""
+    strict, parse_int, commas = True, None, 0
+    text = text.lstrip("\ufeff\0")
+    while True:
+        decoder = json.JSONDecoder(
+            strict=strict,
+            parse_int=parse_int,
+            parse_constant=partial(_null, notes),
+            object_hook=_compacted if len(text) >= _LARGE else None,
+        )
+        try:
+            value, end = decoder.raw_decode(text, len(text) - len(text.lstrip()))
+        except RecursionError:
+            raise UsageError(f"{name} is no notebook: its JSON is nested too deeply") from None
+        except json.JSONDecodeError as error:
+            comma = _trailing_comma(text, error.pos)
+            if strict and error.msg.startswith("Invalid control character"):
+                strict = False
+                notes.add("LF102", "texts held bare control characters, such as line ends; they are escaped now")
+            elif comma is not None and commas < _MAX_COMMAS:
+                commas += 1
+                text = text[:comma] + text[comma + 1 :]
+                notes.add("LF102", "commas before a closing bracket were left out")
+            else:
+                raise UsageError(f"{name} is no notebook: {_reason(text, error)}") from None
+        except ValueError:
+            # A number of more digits than Python turns into an integer.
+            parse_int = float
+        else:
+            if text[end:].strip("\0 \t\r\n\x1a"):
+                notes.add("LF102", "text after the end of the notebook was left out", keeps=Keeps.EQUIVALENT)
+            return value
+
+
+def _null(notes: Notes, constant: str) -> None:
+    notes.add("LF102", f"`{constant}` became `null`", keeps=Keeps.EQUIVALENT)
+
+
+def _trailing_comma(text: str, position: int) -> int | None:
+    """Where the comma stands that makes a closing bracket at or right after `position` an error, or None."""
+    closing = re.compile(r"\s*[\]}]").match(text, position)
+    before = text[max(0, position - 10_000) : position].rstrip()
+    if closing is None or not before.endswith(","):
+        return None
+    return text.rindex(",", 0, position)
+
+
+def _reason(text: str, error: json.JSONDecodeError) -> str:
+    where = f"line {error.lineno}, column {error.colno}"
+    line = text[text.rfind("\n", 0, error.pos) + 1 :][:7]
+    if line.startswith(("<<<<<<<", "=======", ">>>>>>>")):
+        return f"a merge conflict is not resolved at {where}"
+    unfinished = error.msg.startswith("Unterminated string") or not text[error.pos :].strip()
+    if text.lstrip()[:1] == "{" and unfinished:
+        return f"the file is cut off, its JSON ends in the middle ({where})"
+    return f"no JSON at {where}: {error.msg}"
+
+
+def _compacted(record: dict[str, Any]) -> dict[str, Any]:
+    """An object of a large file as soon as it is parsed: long lists of lines joined, widget state dropped."""
+    if "output_type" in record:
+        _join(record, "text")
+        data = record.get("data")
+        for mime in data if isinstance(data, dict) else ():
+            if not mime.endswith("json"):
+                _join(data, mime)
+    elif "cell_type" in record:
+        _join(record, "source")
+    elif record.keys() >= _WIDGET_MODEL:
+        return {}
+    return record
+
+
+def _join(record: dict[str, Any], key: str) -> None:
+    lines = record.get(key)
+    if not isinstance(lines, list) or len(lines) < MANY_LINES:
+        return
+    # Lines without their ends, as nbformat 3 has them, are left to the repair, which knows the format.
+    if all(isinstance(line, str) and line.isascii() for line in lines) and lines[0].endswith(("\n", "\r")):
+        record[key] = "".join(lines)

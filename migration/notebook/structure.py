@@ -1,0 +1,293 @@
+"""Makes a notebook valid nbformat 4.5 that papermill runs (ids, kernel, language), without Colab's metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from migration.matching import Finding, Keeps, Rule
+from migration.notebook import outputs
+from migration.notebook.notes import Notes, listed
+from migration.notebook.outputs import clean_outputs
+from migration.notebook.reading import KERNEL_LANGUAGES, as_dict, language_of, told_language
+from migration.notebook.repairing import repaired
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF103",
+        "older notebook format",
+        "nbformat 1 to 3, and 4.0 to 4.4",
+        "nbformat 4.5 with a unique id for every cell",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF104",
+        "kernel of another machine",
+        "a kernel for Python 2, or one that was installed under a name of its own",
+        "`python3`; the message keeps the name",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF105",
+        "kernel or language not told",
+        "missing `kernelspec`, `kernelspec.language` or `language_info.name`, without which papermill runs nothing",
+        "the kernel and language the notebook implies, `python3` where nothing does",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF107",
+        "missing, invalid or duplicated cell ids",
+        "a cell's `id` that nbformat refuses, or that an earlier cell has",
+        "a unique one that follows from the cell's position and content",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF110",
+        "Colab's metadata of the notebook",
+        "`colab`, `accelerator`, `gpuClass`",
+        "nothing",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF111",
+        "Colab's metadata of a cell",
+        "`colab`, `colab_type`, `outputId`, `executionInfo`, `base_uri`, `referenced_widgets`, `cellView`, `id`",
+        "nothing",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF112",
+        "a person's name and account",
+        "`executionInfo.user`",
+        "nothing",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF113",
+        "accelerator",
+        '`"accelerator": "GPU"` or `"TPU"`, `colab.gpuType`, `colab.machine_shape`',
+        "nothing; the report tells what the notebook was made for",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF114",
+        "hidden code of a form",
+        '`"cellView": "form"`',
+        "`jupyter.source_hidden`, which JupyterLab knows",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF115",
+        "state of widgets",
+        "`metadata.widgets`: the saved state of progress bars and other widgets",
+        "nothing: without its session no widget works, its plain text stays",
+        Keeps.EQUIVALENT,
+    ),
+    *outputs.RULES,
+)
+# Rules that mend or modernise any notebook: what they find does not make it a notebook of Colab's.
+UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
+
+_NOTEBOOK_METADATA = frozenset({"colab", "accelerator", "gpuClass", "gpuType", "colab_type"})
+_TRANSIENT_METADATA = frozenset({"orig_nbformat", "orig_nbformat_minor", "signature"})
+_CELL_METADATA = frozenset(
+    {"colab", "colab_type", "outputId", "executionInfo", "base_uri", "referenced_widgets", "cellView", "id"}
+)
+_CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
+_PYTHON_2 = re.compile(r"i?python ?-?2|py2|py27", re.IGNORECASE)
+_GPU_MEMORY = {"T4": 16, "P100": 16, "V100": 16, "L4": 24, "A100": 40, "H100": 80}  # GB
+_TEXT_FIELDS = ("file_extension", "mimetype", "pygments_lexer")
+
+
+def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list[Finding]]:
+    """The notebook as valid nbformat 4.5 without Colab's metadata, the accelerator it asked for, and the findings.
+
+    The accelerator is "GPU", "GPU T4", "TPU" and the like, or None. The input is not changed; outputs that stay are
+    the same objects. Cleaning the result changes nothing and finds nothing.
+    """
+    notes = Notes()
+    notebook = repaired(notebook, notes)
+    hardware = _hardware(notebook["metadata"], notes)
+    _note_cell_metadata(notebook["cells"], notes)
+    _note_ids(notebook["cells"], notebook["nbformat_minor"], notes)
+    cells = [_clean_cell(cell, index, notes) for index, cell in enumerate(notebook["cells"])]
+    cleaned = {
+        "cells": with_ids(cells),
+        "metadata": _with_kernel(_clean_metadata(notebook["metadata"], notes), language_of(notebook), notes),
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return cleaned, hardware, notes.findings()
+
+
+# ----------------------------------------------------------------------------------------------------- Colab's metadata
+def _hardware(metadata: dict[str, Any], notes: Notes) -> str | None:
+    """What the notebook was made for. Colab keeps `gpuType` when a notebook goes back to the CPU: it tells nothing."""
+    told, colab = metadata.get("accelerator"), as_dict(metadata.get("colab"))
+    accelerator = told.strip().upper() if isinstance(told, str) else ""
+    if colab.get("machine_shape") == "hm":
+        notes.add(
+            "LF113",
+            "the notebook was made for a machine with much memory (Colab's high-RAM machines have 25 GB and more)",
+            keeps=Keeps.EQUIVALENT,
+            changed=False,
+        )
+    if accelerator in ("", "NONE", "CPU"):
+        return None
+    model = colab.get("gpuType")
+    fits = isinstance(model, str) and bool(re.fullmatch(r"V(?:28|\d+E\d+)", model)) == (accelerator == "TPU")
+    hardware = f"{accelerator} {model}" if fits else accelerator
+    memory = f" with {_GPU_MEMORY[model]} GB" if fits and model in _GPU_MEMORY else ""
+    need = f"run it on a machine with a {accelerator}{memory}, or on the CPU with smaller models and data"
+    notes.add("LF113", f"the notebook was made for a {hardware}", keeps=Keeps.EQUIVALENT, action=need, changed=False)
+    return hardware
+
+
+def _clean_metadata(metadata: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    gone = metadata.keys() & _NOTEBOOK_METADATA
+    if gone:
+        notes.add("LF110", f"Colab's metadata of the notebook was left out: {listed(gone)}")
+    if "widgets" in metadata:
+        notes.add("LF115", "the saved state of widgets was left out", keeps=Keeps.EQUIVALENT)
+    gone |= _TRANSIENT_METADATA | {"widgets"}
+    return {key: value for key, value in metadata.items() if key not in gone}
+
+
+def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
+    """One finding on all cells, for nearly every cell has such metadata."""
+    counts = Counter(key for cell in cells for key in cell["metadata"].keys() & _CELL_METADATA)
+    if counts:
+        told = ", ".join(f"`{key}` ({count})" for key, count in sorted(counts.items()))
+        notes.add("LF111", f"Colab's metadata of cells was left out: {told}")
+
+
+def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any]:
+    metadata = cell["metadata"]
+    if any(as_dict(as_dict(metadata.get("executionInfo")).get("user")).values()):
+        notes.add("LF112", "the name and account of the person who ran the cell were left out", index)
+    new = {key: value for key, value in metadata.items() if key not in _CELL_METADATA and key != "trusted"}
+    if metadata.get("cellView") == "form":
+        new["jupyter"] = {**as_dict(metadata.get("jupyter")), "source_hidden": True}
+        notes.add("LF114", "the hidden code of a form stays hidden in JupyterLab", index, keeps=Keeps.EQUIVALENT)
+    cell = {**cell, "metadata": new}
+    if cell["cell_type"] == "code":
+        cell["outputs"] = clean_outputs(cell["outputs"], index, notes)
+    return cell
+
+
+# ---------------------------------------------------------------------------------------------------------------- ids
+def with_ids(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cells, each with a valid id that no other has. Valid ids stay with the first cell that has them, the others
+    follow from position and content."""
+    faults = _faults_of_ids(cells)
+    taken = {cell["id"] for cell, fault in zip(cells, faults, strict=True) if not fault}
+    return [
+        {**cell, "id": _new_id(cell, index, taken)} if fault else cell
+        for index, (cell, fault) in enumerate(zip(cells, faults, strict=True))
+    ]
+
+
+def _faults_of_ids(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """For each cell what is wrong with its id, empty where nothing is."""
+    seen: set[str] = set()
+    faults = []
+    for cell in cells:
+        told = cell.get("id")
+        if not isinstance(told, str) or not _CELL_ID.fullmatch(told):
+            faults.append("invalid" if "id" in cell else "missing")
+            continue
+        faults.append("duplicated" if told in seen else "")
+        seen.add(told)
+    return faults
+
+
+def _note_ids(cells: Sequence[dict[str, Any]], minor: int, notes: Notes) -> None:
+    if minor < 5:
+        notes.add("LF103", f"nbformat 4.{minor} became 4.5, which gives every cell an id")
+    for index, fault in enumerate(_faults_of_ids(cells)):
+        if fault and (fault != "missing" or minor >= 5):
+            notes.add("LF107", f"the cell's id was {fault}; it has a new one", index)
+
+
+def _new_id(cell: dict[str, Any], index: int, taken: set[str]) -> str:
+    """An id that no cell has yet, the same for the same notebook; it is added to `taken`."""
+    for attempt in range(len(taken) + 1):
+        content = f"{index}\0{attempt}\0{cell['cell_type']}\0{cell['source']}".encode("utf-8", "surrogatepass")
+        new = hashlib.blake2b(content, digest_size=4).hexdigest()
+        if new not in taken:
+            break
+    taken.add(new)
+    return new
+
+
+# ------------------------------------------------------------------------------------------------------------- kernel
+def _with_kernel(metadata: dict[str, Any], language: str, notes: Notes) -> dict[str, Any]:
+    """The metadata with a kernel and a language that papermill accepts."""
+    kernel, info = as_dict(metadata.get("kernelspec")), as_dict(metadata.get("language_info"))
+    new_info = {key: value for key, value in info.items() if key not in _TEXT_FIELDS or isinstance(value, str)}
+    if not isinstance(info.get("codemirror_mode", ""), str | dict):
+        del new_info["codemirror_mode"]
+    if language == "python":
+        new_kernel = _python_kernel(metadata.get("kernelspec"), info, notes)
+        if _is_python_2(kernel, info):
+            # Version, lexer and file type are those of Python 2.
+            new_info = {}
+        new_info["name"] = "python"
+    else:
+        told = told_language(metadata) or language
+        name = next((name for name, known in KERNEL_LANGUAGES.items() if known.lower() == language), language)
+        name = _text_of(kernel.get("name")) or name
+        new_kernel = {
+            **kernel,
+            "name": name,
+            "display_name": _text_of(kernel.get("display_name")) or told,
+            "language": _text_of(kernel.get("language")) or told,
+        }
+        new_info["name"] = _text_of(info.get("name")) or told
+    missing = [field for field in ("name", "display_name", "language") if kernel.get(field) is None]
+    told_of = [f"kernelspec.{field}" for field in missing]
+    told_of += [] if info.get("name") == new_info["name"] else ["language_info.name"]
+    if told_of:
+        notes.add("LF105", f"kernel `{new_kernel['name']}`, language {new_kernel['language']}: {listed(told_of)} added")
+    return {**metadata, "kernelspec": new_kernel, "language_info": new_info}
+
+
+def _python_kernel(told: object, info: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
+    """`python3` in place of any kernel that another machine would not have under that name."""
+    kernel = as_dict(told)
+    name = _text_of(kernel.get("name")) or _text_of(told)
+    if name == "python3" and not _is_python_2(kernel, info):
+        return {
+            **kernel,
+            "display_name": _text_of(kernel.get("display_name")) or "Python 3",
+            "language": "python",
+            "name": name,
+        }
+    if name:
+        shown = _text_of(kernel.get("display_name")) or name
+        what = f"the kernel `{name}` ({shown}) became `python3`"
+        if _is_python_2(kernel, info):
+            notes.add(
+                "LF104",
+                f"{what}: the notebook was written for Python 2",
+                keeps=Keeps.EQUIVALENT,
+                action="bring the cells that are no Python 3 up to date (`print x`, `xrange`, integer division)",
+            )
+        else:
+            notes.add("LF104", what, keeps=Keeps.EQUIVALENT)
+    return dict(_PYTHON)
+
+
+def _is_python_2(kernel: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
+    told = (kernel.get("name"), kernel.get("display_name"))
+    if any(isinstance(text, str) and _PYTHON_2.match(text) for text in told):
+        return True
+    return not kernel.get("name") and str(info.get("version") or "").startswith("2.")
+
+
+def _text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None

@@ -1,0 +1,1 @@
+"""Form fields and the two cells a migrated notebook begins with."""

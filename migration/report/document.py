@@ -1,0 +1,317 @@
+"""The report of a migration, as JSON: `report.schema.json` beside this file is made from the classes below.
+
+    python -m migration.report.document --write-schema
+
+Schema version 1. A reader ignores fields it does not know, so fields may be added without a new version; a changed
+meaning needs one. Nothing in it tells who made a notebook: paths are relative to the current folder, or to the home
+folder as `~`, and secrets are named by kind and place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from core.cli import run_command
+from core.errors import EXIT_OK, UsageError
+from core.workspace import json_text, write_text
+
+if TYPE_CHECKING:
+    from migration.matching import Finding
+
+SCHEMA_VERSION = 1
+SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
+# A cell of minified JavaScript is one line; a report is read by people.
+LONGEST_TEXT = 4_000
+
+Mode = Literal["write", "check", "diff"]
+Status = Literal["migrated", "unchanged", "failed"]
+KeepsText = Literal["exact", "equivalent", "needs-human"]
+_DESCRIBED = {"use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Something found in a notebook that a person should know of: what, and where; never its text."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
+    rule: str
+    """Id of the rule that found it."""
+    kind: str
+    """What it is."""
+    cell: int | None
+    """Position of the cell in the original notebook, from 0; null where it is about the notebook as a whole."""
+    line: int | None
+    """Line of the original cell, from 1."""
+
+
+@dataclass(frozen=True)
+class FoundItem:
+    """One finding: what a rule found, what became of it, and what a person must do."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
+    rule: str
+    """Id of the rule."""
+    name: str
+    """Name of the rule."""
+    keeps: KeepsText
+    """Whether the behaviour is kept: the same, the same purpose by local means, or only if a person acts."""
+    changed: bool
+    """Whether the notebook was changed here."""
+    cell: int | None
+    """Position of the cell in the original notebook, from 0; null where it is about the notebook as a whole."""
+    line: int | None
+    """Line of the original cell, from 1."""
+    file_line: int | None
+    """Line of the notebook's file where that line stands, from 1; null where that is not known."""
+    message: str
+    """What was found."""
+    before: str
+    """The lines as they were, secrets masked."""
+    after: str
+    """The lines as they are now; empty where nothing was changed or all went away."""
+    action: str
+    """What a person must do; empty where nothing."""
+    anchor: str
+    """Where the rule is documented."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the notebook installs."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
+    python: tuple[str, ...] = ()
+    """Lines of a pip requirements file."""
+    system: tuple[str, ...] = ()
+    """Packages of the operating system."""
+
+
+@dataclass(frozen=True)
+class NotebookReport:
+    """What became of one notebook."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
+    input: str
+    """The notebook that was read."""
+    status: Status
+    """`migrated`: it needed changes; `unchanged`: it is local already; `failed`: see `error`."""
+    output: str | None = None
+    """The notebook that was written, or that was there already with these bytes; null where there is none."""
+    error: str | None = None
+    """Why it failed; null where it did not."""
+    sha256: str | None = None
+    """Of the input's bytes; null where it could not be read."""
+    files: tuple[str, ...] = ()
+    """What lies beside the output for it: requirements, the runtime module."""
+    changes: int = 0
+    """Findings that changed the notebook, or would."""
+    hardware: str | None = None
+    """The accelerator it was made for, such as `GPU T4`; null where none is named."""
+    rules: dict[str, int] = field(default_factory=dict)
+    """Findings by rule."""
+    keeps: dict[KeepsText, int] = field(default_factory=dict)
+    """Findings by whether the behaviour is kept."""
+    requirements: Needs = field(default_factory=Needs)
+    """What it installs."""
+    findings: tuple[FoundItem, ...] = ()
+    """Everything found, in the order of the cells."""
+    hazards: tuple[Place, ...] = ()
+    """Where the notebook reaches beyond its folder: writes elsewhere, sudo, remote code."""
+    secrets: tuple[Place, ...] = ()
+    """Where secrets stand in the input; what they are is not said."""
+
+    @property
+    def needs_human(self) -> list[FoundItem]:
+        return [item for item in self.findings if item.keeps == "needs-human"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was found and done, counted over all notebooks."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
+    notebooks: int
+    """Notebooks looked at."""
+    migrated: int
+    """Notebooks that needed changes."""
+    unchanged: int
+    """Notebooks that are local already."""
+    failed: int
+    """Notebooks that could not be migrated."""
+    needing_human: int
+    """Notebooks with a finding that a person must act on."""
+    rules: dict[str, int]
+    """Findings by rule."""
+    keeps: dict[KeepsText, int]
+    """Findings by whether the behaviour is kept."""
+    hardware: dict[str, int]
+    """Notebooks by the accelerator they were made for."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `landfall migrate` found and did."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
+    schema_version: Literal[1]
+    """Version of this document."""
+    landfall: str
+    """Version of Landfall."""
+    mode: Mode
+    """`write` made notebooks; `check` and `diff` wrote none and tell what would change."""
+    summary: Summary
+    """Counts over all notebooks."""
+    notebooks: tuple[NotebookReport, ...]
+    """One entry a notebook."""
+
+
+def make_report(notebooks: Sequence[NotebookReport], mode: Mode) -> Report:
+    return Report(SCHEMA_VERSION, landfall_version(), mode, summarise(notebooks), tuple(notebooks))
+
+
+def summarise(notebooks: Sequence[NotebookReport]) -> Summary:
+    status = Counter(notebook.status for notebook in notebooks)
+    rules: Counter[str] = Counter()
+    keeps: Counter[KeepsText] = Counter()
+    for notebook in notebooks:
+        rules.update(notebook.rules)
+        keeps.update(notebook.keeps)
+    return Summary(
+        notebooks=len(notebooks),
+        migrated=status["migrated"],
+        unchanged=status["unchanged"],
+        failed=status["failed"],
+        needing_human=sum("needs-human" in notebook.keeps for notebook in notebooks),
+        rules=dict(sorted(rules.items())),
+        keeps=dict(sorted(keeps.items())),
+        hardware=dict(sorted(Counter(notebook.hardware for notebook in notebooks if notebook.hardware).items())),
+    )
+
+
+def found_items(findings: Iterable[Finding], file_lines: Sequence[Sequence[int]] = ()) -> tuple[FoundItem, ...]:
+    """The findings as the report has them, in the order of the cells; those about the whole notebook come first.
+
+    `file_lines` are those of `migration.notebook.positions.lines_of_cells`.
+    """
+    from migration.rules import all_rules
+
+    rows = {rule.id: rule for rule in all_rules()}
+    ordered = sorted(findings, key=lambda found: (-1 if found.cell is None else found.cell, found.line or 0))
+    return tuple(
+        FoundItem(
+            rule=found.rule,
+            name=rows[found.rule].name,
+            keeps=found.keeps.value,
+            changed=found.changed,
+            cell=found.cell,
+            line=found.line,
+            file_line=_file_line(found, file_lines),
+            message=encodable(found.message),
+            before=_clipped(found.before),
+            after=_clipped(found.after),
+            action=encodable(found.action),
+            anchor=rows[found.rule].anchor,
+        )
+        for found in ordered
+    )
+
+
+def as_json(report: Report) -> str:
+    return json_text(asdict(report))
+
+
+def landfall_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("landfall")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def shown(path: Path) -> str:
+    """A path as a report names it: relative to the current folder where it lies below, else `~/…` below the home
+    folder, else in full."""
+    full = Path(os.path.normpath(Path.cwd() / path))
+    for base, prefix in ((Path.cwd(), ""), (_home(), "~/")):
+        if base is not None and full.is_relative_to(base):
+            return encodable(prefix + full.relative_to(base).as_posix())
+    return encodable(full.as_posix())
+
+
+def encodable(text: str) -> str:
+    """The text without halves of surrogate pairs, which names of files and notebooks can hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def schema_text() -> str:
+    """The JSON Schema of the report, as the published file holds it."""
+    from pydantic import TypeAdapter
+
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json_text(dialect | TypeAdapter(Report).json_schema(mode="serialization"))
+
+
+def write_report(report: Report, path: Path, *, force: bool = False) -> Path:
+    """Writes the JSON to `path` and the page beside it; gives the page's path.
+
+    Raises UsageError where the page's name belongs to a file that is no such page, unless `force`.
+    """
+    from migration.report.page import GENERATOR, page
+
+    html = page_of(path)
+    if html.exists() and not force and GENERATOR not in html.read_text(encoding="utf-8", errors="replace")[:1000]:
+        raise UsageError(f"{shown(html)} is not a report of Landfall", hint="name the report otherwise, or --force")
+    write_text(path, as_json(report))
+    write_text(html, page(report))
+    return html
+
+
+def page_of(path: Path) -> Path:
+    return path.with_suffix(".html")
+
+
+def _file_line(found: Finding, file_lines: Sequence[Sequence[int]]) -> int | None:
+    if found.cell is None or found.cell >= len(file_lines):
+        return None
+    lines = file_lines[found.cell]
+    return lines[min((found.line or 1), len(lines)) - 1] if lines else None
+
+
+def _clipped(text: str) -> str:
+    text = encodable(text)
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}… ({len(text) - LONGEST_TEXT} more characters)"
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="report", description="Prints the JSON Schema of the migration report.")
+    parser.add_argument("--write-schema", action="store_true", help=f"write it to migration/{SCHEMA_FILE.name} instead")
+
+    def command(arguments: argparse.Namespace) -> int:
+        if arguments.write_schema:
+            write_text(SCHEMA_FILE, schema_text())
+        else:
+            sys.stdout.write(schema_text())
+        return EXIT_OK
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""Findings and the table of rules as a terminal, a program, GitHub or a code scanner reads them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from core.workspace import json_text
+from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version
+
+if TYPE_CHECKING:
+    from migration.matching import Rule
+
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+# How many actions a summary shows of one notebook, where many were migrated.
+_SHOWN_ACTIONS = 5
+_MANY = 4
+_WIDTH = 100
+
+
+# ------------------------------------------------------------------------------------------------------------ summaries
+def summary_text(report: Report) -> str:
+    """What was written and what a person must do, a paragraph a notebook, and the totals."""
+    done = [notebook for notebook in report.notebooks if notebook.status != "failed"]
+    most = _SHOWN_ACTIONS if len(done) > _MANY else None
+    lines = [line for notebook in done for line in _paragraph(notebook, most)]
+    return "\n".join([*lines, totals(report)]) + "\n"
+
+
+def totals(report: Report) -> str:
+    counts = report.summary
+    parts = [f"{counts.migrated} migrated", f"{counts.unchanged} local already"]
+    parts += [f"{counts.failed} failed"] if counts.failed else []
+    parts += [f"{counts.needing_human} with something for you to do"] if counts.needing_human else []
+    return f"{_count(counts.notebooks, 'notebook')}: {', '.join(parts)}"
+
+
+def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
+    yield f"{notebook.input} → {notebook.output}" if notebook.output else f"{notebook.input} is local already"
+    facts = [_count(notebook.changes, "change")]
+    facts += [f"made for a {notebook.hardware}"] if notebook.hardware else []
+    facts += [f"beside it {', '.join(name.rpartition('/')[2] for name in notebook.files)}"] if notebook.files else []
+    if notebook.changes or len(facts) > 1:
+        yield f"  {', '.join(facts)}"
+    todo = notebook.needs_human
+    for item in todo[:most]:
+        yield from _wrapped(f"{_place(item)}: {item.message} ({item.rule})", "  ! ", 4)
+        yield from _wrapped(item.action, "    → ", 6)
+    if most is not None and len(todo) > most:
+        yield f"  ! {len(todo) - most} more; --report FILE.json lists them all"
+
+
+# ---------------------------------------------------------------------------------------------------------------- check
+def check_text(report: Report) -> str:
+    """A line a finding, as linters have it, and the totals."""
+    lines = []
+    for notebook in report.notebooks:
+        for item in notebook.findings:
+            lines.append(f"{notebook.input}: {_place(item)}: {item.rule} {_one_line(item.message)}")
+            lines += [f"    → {_one_line(item.action)}"] if item.keeps == "needs-human" and item.action else []
+    items = [item for notebook in report.notebooks for item in notebook.findings]
+    human = sum(item.keeps == "needs-human" for item in items)
+    found_in = sum(bool(notebook.findings) for notebook in report.notebooks)
+    if items:
+        parts = [f"{len(items) - human} that `landfall migrate` rewrites"] if len(items) > human else []
+        parts += [f"{human} for you to act on"] if human else []
+        lines.append(f"{_count(len(items), 'finding')} in {_count(found_in, 'notebook')}: {', '.join(parts)}")
+    elif not report.summary.failed:
+        lines.append(f"{_count(report.summary.notebooks, 'notebook')}: nothing that only Colab has")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def github_text(report: Report) -> str:
+    """Workflow commands, which GitHub shows as annotations beside the notebook's lines."""
+    return "".join(f"{line}\n" for notebook in report.notebooks for line in _annotations(notebook))
+
+
+def _annotations(notebook: NotebookReport) -> Iterator[str]:
+    if notebook.error is not None:
+        yield f"::error file={_property(notebook.input)},title=landfall migrate::{_data(notebook.error)}"
+    for item in notebook.findings:
+        title = _property(f"{item.rule} {item.name}")
+        where = f"file={_property(notebook.input)},line={item.file_line or 1},title={title}"
+        yield f"::warning {where}::{_data(_told(item))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif_text(report: Report) -> str:
+    """SARIF 2.1.0; `helpUri` is the rule's anchor, relative to Landfall's repository."""
+    from migration.rules import all_rules
+
+    table = all_rules()
+    index = {rule.id: row for row, rule in enumerate(table)}
+    driver = {
+        "name": "landfall migrate",
+        "version": landfall_version(),
+        "rules": [_sarif_rule(rule) for rule in table],
+    }
+    failures = [
+        {"level": "error", "message": {"text": f"{notebook.input}: {notebook.error}"}}
+        for notebook in report.notebooks
+        if notebook.error is not None
+    ]
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": not failures, "toolExecutionNotifications": failures}],
+        "columnKind": "unicodeCodePoints",
+        "results": [result for notebook in report.notebooks for result in _sarif_results(notebook, index)],
+    }
+    return json_text({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _sarif_rule(rule: Rule) -> dict[str, Any]:
+    text = f"Matches {rule.matches}. Writes {rule.writes}."
+    return {
+        "id": rule.id,
+        "name": "".join(word.capitalize() for word in rule.name.replace("`", "").split()),
+        "shortDescription": {"text": rule.name},
+        "fullDescription": {"text": text},
+        "helpUri": rule.anchor,
+        "help": {"text": text, "markdown": f"{text} Behaviour: {rule.keeps.value}."},
+        "defaultConfiguration": {"level": "warning"},
+        "properties": {"keeps": rule.keeps.value},
+    }
+
+
+def _sarif_results(notebook: NotebookReport, index: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    for item in notebook.findings:
+        yield {
+            "ruleId": item.rule,
+            "ruleIndex": index[item.rule],
+            "level": "warning",
+            "message": {"text": _told(item)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": _uri(notebook.input)},
+                        "region": {"startLine": item.file_line or 1},
+                    }
+                }
+            ],
+            "properties": {"cell": item.cell, "line": item.line, "keeps": item.keeps},
+        }
+
+
+def _uri(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path, safe="/~")
+
+
+def _told(item: FoundItem) -> str:
+    action = f" — {item.action}" if item.action else ""
+    return f"{_place(item)}: {item.message}{action}"
+
+
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "json": as_json,
+    "github": github_text,
+    "sarif": sarif_text,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------- rules
+def rules_text(rules: Sequence[Rule]) -> str:
+    """The table of rules."""
+    lines = []
+    for rule in rules:
+        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}")
+        for label, text in (("finds", rule.matches), ("writes", rule.writes)):
+            lines += _wrapped(text, f"       {label:<7} ", 15) if text else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def rules_json(rules: Sequence[Rule]) -> str:
+    return json_text(
+        [
+            {
+                "id": rule.id,
+                "name": rule.name,
+                "matches": rule.matches,
+                "writes": rule.writes,
+                "keeps": rule.keeps.value,
+                "anchor": rule.anchor,
+            }
+            for rule in rules
+        ]
+    )
+
+
+def _place(item: FoundItem) -> str:
+    if item.cell is None:
+        return "notebook"
+    return f"cell {item.cell}" if item.line is None else f"cell {item.cell}, line {item.line}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _wrapped(text: str, head: str, indent: int) -> list[str]:
+    """Lines of at most the width, but never a broken word: a path or an address is copied whole."""
+    wrapper = textwrap.TextWrapper(_WIDTH, head, " " * indent, break_on_hyphens=False, break_long_words=False)
+    return wrapper.wrap(text)

@@ -1,0 +1,89 @@
+"""`docs/migration-rules.md`, generated from the table of rules: `python -m migration.report.reference --write`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+
+from core.cli import add_root_argument, root_of, run_command
+from core.errors import EXIT_OK
+from core.workspace import write_text
+from migration.matching import Rule
+from migration.rules import all_rules
+
+FILE = "docs/migration-rules.md"
+
+# Each family begins at its number and ends where the next begins.
+FAMILIES: dict[int, str] = {
+    100: "The file, its structure and its outputs",
+    200: "The `google.colab` API",
+    250: "Restarts",
+    300: "Does this run on Colab?",
+    400: "Paths",
+    500: "Installs",
+    530: "Other shell commands",
+    560: "Magics",
+    600: "Forms and parameters",
+    700: "Prose",
+    800: "Secrets, hazards, and what waits for a person",
+    900: "Cells that cannot be migrated",
+}
+
+_INTRODUCTION = """\
+# Migration rules
+
+Generated from `migration/rules/` by `python -m migration.report.reference --write`; edit the descriptions there.
+`landfall migrate --rules` prints the same table, [migration.md](migration.md) says how to use the command.
+
+*Behaviour* says what a rewrite keeps. **exact**: the same values, files and output as before. **equivalent**: the same
+purpose, by local means. **needs-human**: a person must act, and the finding says how; one place may need a person
+although its rule's other places do not.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    rules = sorted(all_rules(), key=lambda rule: rule.id)
+    return "\n".join([_INTRODUCTION, *_sections(rules)])
+
+
+def family_of(rule: Rule) -> str:
+    number = int(rule.id.removeprefix("LF"))
+    return FAMILIES[max(first for first in FAMILIES if first <= number)]
+
+
+def _sections(rules: Sequence[Rule]) -> Iterable[str]:
+    for family in FAMILIES.values():
+        rows = [_row(rule) for rule in rules if family_of(rule) == family]
+        if rows:
+            head = ["| rule | | matches | writes | behaviour |", "|---|---|---|---|---|"]
+            yield f"## {family}\n\n" + "\n".join([*head, *rows]) + "\n"
+
+
+def _row(rule: Rule) -> str:
+    texts = [_in_table(text) for text in (rule.name, rule.matches, rule.writes)]
+    return f'| <a id="{rule.id.lower()}"></a>{rule.id} | {" | ".join(texts)} | {rule.keeps.value} |'
+
+
+def _in_table(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="reference", description="Prints the reference of the migration rules.")
+    parser.add_argument("--write", action="store_true", help=f"write it to {FILE} instead")
+    add_root_argument(parser)
+
+    def command(arguments: argparse.Namespace) -> int:
+        if arguments.write:
+            write_text(root_of(arguments) / FILE, reference())
+        else:
+            sys.stdout.write(reference())
+        return EXIT_OK
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,314 @@
+"""Reads what an install command asks for: pip's arguments, and the packages that a system's manager gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from migration import shell
+from migration.shell.texts import is_known
+
+_PIP = re.compile(r"(?:/usr(?:/local)?/bin/)?pip3?")
+_PYTHON = re.compile(r"(?:/usr(?:/local)?/bin/)?python3?")
+_KERNEL_PYTHON = re.compile(r"\{\s*sys\.executable\s*\}|\$sys\.executable|\$KERNEL_PYTHON\w*")
+_OTHER_PIP = re.compile(r"(?:\S*/)?pip(?:\d+(?:\.\d+)*)?")
+_OTHER_PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)*)?")
+
+_VALUE_LETTERS = frozenset("rceifdbtCp")
+_VALUE_OPTIONS = re.compile(
+    r"--(?:requirement|requirements|constraint|constraints|editable|index-url|extra-index-url|find-links|target|"
+    r"prefix|root|src|platform|python-version|implementation|abi|upgrade-strategy|no-binary|only-binary|progress-bar|"
+    r"root-user-action|report|config-settings|global-option|install-option|build-option|trusted-host|cert|"
+    r"client-cert|cache-dir|log|log-file|proxy|retries|timeout|default-timeout|exists-action|use-feature|"
+    r"use-deprecated|keyring-provider|python|build|dest|torch-backend|prerelease|resolution|index|default-index|"
+    r"index-strategy|link-mode|override|overrides|with|python-platform|exclude-newer|upgrade-package|"
+    r"reinstall-package|format|path|exclude|group|build-constraint)"
+)
+_LONG_NAMES = {
+    "r": "--requirement",
+    "c": "--constraint",
+    "e": "--editable",
+    "i": "--index-url",
+    "f": "--find-links",
+    "t": "--target",
+    "U": "--upgrade",
+    "I": "--ignore-installed",
+    "q": "--quiet",
+    "v": "--verbose",
+    "y": "--yes",
+}
+
+_SYSTEM_PROGRAMS = frozenset(
+    {
+        "apt",
+        "apt-get",
+        "aptitude",
+        "apt-key",
+        "apt-mark",
+        "add-apt-repository",
+        "apt-add-repository",
+        "dpkg",
+        "gdebi",
+        "ldconfig",
+        "update-alternatives",
+    }
+)
+_LOOKS = re.compile(
+    r"(?:apt|apt-get|aptitude) (?:list|show|search|policy|depends|rdepends|changelog|download|source|help)\b"
+    r"|\S+ (?:-h|-v|--help|--version)$"
+    r"|(?:dpkg|dpkg-query) (?:-[lLsSIcxpWC]|--(?:list|listfiles|status|search|info|contents|extract|print\S*|get-\S*"
+    r"|version|help|verify|audit))(?:\s|$)|ldconfig (?:-p|--print-cache|-V|--version)"
+    r"|update-alternatives --(?:list|display|query|get-selections)|apt-mark show|apt-key (?:list|finger|export)"
+)
+_SYSTEM_VALUES = frozenset({"-t", "-o", "-c", "--target-release", "--default-release", "--option", "--config-file"})
+
+_VERSION = r"(?:\d|\{[^{}]*\}|\$\w)[\w.*+!{}$-]*"
+_BOUND = rf"[ \t]*(?:[<>=~!]=[ \t]*|[<>])(?:{_VERSION})"
+_SPEC = re.compile(rf"[A-Za-z0-9][\w.-]*(?:\[[\w, .-]*\])?{_BOUND}(?:[ \t]*,{_BOUND})*(?=[\s;|)]|&&|$)")
+
+Interpreter = Literal["path", "kernel", "other"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One argument of `pip install`: an option by its long name with its value, or a requirement (`option` empty).
+
+    `words` are those it is written in; `value` is "" for an option without one.
+    """
+
+    option: str
+    value: str
+    words: tuple[shell.Word, ...]
+
+    @property
+    def is_known(self) -> bool:
+        return all(is_known(word) for word in self.words)
+
+
+@dataclass(frozen=True)
+class PipCall:
+    """A pip command: the words from `first` (`pip`, `python`, `uv`) to `last` (`pip`) name the program.
+
+    `after_sudo` is the index of the word after a leading `sudo` and its options (0 where there is none). `interpreter`
+    says whose packages it changes: those of the first Python on the `PATH`, of the kernel's own, or of another one.
+    `has_options` says that Python itself is given options before `-m`. `items` hold pip's own options and what follows
+    the subcommand.
+    """
+
+    command: shell.Command
+    first: int
+    last: int
+    interpreter: Interpreter
+    after_sudo: int = 0
+    subcommand: str = ""
+    subcommand_at: int = 0
+    items: tuple[Item, ...] = ()
+    uv: bool = False
+    has_options: bool = False
+
+    @property
+    def installs(self) -> bool:
+        return self.subcommand == "install"
+
+    def option(self, *names: str) -> bool:
+        return any(item.option in names for item in self.items)
+
+
+def pip_call(command: shell.Command) -> PipCall | None:
+    """The pip command that a shell command is, also as `python -m pip`, below `sudo`, or as `uv pip`."""
+    words = command.words
+    at = shell.program_index(command)
+    if at >= len(words):
+        return None
+    value = words[at].value
+    if value == "uv" or value.endswith("/uv"):
+        return _parsed(command, at, at + 1, "path", uv=True) if _value(words, at + 1) == "pip" else None
+    if _OTHER_PIP.fullmatch(value):
+        return _parsed(command, at, at, "path" if _PIP.fullmatch(value) else "other")
+    is_kernel = bool(_KERNEL_PYTHON.fullmatch(value))
+    if not is_kernel and not _OTHER_PYTHON.fullmatch(value):
+        return None
+    last = at + 1
+    while last < len(words) and words[last].value.startswith("-") and words[last].value != "-m":
+        last += 2 if words[last].value in ("-W", "-X") else 1
+    has_options = last > at + 1
+    uv = _value(words, last + 1) == "uv"
+    last += 2 if uv else 1
+    if _value(words, last) != "pip" or "-m" not in (_value(words, last - 1), _value(words, last - 2)):
+        return None
+    interpreter: Interpreter = "kernel" if is_kernel else "path" if _PYTHON.fullmatch(value) else "other"
+    return _parsed(command, at, last, interpreter, uv=uv, has_options=has_options)
+
+
+def unquoted_bounds(text: str, call: PipCall) -> list[tuple[int, int]]:
+    """The spans of requirements whose `<` or `>` the shell takes for a redirection: `pip install x>=1`."""
+    found = []
+    ends = {word.end: word for word in call.command.words[call.subcommand_at + 1 :]}
+    for redirection in call.command.redirections:
+        blank = len(text[: redirection.start]) - len(text[: redirection.start].rstrip(" \t"))
+        word = ends.get(redirection.start - blank)
+        if word is None or redirection.number or redirection.operator not in ("<", ">") or set(word.quotes) != {"u"}:
+            continue
+        target = redirection.target.value if redirection.target else ""
+        spec = _SPEC.match(text, word.start)
+        if spec and spec.end() > redirection.start and (not blank or target.startswith("=")):
+            found.append(spec.span())
+    return found
+
+
+def _parsed(
+    command: shell.Command,
+    first: int,
+    last: int,
+    interpreter: Interpreter,
+    *,
+    uv: bool = False,
+    has_options: bool = False,
+) -> PipCall:
+    items = list(_items(command.words[last + 1 :]))
+    found = next((item for item in items if not item.option), None)
+    return PipCall(
+        command=command,
+        first=first,
+        last=last,
+        interpreter=interpreter,
+        after_sudo=_after_sudo(command.words, first),
+        subcommand=found.value if found else "",
+        subcommand_at=command.words.index(found.words[0]) if found else last,
+        items=tuple(item for item in items if item is not found),
+        uv=uv,
+        has_options=has_options,
+    )
+
+
+def _items(words: tuple[shell.Word, ...]) -> Iterator[Item]:
+    at = 0
+    only_requirements = False
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if only_requirements or not word.value.startswith("-") or word.value == "-":
+            yield Item("", word.value, (word,))
+        elif word.value == "--":
+            only_requirements = True
+        elif word.value.startswith("--"):
+            name, equals, value = word.value.partition("=")
+            if not equals and _VALUE_OPTIONS.fullmatch(name) and at < len(words):
+                yield Item(name, words[at].value, (word, words[at]))
+                at += 1
+            else:
+                yield Item(name, value, (word,))
+        else:
+            for index, letter in enumerate(word.value[1:], 2):
+                name = _LONG_NAMES.get(letter, "-" + letter)
+                if letter not in _VALUE_LETTERS:
+                    yield Item(name, "", (word,))
+                    continue
+                value = word.value[index:].removeprefix("=")
+                if not value and at < len(words):
+                    yield Item(name, words[at].value, (word, words[at]))
+                    at += 1
+                else:
+                    yield Item(name, value, (word,))
+                break
+
+
+@dataclass(frozen=True)
+class SystemCall:
+    """A command that changes the system's packages.
+
+    `packages` are what it installs (`name` or `name=version`), `others` what else it brings in (files, repositories);
+    `installs` is False for one that installs nothing (`apt-get update`).
+    """
+
+    command: shell.Command
+    packages: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    installs: bool = False
+
+
+def system_call(command: shell.Command) -> SystemCall | None:
+    """What a command changes in the system, or None where it only looks, or is none of these programs."""
+    name = shell.program(command)
+    arguments = shell.arguments(command)
+    values = [word.value for word in arguments]
+    if name in ("sh", "bash") and values[:1] == ["-c"] and len(values) > 1:
+        return _in_a_shell(command, values[1])
+    if any(found.target and found.target.value.startswith("/etc/apt/") for found in command.redirections) or (
+        name in ("tee", "cp", "mv") and any(value.startswith("/etc/apt/") for value in values)
+    ):
+        return SystemCall(command, others=("a source of packages",), installs=True)
+    if name not in _SYSTEM_PROGRAMS or any(
+        _LOOKS.match(" ".join([name, *given])) for given in (values, _without_options(values))
+    ):
+        return None
+    if name in ("dpkg", "gdebi"):
+        files = tuple(value for value in values if not value.startswith("-"))
+        return SystemCall(command, others=files, installs=bool(files))
+    if name in ("add-apt-repository", "apt-add-repository"):
+        return SystemCall(command, others=tuple(value for value in values if not value.startswith("-")), installs=True)
+    if name not in ("apt", "apt-get", "aptitude"):
+        return SystemCall(command)
+    plain = _plain_arguments(arguments)
+    if not plain or plain[0].value not in ("install", "build-dep", "reinstall"):
+        return SystemCall(command)
+    known = [word.value for word in plain[1:] if is_known(word)]
+    packages = tuple(value for value in known if re.fullmatch(r"[a-z0-9][\w.+:~-]*(?:=\S+)?(?:/\w\S*)?", value))
+    others = tuple(word.value for word in plain[1:] if word.value not in packages)
+    return SystemCall(command, packages, others, installs=True)
+
+
+def _in_a_shell(command: shell.Command, text: str) -> SystemCall | None:
+    inner = [system_call(found) for found in shell.commands(text, script=True)]
+    calls = [call for call in inner if call is not None]
+    if not calls or len(calls) < len(inner):
+        return None
+    return SystemCall(
+        command,
+        packages=tuple(name for call in calls for name in call.packages),
+        others=tuple(name for call in calls for name in call.others),
+        installs=any(call.installs for call in calls),
+    )
+
+
+def pipelines(commands: tuple[shell.Command, ...]) -> list[list[shell.Command]]:
+    """The commands of a text, those joined by `|` together."""
+    groups: list[list[shell.Command]] = []
+    for command in commands:
+        if groups and command.before in ("|", "|&"):
+            groups[-1].append(command)
+        else:
+            groups.append([command])
+    return groups
+
+
+def _without_options(values: list[str]) -> list[str]:
+    """The arguments from the first that is no option on."""
+    return values[next((index for index, value in enumerate(values) if not value.startswith("-")), len(values)) :]
+
+
+def _plain_arguments(arguments: tuple[shell.Word, ...]) -> list[shell.Word]:
+    plain, skip = [], False
+    for word in arguments:
+        if skip:
+            skip = False
+        elif word.value in _SYSTEM_VALUES:
+            skip = True
+        elif not word.value.startswith("-"):
+            plain.append(word)
+    return plain
+
+
+def _after_sudo(words: tuple[shell.Word, ...], program: int) -> int:
+    if program == 0 or words[0].value != "sudo":
+        return 0
+    at = 1
+    while at < program and words[at].value.startswith("-"):
+        at += 2 if words[at].value in ("-u", "-g", "-h", "-p") else 1
+    return min(at, program)
+
+
+def _value(words: tuple[shell.Word, ...], at: int) -> str:
+    return words[at].value if at < len(words) else ""

@@ -1,0 +1,56 @@
+import ast
+
+import pytest
+
+from migration.colab.names import GOOGLE, PACKAGE, RUNTIME, imported_names, path_below, read_names
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("import google.colab", [("google", GOOGLE)]),
+        ("import google.colab.files as f, os", [("f", "files"), ("os", None)]),
+        ("import google.auth", [("google", GOOGLE)]),
+        ("from google import colab, auth as a", [("colab", ""), ("a", None)]),
+        ("from google.colab import drive as d", [("d", "drive")]),
+        ("from google.colab.patches import cv2_imshow", [("cv2_imshow", "patches.cv2_imshow")]),
+        ("from .google.colab import files", [("files", None)]),
+        ("from colab import files", [("files", None)]),
+    ],
+)
+def test_what_an_import_binds(text, names):
+    assert imported_names(ast.parse(text).body[0]) == names
+
+
+def test_the_runtime_counts_where_it_is_asked_for():
+    node = ast.parse("from landfall_runtime import files, cv2_imshow").body[0]
+    assert imported_names(node) == [("files", None), ("cv2_imshow", None)]
+    assert imported_names(node, (PACKAGE, RUNTIME)) == [("files", "files"), ("cv2_imshow", "patches.cv2_imshow")]
+
+
+@pytest.mark.parametrize(
+    "module, below",
+    [("google.colab", ""), ("google.colab.output", "output"), ("google.colabs", None), ("google", None)],
+)
+def test_the_path_below_the_package(module, below):
+    assert path_below(module) == below
+
+
+def test_what_stands_around_a_use():
+    found = read_names(ast.parse("from google.colab import files\nfiles.upload()\nx = files.upload().keys()\nfiles"))
+    assert [(use.path, use.is_statement, use.call is not None) for use in found.uses] == [
+        ("files.upload", True, True),
+        ("files.upload", False, True),
+        ("files", False, False),
+    ]
+
+
+def test_names_before_and_later():
+    tree = ast.parse("a()\nb()\nc()")
+    found = read_names(tree, before={"a": "files", "b": None}, later=lambda name: "drive" if name in "bc" else None)
+    assert [use.path for use in found.uses] == ["files", "drive"]
+
+
+def test_the_first_and_the_last_binding_are_kept():
+    found = read_names(ast.parse("from google.colab import drive\ndrive = 1"))
+    assert (found.first["drive"], found.bound["drive"]) == ("drive", None)

@@ -1,0 +1,146 @@
+import copy
+
+import pytest
+
+from migration.matching import Keeps
+from migration.notebook.notes import Notes
+from migration.notebook.outputs import clean_outputs
+
+TOKEN = "hf_" + "QzRkWmXvTbLpNcYdGhJsAfEuQzRkWmXvTb"
+TABLE = (
+    "<div>\n<style scoped>\n    .dataframe tbody tr th { vertical-align: top; }\n</style>\n"
+    '<table border="1" class="dataframe">\n  <tbody>\n    <tr><td>{}</td></tr>\n  </tbody>\n</table>\n'
+    "<p>1 rows × 1 columns</p>\n</div>"
+)
+
+
+def colab_table(cell="1"):
+    return (
+        f'\n  <div id="df-1" class="colab-df-container">\n    {TABLE.replace("{}", cell)}\n'
+        '    <div class="colab-df-buttons">'
+        "<button onclick=\"convertToInteractive('df-1')\"></button><script>\n"
+        "google.colab.kernel.invokeFunction('convertToInteractive', [key], {});</script></div>\n  </div>\n"
+    )
+
+
+def with_data(data, metadata=None):
+    return {"output_type": "display_data", "data": data, "metadata": metadata or {}}
+
+
+def cleaned(*outputs):
+    before = copy.deepcopy(outputs)
+    notes = Notes()
+    found = clean_outputs(list(outputs), 3, notes)
+    assert before == outputs
+    again = Notes()
+    assert clean_outputs(found, 3, again) is found
+    assert again.findings() == []
+    return found, notes.findings()
+
+
+UPLOAD = (
+    '\n <input type="file" id="files-1" name="files[]" multiple disabled />\n <output id="result-1">widget</output>\n'
+    ' <script src="/nbextensions/google.colab/files.js"></script> '
+)
+UPLOAD_INLINE = '<input type="file"><script>// Helpers for google.colab Python module.\n(function(scope) {})</script>'
+
+
+@pytest.mark.parametrize(
+    "data, kept, rule",
+    [
+        ({"text/plain": "a", "application/vnd.google.colaboratory.intrinsic+json": {"type": "string"}},
+         {"text/plain": "a"}, "LF120"),
+        ({"text/plain": "a", "application/vnd.google.colaboratory.module+javascript": "import x"},
+         {"text/plain": "a"}, "LF120"),
+        ({"application/vnd.colab-display-data+json": {"isDisplay": True}, "image/png": "aGk="},
+         {"image/png": "aGk="}, "LF120"),
+        ({"text/plain": "   1", "text/html": colab_table()},
+         {"text/plain": "   1", "text/html": TABLE.replace("{}", "1")}, "LF121"),
+        ({"text/plain": "x", "text/html": '<div class="colab-df-container">no table</div>'},
+         {"text/plain": "x"}, "LF121"),
+        ({"text/plain": "<IPython.core.display.HTML object>", "text/html": UPLOAD}, None, "LF121"),
+        ({"text/plain": "<IPython.core.display.HTML object>", "text/html": UPLOAD_INLINE}, None, "LF121"),
+        ({"text/plain": "<bound method f>", "text/html": "<script>google.colab.files.view('f')</script>"},
+         {"text/plain": "<bound method f>"}, "LF121"),
+        ({"text/plain": "<IPython.core.display.Javascript object>",
+          "application/javascript": "if (!google.colab.kernel.accessAllowed) { return; }"}, None, "LF121"),
+        ({"text/plain": "<IPython.core.display.Javascript object>",
+          "application/javascript": 'download("download_1f-2", "model.h5", 23)'}, None, "LF121"),
+        ({"text/plain": "100%|██| 3/3", "application/vnd.jupyter.widget-view+json": {"model_id": "a"}},
+         {"text/plain": "100%|██| 3/3"}, "LF122"),
+        ({"application/vnd.jupyter.widget-view+json": {"model_id": "a"}}, None, "LF122"),
+        ({"text/plain": "<google.colab.data_table.DataTable object>", "text/html": TABLE,
+          "application/vnd.google.colaboratory.module+javascript": "x"}, {"text/html": TABLE}, "LF120"),
+    ],
+)  # fmt: skip
+def test_what_only_colab_shows_goes_and_the_rest_of_the_output_stays(data, kept, rule):
+    found, findings = cleaned(with_data(data))
+    assert [output["data"] for output in found] == ([] if kept is None else [kept])
+    assert rule in [finding.rule for finding in findings]
+    assert all(finding.cell == 3 and finding.changed for finding in findings)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"text/plain": "1", "text/html": TABLE},
+        {"text/html": TABLE.replace("{}", "from google.colab import files; google.colab.kernel")},
+        {"text/plain": "<IPython.core.display.HTML object>", "text/html": "<b>x</b>"},
+        {"text/plain": "<IPython.core.display.HTML object>"},
+        {"application/javascript": "require.config({})", "text/plain": "x"},
+        {"text/html": '<a href="https://colab.research.google.com/x">open</a><script>1</script>'},
+        {"application/vnd.plotly.v1+json": {"data": [{"y": [1, 2.5]}]}},
+        {"image/svg+xml": "<svg/>"},
+        {},
+    ],
+)
+def test_what_a_plain_notebook_shows_is_left_alone(data):
+    output = with_data(data, {"needs_background": "light"})
+    found, findings = cleaned(output)
+    assert found[0] is output
+    assert findings == []
+
+
+def test_metadata_of_forms_that_went_and_colabs_tags_go():
+    view = "application/vnd.jupyter.widget-view+json"
+    metadata = {view: {"colab": {}}, "text/plain": {"a": 1}, "tags": [], "colab": {"x": 1}, "needs_background": "light"}
+    found, findings = cleaned(with_data({view: {}, "text/plain": "x"}, metadata))
+    assert found[0]["metadata"] == {"text/plain": {"a": 1}, "needs_background": "light"}
+    assert [finding.rule for finding in findings] == ["LF120", "LF122"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"output_type": "stream", "name": "stdout", "text": f"Your token: {TOKEN}\n"},
+        {"output_type": "stream", "name": "stdout", "text": ["é\n"] * 300 + [f"Your token: {TOKEN}\n"]},
+        {"output_type": "error", "ename": "E", "evalue": TOKEN, "traceback": ["a", f"\x1b[31m{TOKEN}\x1b[0m"]},
+        with_data({"text/plain": repr(TOKEN), "text/html": f"<b>{TOKEN}</b>"}),
+        with_data({"application/json": {"a": [1, {"token": TOKEN}]}, "image/png": "aGk="}),
+    ],
+    ids=["stream", "lines", "error", "text", "json"],
+)
+def test_secrets_are_masked_everywhere_and_a_person_is_told(output):
+    found, findings = cleaned(output)
+    assert TOKEN not in str(found)
+    assert "‹secret›" in str(found)
+    assert found[0].keys() == output.keys()
+    assert {finding.rule for finding in findings} == {"LF123"}
+    for finding in findings:
+        assert (finding.keeps, finding.cell, finding.line) == (Keeps.NEEDS_HUMAN, 3, 1)
+        assert "revoke" in finding.action
+        assert TOKEN not in str(finding)
+
+
+def test_a_key_id_in_a_signed_link_is_masked_but_needs_nobody():
+    link = "https://host.org/f?X-Amz-Credential=AK" + "IAQ7Z2K9M4X1B8V5N3" + "%2F2021\n"
+    found, findings = cleaned({"output_type": "stream", "name": "stdout", "text": link})
+    assert found[0]["text"] == "https://host.org/f?X-Amz-Credential=‹secret›%2F2021\n"
+    assert [finding.keeps for finding in findings] == [Keeps.EQUIVALENT]
+
+
+def test_a_private_key_over_many_lines_is_masked_in_a_long_list_of_lines():
+    letters = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA"
+    block = ["-----BEGIN PRIVATE KEY-----\n", *[f"{letters * 2}\n"] * 3, "-----END PRIVATE KEY-----\n"]
+    output = {"output_type": "stream", "name": "stdout", "text": ["é\n"] * 300 + block}
+    assert letters not in str(cleaned(output)[0])

@@ -1,0 +1,225 @@
+import gc
+import json
+import tracemalloc
+
+import nbformat
+import pytest
+
+from core.errors import EXIT_USAGE, UsageError
+from migration.matching import Keeps
+from migration.notebook.reading import language_of, read, read_bytes, source_text
+
+NOTEBOOK = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {},
+    "cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": ["# Größe 🚀\n", "x"]}],
+}
+
+
+def notebook(source="x = 1", **cell):
+    code = {"cell_type": "code", "id": "a", "metadata": {}, "source": source, "execution_count": None, "outputs": []}
+    return {**NOTEBOOK, "cells": [{**code, **cell}]}
+
+
+def encoded(value=NOTEBOOK, encoding="utf-8", **options):
+    return json.dumps(value, ensure_ascii=False, **options).encode(encoding)
+
+
+def rules(findings):
+    return [finding.rule for finding in findings]
+
+
+def test_a_valid_notebook_is_read_as_it_is_with_its_texts_joined(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_bytes(encoded())
+    found, findings = read(path)
+    assert findings == []
+    assert found == {**NOTEBOOK, "cells": [{**NOTEBOOK["cells"][0], "source": "# Größe 🚀\nx"}]}
+    assert path.read_bytes() == encoded()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_other_unicode_encodings_are_read_and_reported(encoding):
+    found, findings = read_bytes(encoded(encoding=encoding), "a.ipynb")
+    assert source_text(found["cells"][0]) == "# Größe 🚀\nx"
+    assert rules(findings) == ["LF101"]
+
+
+def test_a_file_with_windows_line_ends_is_no_finding():
+    found, findings = read_bytes(encoded(indent=1).replace(b"\n", b"\r\n"), "a.ipynb")
+    assert source_text(found["cells"][0]) == "# Größe 🚀\nx"
+    assert findings == []
+
+
+def test_bytes_that_are_no_utf8_are_read_as_windows_1252_and_the_others_as_utf8():
+    data = encoded(notebook("a = 'é'\nb = '?!'")).replace(b"?", "é €".encode("cp1252")).replace(b"!", b" \x81")
+    found, findings = read_bytes(data, "a.ipynb")
+    assert source_text(found["cells"][0]) == "a = 'é'\nb = 'é € \x81'"
+    assert rules(findings) == ["LF101"]
+    assert "line 1" in findings[0].message
+    assert findings[0].keeps is Keeps.EQUIVALENT
+
+
+def test_a_latin1_file_without_any_utf8_is_read():
+    data = json.dumps(notebook("grüße = 1"), ensure_ascii=False).encode("latin-1")
+    assert source_text(read_bytes(data, "a")[0]["cells"][0]) == "grüße = 1"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace("\\n", "\n\t\x01"),
+        lambda text: text.replace("null", "NaN"),
+        lambda text: text.replace("null", "-Infinity"),
+        lambda text: text + "\n}garbage",
+        lambda text: text.replace("}]", "},\n ]").replace('"outputs": []', '"outputs": [],'),
+        lambda text: text.replace("x =", "x\\ud83d ="),
+        lambda text: text.replace("x =", "x\\ude00 ="),
+        lambda text: text.replace("null", "1" * 5000),
+    ],
+    ids=["control", "nan", "infinity", "junk", "commas", "high half", "low half", "digits"],
+)
+def test_damaged_json_is_mended_and_reported(damage):
+    found, findings = read_bytes(damage(json.dumps(notebook("x = 1\ny"))).encode(), "a.ipynb")
+    assert rules(findings)[0] in ("LF102", "LF106")
+    assert source_text(found["cells"][0]).replace("\ufffd", "").replace("\t\x01", "") == "x = 1\ny"
+    assert found["cells"][0]["execution_count"] is None
+    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_whole_surrogate_pairs_and_escaped_backslashes_stay():
+    source = "print('🚀', '\\ud83d', '\\\\ud83d')"
+    found, findings = read_bytes(json.dumps(notebook(source)).encode(), "a.ipynb")
+    assert "\\ud83d\\ude80" in json.dumps(source)
+    assert (source_text(found["cells"][0]), findings) == (source, [])
+
+
+def test_null_bytes_and_blanks_after_the_end_are_no_finding():
+    assert read_bytes(encoded() + b"\n\n\0\0\x1a", "a.ipynb")[1] == []
+
+
+@pytest.mark.parametrize(
+    "data, why",
+    [
+        (b"", "empty"),
+        (b" \n\t", "empty"),
+        (b"\0" * 100, "empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n", "Git LFS pointer"),
+        (b"\n<!DOCTYPE html>\n<html></html>", "HTML page"),
+        (b"PK\x03\x04abc", "ZIP archive"),
+        (b"\x1f\x8babc", "gzip archive"),
+        (b"import os\nprint(1)\n", "no JSON at line 1, column 1"),
+        (b'{"cells": [\n  oops\n]}', "no JSON at line 2, column 3"),
+        (b'{"cells": [{"cell_type": "code", "source": "pri', "cut off"),
+        (b'{"cells": [', "cut off"),
+        (b'{"cells": [\n<<<<<<< HEAD\n {}\n=======\n', "merge conflict is not resolved at line 2"),
+        (b"[1, 2]", "its JSON is a list"),
+        (b'"text"', "its JSON is a str"),
+        (b"null", "its JSON is a NoneType"),
+        (b'{"name": "package", "version": 4}', "its JSON has no cells"),
+        (b'{"cells": ' + b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_notebook_is_refused_in_one_line_that_names_the_file(tmp_path, data, why):
+    path = tmp_path / "some file.ipynb"
+    path.write_bytes(data)
+    with pytest.raises(UsageError) as refused:
+        read(path)
+    message = str(refused.value)
+    assert message.startswith(str(path))
+    assert why in message
+    assert "\n" not in message
+    assert refused.value.exit_code == EXIT_USAGE
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="is a folder"):
+        read(tmp_path)
+    with pytest.raises(UsageError, match="no such file"):
+        read(tmp_path / "none.ipynb")
+
+
+def test_an_empty_notebook_without_cells_is_a_notebook():
+    found, findings = read_bytes(b'{"nbformat": 4, "nbformat_minor": 2, "metadata": {}}', "a")
+    assert found["cells"] == []
+    assert rules(findings) == ["LF106"]
+
+
+@pytest.mark.parametrize(
+    "metadata, language",
+    [
+        (None, "python"),
+        ([], "python"),
+        ({}, "python"),
+        ({"kernelspec": None, "language_info": 3}, "python"),
+        ({"kernelspec": "python3"}, "python"),
+        ({"kernelspec": {"name": "python2"}}, "python"),
+        ({"kernelspec": {"name": "conda", "language": "Python"}}, "python"),
+        ({"language_info": {"name": "ipython3"}}, "python"),
+        ({"language_info": {"name": ""}}, "python"),
+        ({"kernelspec": {"name": "ir"}}, "r"),
+        ({"kernelspec": {"name": "julia-1.6"}, "language_info": {}}, "julia"),
+        ({"kernelspec": {"name": "swift"}, "language_info": {"name": "python"}}, "swift"),
+        ({"kernelspec": {"name": "x", "language": ["a"]}, "language_info": {"name": "R"}}, "r"),
+    ],
+)
+def test_the_language_is_told_from_whatever_the_metadata_holds(metadata, language):
+    assert language_of({"metadata": metadata}) == language
+    assert language_of({}) == "python"
+
+
+@pytest.mark.parametrize(
+    "cell, text",
+    [({"source": "a\nb"}, "a\nb"), ({"source": ["a\n", "b"]}, "a\nb"), ({"source": ["a", None, 3]}, "a"), ({}, ""),
+     ({"source": None}, ""), ({"source": {"a": 1}}, "")],
+)  # fmt: skip
+def test_the_source_of_any_cell_is_a_text(cell, text):
+    assert source_text(cell) == text
+
+
+def big_notebook(kind, megabytes):
+    size = megabytes * 1_000_000
+    lines = [f"step {step} loss 0.123456789 of the training run, with some words\n" for step in range(size // 75)]
+    picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "iVBORw0K" * 12_500}}
+    outputs = {
+        "picture": [picture] * (size // 100_000),
+        "stream": [{"output_type": "stream", "name": "stdout", "text": lines}],
+        "emoji": [{"output_type": "stream", "name": "stdout", "text": [*lines, "done 🚀\n"]}],
+    }[kind]  # fmt: skip
+    value = notebook("print('🚀')", outputs=outputs)
+    return json.dumps(value, indent=1, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("kind", ["picture", "stream", "emoji"])
+def test_a_large_notebook_needs_less_than_five_times_its_size(tmp_path, kind):
+    path = tmp_path / "big.ipynb"
+    path.write_bytes(big_notebook(kind, 12))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found, findings = read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4.5 * path.stat().st_size
+    assert findings == []
+    assert source_text(found["cells"][0]) == "print('🚀')"
+    nbformat.validate(found)
+
+
+def test_a_large_notebook_is_read_to_the_same_values_as_a_small_one():
+    value = notebook(
+        "s = 'é🚀\\u00e9\\ud83d'", outputs=[{"output_type": "stream", "name": "stdout", "text": ["é\n", "🚀"]}]
+    )
+    small, _ = read_bytes(encoded(value), "a")
+    large, findings = read_bytes(encoded(value) + b" " * 5_000_000, "a")
+    assert (large, findings) == (small, [])
+
+
+def test_widget_state_of_a_large_notebook_is_dropped_while_it_is_read():
+    model = {"model_module": "m", "model_module_version": "1", "model_name": "n", "state": {"value": "x" * 1000}}
+    state = {"application/vnd.jupyter.widget-state+json": {str(number): model for number in range(5000)}}
+    found, _ = read_bytes(encoded({**NOTEBOOK, "metadata": {"widgets": state}}), "a")
+    (kept,) = found["metadata"]["widgets"].values()
+    assert not any(kept.values())

@@ -1,0 +1,116 @@
+import io
+import json
+import tracemalloc
+
+import nbformat
+import pytest
+from nbformat.notebooknode import from_dict
+
+from migration.notebook.writing import dumps, problems, write
+
+LINES = 'plain\r\nnext\x0bpage\x0cend\u2028para\x85é🚀\\ "quoted" \t\x00\x1b[0m last'
+
+
+def notebook(*outputs, source=LINES, metadata=None):
+    return {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"z": 1, "a": {"deep": [[], {}, [1, 2.5, None, True, "x"], {"k": []}]}, **(metadata or {})},
+        "cells": [
+            {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": None, "source": source,
+             "outputs": list(outputs)},
+            {"cell_type": "markdown", "id": "b", "metadata": {}, "source": "",
+             "attachments": {"p.svg": {"image/svg+xml": "<svg>\n</svg>", "image/png": "aGk=\n"}}},
+        ],
+    }  # fmt: skip
+
+
+OUTPUTS = [
+    {"output_type": "stream", "name": "stdout", "text": "a\nb\n"},
+    {"output_type": "stream", "name": "stdout", "text": ["a\n", "b", "c\n", ""]},
+    {"output_type": "error", "ename": "E", "evalue": "a\nb", "traceback": ["a\n", "b"]},
+    {
+        "output_type": "display_data",
+        "metadata": {"image/png": {"width": 3}},
+        "data": {
+            "text/plain": LINES,
+            "text/html": "<b>\n</b>",
+            "application/javascript": "a\nb",
+            "image/png": "aGk=\naGk=",
+            "application/json": {"b": ["x\n", {"a": [1e300, -0.0, 1, {"c": {}}]}], "a": "x\ny"},
+        },
+    },
+]
+
+
+def canonical(value):
+    """What nbformat itself writes for a notebook that it has read."""
+    return nbformat.writes(nbformat.reads(json.dumps(value), as_version=4)) + "\n"
+
+
+def test_a_notebook_is_written_as_nbformat_writes_it():
+    assert dumps(notebook(*OUTPUTS)) == canonical(notebook(*OUTPUTS))
+    assert dumps(notebook(source="")) == nbformat.writes(from_dict(notebook(source=""))) + "\n"
+
+
+def test_long_lists_and_texts_are_written_in_pieces_to_the_same_json():
+    text = "".join(f"line {number} é\n" for number in range(200_000)) + "no end"
+    value = notebook(
+        {"output_type": "stream", "name": "stdout", "text": text},
+        {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)},
+        {
+            "output_type": "display_data",
+            "metadata": {},
+            "data": {"application/json": [*range(9000), {"a": 1}, [], "x"]},
+        },
+    )
+    buffer = io.BytesIO()
+    write(value, buffer)
+    assert buffer.getvalue().decode() == canonical(value)
+
+
+def test_numbers_that_json_has_not_are_null():
+    metadata = {"nan": float("nan"), "list": [float("inf"), 1.5]}
+    assert json.loads(dumps(notebook(metadata=metadata)))["metadata"]["list"] == [None, 1.5]
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape():
+    buffer = io.BytesIO()
+    write(notebook(source="x = '\ud83d'"), buffer)
+    assert json.loads(buffer.getvalue())["cells"][0]["source"] == ["x = '\ud83d'"]
+
+
+def test_writing_needs_little_memory_beside_the_notebook(tmp_path):
+    text = "0123456789" * 7 + "\n"
+    value = notebook({"output_type": "stream", "name": "stdout", "text": text * 300_000})
+    tracemalloc.start()
+    try:
+        with (tmp_path / "out.ipynb").open("wb") as file:
+            write(value, file)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "out.ipynb").stat().st_size > 20_000_000
+    assert peak < 15_000_000
+
+
+def test_a_valid_notebook_has_no_problems():
+    assert problems(notebook(*OUTPUTS)) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda value: value["cells"][0].pop("outputs"),
+        lambda value: value["cells"][0].update(id="b"),
+        lambda value: value["cells"][0].update(id="not valid!"),
+        lambda value: value["cells"][0].update(extra=1),
+        lambda value: value["cells"][0]["outputs"][0].update(metadata={}),
+        lambda value: value["metadata"].update(kernelspec={}),
+    ],
+)
+def test_what_nbformat_refuses_is_a_problem(spoil):
+    value = notebook(*json.loads(json.dumps(OUTPUTS)))
+    spoil(value)
+    assert problems(value)
+    assert not nbformat.validator.isvalid(value)

@@ -1,0 +1,41 @@
+import pytest
+
+from migration.matching import Finding, Keeps
+from migration.report.concerns import HAZARDS, SECRETS, only_colab_has, places
+from migration.rules import all_rules
+
+
+def finding(rule: str, keeps: Keeps = Keeps.EXACT, *, changed: bool = False) -> Finding:
+    return Finding(rule, keeps, 1, 2, f"found by {rule}", changed=changed)
+
+
+def test_every_rule_named_is_in_the_table():
+    assert {rule.id for rule in all_rules()} >= HAZARDS | SECRETS
+
+
+@pytest.mark.parametrize(
+    "found, expected",
+    [
+        (finding("LF110", changed=True), True),
+        (finding("LF201", changed=True), True),
+        (finding("LF841", Keeps.NEEDS_HUMAN), True),
+        (finding("LF704", Keeps.EQUIVALENT), False),
+        (finding("LF103", changed=True), False),
+        (finding("LF107", changed=True), False),
+        (finding("LF821", Keeps.NEEDS_HUMAN), False),
+        (finding("LF802", Keeps.NEEDS_HUMAN), False),
+        (finding("LF901", Keeps.NEEDS_HUMAN), False),
+        (finding("LF902", Keeps.NEEDS_HUMAN), True),
+    ],
+    ids=lambda value: value.rule if isinstance(value, Finding) else str(value),
+)
+def test_what_only_colab_has(found, expected):
+    assert only_colab_has(found) is expected
+
+
+def test_places_are_those_of_the_rules_asked_for():
+    found = [finding("LF821"), finding("LF201"), finding("LF824")]
+    assert [(place.rule, place.kind, place.cell, place.line) for place in places(found, HAZARDS)] == [
+        ("LF821", "found by LF821", 1, 2),
+        ("LF824", "found by LF824", 1, 2),
+    ]

@@ -1,0 +1,130 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from core.errors import UsageError
+from migration.matching import Finding, Keeps
+from migration.report import document as report_module
+from migration.report.document import (
+    LONGEST_TEXT,
+    SCHEMA_FILE,
+    as_json,
+    encodable,
+    found_items,
+    make_report,
+    page_of,
+    schema_text,
+    shown,
+    summarise,
+    write_report,
+)
+from migration.rules import all_rules
+from tests.migration.report_samples import sample_report
+
+RULE = all_rules()[0].id
+
+
+def schema() -> dict:
+    return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+
+
+def test_the_published_schema_is_the_one_of_the_code():
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), (
+        "python -m migration.report.document --write-schema"
+    )
+
+
+def test_a_report_is_valid_and_the_schema_is_strict_about_what_it_names():
+    validator = jsonschema.Draft202012Validator(schema())
+    document = json.loads(as_json(sample_report(RULE)))
+    validator.validate(document)
+    validator.validate(json.loads(as_json(make_report([], "check"))))
+    for path, wrong in ((("mode",), "guess"), (("notebooks", 0, "status"), "done"), (("schema_version",), 2)):
+        broken = json.loads(as_json(sample_report(RULE)))
+        target = broken
+        for key in path[:-1]:
+            target = target[key]
+        target[path[-1]] = wrong
+        assert not validator.is_valid(broken), path
+
+
+def test_every_field_is_described():
+    described = [schema(), *schema()["$defs"].values()]
+    missing = [
+        f"{part['title']}.{name}"
+        for part in described
+        for name, value in part["properties"].items()
+        if "description" not in value
+    ]
+    assert missing == []
+
+
+def test_counts_are_over_all_notebooks():
+    summary = summarise([*sample_report(RULE).notebooks, *sample_report(RULE).notebooks])
+    assert (summary.notebooks, summary.migrated, summary.unchanged, summary.failed) == (6, 2, 2, 2)
+    assert summary.rules == {RULE: 6}
+    assert summary.keeps == {"equivalent": 2, "exact": 2, "needs-human": 2}
+    assert summary.hardware == {"GPU T4": 2}
+    assert summary.needing_human == 2
+
+
+def test_findings_come_in_the_order_of_the_cells_with_their_lines_in_the_file():
+    findings = [
+        Finding(RULE, Keeps.NEEDS_HUMAN, 2, 3, "c", action="act"),
+        Finding(RULE, Keeps.EXACT, 0, 1, "b", "x", "y", changed=True),
+        Finding(RULE, Keeps.EQUIVALENT, None, None, "a"),
+        Finding(RULE, Keeps.EXACT, 9, 1, "d"),
+    ]
+    items = found_items(findings, [[10, 11], [], [20, 21]])
+    assert [(item.message, item.file_line) for item in items] == [("a", None), ("b", 10), ("c", 21), ("d", None)]
+    assert items[1].name == all_rules()[0].name
+    assert items[1].anchor == f"docs/migration-rules.md#{RULE.lower()}"
+
+
+def test_a_cell_of_one_endless_line_is_cut():
+    (item,) = found_items([Finding(RULE, Keeps.EXACT, 0, 1, "m", before="x" * (LONGEST_TEXT + 7))])
+    assert item.before == "x" * LONGEST_TEXT + "… (7 more characters)"
+
+
+def test_half_a_surrogate_pair_can_be_written(tmp_path):
+    items = found_items([Finding(RULE, Keeps.EXACT, 0, 1, "m\ud83d", before="\udcff", after="😀")])
+    assert (items[0].message, items[0].before, items[0].after) == ("m?", "?", "😀")
+    assert shown(Path("caf\udce9.ipynb")) == "caf?.ipynb"
+    assert encodable("plain") == "plain"
+
+
+def test_paths_tell_nothing_of_the_person(tmp_path, monkeypatch):
+    home = tmp_path / "people" / "ada"
+    (home / "work").mkdir(parents=True)
+    monkeypatch.setattr(Path, "home", lambda: home)
+    monkeypatch.chdir(home / "work")
+    assert shown(Path("nb/a.ipynb")) == "nb/a.ipynb"
+    assert shown(home / "work" / "a.ipynb") == "a.ipynb"
+    assert shown(home / "elsewhere" / "a.ipynb") == "~/elsewhere/a.ipynb"
+    assert shown(Path("../a.ipynb")) == "~/a.ipynb"
+    assert shown(tmp_path / "a.ipynb") == (tmp_path / "a.ipynb").as_posix()
+
+
+def test_the_report_and_its_page_lie_side_by_side(tmp_path):
+    path = tmp_path / "made" / "report.json"
+    html = write_report(sample_report(RULE), path)
+    assert html == page_of(path) == tmp_path / "made" / "report.html"
+    assert json.loads(path.read_text(encoding="utf-8"))["schema_version"] == 1
+    write_report(sample_report(RULE), path)
+    assert html.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_page_of_somebody_else_is_not_overwritten(tmp_path):
+    (tmp_path / "report.html").write_text("<html>mine</html>", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"report.html is not a report of Landfall"):
+        write_report(sample_report(RULE), tmp_path / "report.json")
+    assert not (tmp_path / "report.json").exists()
+    write_report(sample_report(RULE), tmp_path / "report.json", force=True)
+    assert "mine" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_schema_is_printed(capsys):
+    assert report_module.main([]) == 0
+    assert capsys.readouterr().out == schema_text()

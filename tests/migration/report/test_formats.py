@@ -1,0 +1,117 @@
+import json
+import re
+from urllib.parse import unquote
+
+from migration.matching import Keeps, Rule
+from migration.report.document import NotebookReport, make_report
+from migration.report.formats import check_text, github_text, rules_json, rules_text, sarif_text, summary_text
+from migration.rules import all_rules
+from tests.migration.report_samples import HOSTILE, item, sample_report
+
+RULE = all_rules()[0].id
+ROWS = [
+    Rule("LF201", "`google.colab` import", "an import", "nothing", Keeps.EXACT),
+    Rule("LF801", "a secret", "a token | key " + "long " * 40, "", Keeps.NEEDS_HUMAN),
+]
+
+
+def test_the_summary_says_what_was_written_and_what_to_do():
+    text = summary_text(sample_report(RULE, hostile="a thing"))
+    assert text.splitlines() == [
+        "nb, ü:1.ipynb → out/nb.ipynb",
+        "  2 changes, made for a GPU T4, beside it nb.requirements.txt",
+        f"  ! cell 3, line 2: a thing ({RULE})",
+        "    → a thing",
+        "plain.ipynb is local already",
+        "3 notebooks: 1 migrated, 1 local already, 1 failed, 1 with something for you to do",
+    ]
+
+
+def test_the_summary_of_many_notebooks_is_short():
+    notebooks = [
+        NotebookReport(
+            f"{name}.ipynb", "migrated", f"local_{name}.ipynb", keeps={"needs-human": 7}, findings=(item(),) * 7
+        )
+        for name in "abcde"
+    ]
+    text = summary_text(make_report(notebooks, "write"))
+    assert text.count("! cell 3, line 2") == 25
+    assert text.count("! 2 more; --report FILE.json lists them all") == 5
+    assert summary_text(make_report(notebooks[:2], "write")).count("! cell 3, line 2") == 14
+
+
+def test_check_has_a_line_for_each_finding():
+    text = check_text(sample_report(RULE, mode="check", hostile="a\nthing"))
+    assert text.splitlines() == [
+        f"nb, ü:1.ipynb: cell 3, line 2: {RULE} a thing",
+        "    → a thing",
+        f"nb, ü:1.ipynb: cell 3: {RULE} a cell is no Python",
+        f"nb, ü:1.ipynb: notebook: {RULE} a cell is no Python",
+        "3 findings in 1 notebook: 2 that `landfall migrate` rewrites, 1 for you to act on",
+    ]
+
+
+def test_check_of_local_notebooks_says_so_unless_one_failed():
+    clean = NotebookReport("a.ipynb", "unchanged")
+    assert check_text(make_report([clean], "check")) == "1 notebook: nothing that only Colab has\n"
+    failed = NotebookReport("b.ipynb", "failed", error="no notebook")
+    assert check_text(make_report([clean, failed], "check")) == ""
+
+
+def test_github_reads_each_finding_as_one_command_on_its_line():
+    lines = github_text(sample_report(RULE)).splitlines()
+    assert len(lines) == 4
+    command = re.compile(r"::(warning|error) file=([^,:]*)(?:,line=(\d+))?,title=([^,:]*)::(.*)")
+    found = [command.fullmatch(line).groups() for line in lines]
+    assert [(kind, line) for kind, _, line, _, _ in found] == [
+        ("warning", "41"),
+        ("warning", "1"),
+        ("warning", "1"),
+        ("error", None),
+    ]
+    assert unquote(found[0][1]) == "nb, ü:1.ipynb"
+    assert unquote(found[0][3]) == f"{RULE} name, of: {HOSTILE}"
+    assert unquote(found[0][4]) == f"cell 3, line 2: {HOSTILE} — {HOSTILE}"
+
+
+def test_sarif_has_what_its_schema_requires():
+    document = json.loads(sarif_text(sample_report(RULE)))
+    assert document["version"] == "2.1.0"
+    (run,) = document["runs"]
+    driver = run["tool"]["driver"]
+    rules = driver["rules"]
+    assert driver["name"] == "landfall migrate"
+    assert [rule["id"] for rule in rules] == [rule.id for rule in all_rules()]
+    for rule in rules:
+        assert rule["helpUri"] == f"docs/migration-rules.md#{rule['id'].lower()}"
+        assert rule["shortDescription"]["text"]
+        assert rule["defaultConfiguration"]["level"] == "warning"
+    assert len(run["results"]) == 3
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == RULE
+        assert result["message"]["text"]
+        (location,) = result["locations"]
+        place = location["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "nb%2C%20%C3%BC%3A1.ipynb"
+        assert place["region"]["startLine"] >= 1
+    assert run["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == 41
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert "bad.ipynb" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_the_table_of_rules_as_text_and_as_json():
+    text = rules_text(ROWS)
+    assert text.startswith(
+        "LF201  exact        `google.colab` import\n       finds   an import\n       writes  nothing\n"
+    )
+    assert "LF801  needs-human  a secret\n" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert json.loads(rules_json(ROWS))[0] == {
+        "id": "LF201",
+        "name": "`google.colab` import",
+        "matches": "an import",
+        "writes": "nothing",
+        "keeps": "exact",
+        "anchor": "docs/migration-rules.md#lf201",
+    }

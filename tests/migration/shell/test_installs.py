@@ -1,0 +1,118 @@
+import pytest
+
+from migration import shell
+from migration.shell.installs import pip_call, pipelines, system_call, unquoted_bounds
+
+
+def _pip(text):
+    return pip_call(shell.commands(text)[0])
+
+
+@pytest.mark.parametrize(
+    "text, interpreter, uv",
+    [
+        ("pip install x", "path", False),
+        ("/usr/bin/pip3 install x", "path", False),
+        ("sudo -H python3 -m pip install x", "path", False),
+        ("python -W ignore -u -m pip install x", "path", False),
+        ("{sys.executable} -m pip install x", "kernel", False),
+        ('"$KERNEL_PYTHON" -m pip install x', "kernel", False),
+        ("pip3.9 install x", "other", False),
+        ("env/bin/python -m pip install x", "other", False),
+        ("uv pip install x", "path", True),
+        ("python -m uv pip install x", "path", True),
+    ],
+)
+def test_each_way_to_call_pip(text, interpreter, uv):
+    call = _pip(text)
+    assert (call.interpreter, call.uv, call.subcommand) == (interpreter, uv, "install")
+    assert [item.value for item in call.items if not item.option] == ["x"]
+    assert call.command.words[call.last].value == "pip" or call.first == call.last
+
+
+@pytest.mark.parametrize(
+    "text", ["pipx install x", "python pip.py", "python -m x pip", "uv sync", "python -m uv sync", "pipenv", "sudo"]
+)
+def test_what_is_no_pip(text):
+    assert _pip(text) is None
+
+
+def test_options_are_told_from_requirements():
+    call = _pip("pip -q install -qUr a.txt -e.[b] --index-url c -id --find-links=e --pre -- -f g")
+    assert [(item.option, item.value) for item in call.items] == [
+        ("--quiet", ""),
+        ("--quiet", ""),
+        ("--upgrade", ""),
+        ("--requirement", "a.txt"),
+        ("--editable", ".[b]"),
+        ("--index-url", "c"),
+        ("--index-url", "d"),
+        ("--find-links", "e"),
+        ("--pre", ""),
+        ("", "-f"),
+        ("", "g"),
+    ]
+    assert call.installs
+    assert call.option("--pre", "--x")
+    assert not call.option("--x")
+    assert _pip("pip").subcommand == ""
+
+
+@pytest.mark.parametrize(
+    "text, specs",
+    [
+        ("pip install x>=1 y", ["x>=1"]),
+        ("pip install x[a]<2,>=1.0 > log", ["x[a]<2,>=1.0"]),
+        ("pip install x >=1", ["x >=1"]),
+        ("pip install x>1&&ls", ["x>1"]),
+        ("pip install x>log 2>&1", []),
+        ("pip install x > 1", []),
+        ("pip install 'x'>1", []),
+        ("pip install x==1 < in", []),
+    ],
+)
+def test_bounds_without_quotes(text, specs):
+    assert [text[start:end] for start, end in unquoted_bounds(text, _pip(text))] == specs
+
+
+@pytest.mark.parametrize(
+    "text, packages, others, installs",
+    [
+        ("apt-get install -y x y=1.0", ("x", "y=1.0"), (), True),
+        ("sudo DEBIAN_FRONTEND=a apt -o b=c install x", ("x",), (), True),
+        ("apt-get update", (), (), False),
+        ("dpkg -i a.deb", (), ("a.deb",), True),
+        ("dpkg --configure -a", (), (), False),
+        ("add-apt-repository -y ppa:a/b", (), ("ppa:a/b",), True),
+        ("tee /etc/apt/sources.list.d/a.list", (), ("a source of packages",), True),
+        ("bash -c 'apt update && apt install x'", ("x",), (), True),
+        ("ldconfig", (), (), False),
+    ],
+)
+def test_changes_of_the_system(text, packages, others, installs):
+    call = system_call(shell.commands(text)[0])
+    assert (call.packages, call.others, call.installs) == (packages, others, installs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apt list",
+        "apt -q search x",
+        "dpkg -l",
+        "ldconfig -p",
+        "apt --help",
+        "tee a",
+        "bash -c 'ls'",
+        "bash -c",
+        "ls",
+        "A=1",
+    ],
+)
+def test_what_only_looks_is_no_change(text):
+    assert system_call(shell.commands(text)[0]) is None
+
+
+def test_commands_joined_by_pipes_belong_together():
+    groups = pipelines(shell.commands("a | b |& c && d; e | f"))
+    assert [[shell.program(command) for command in group] for group in groups] == [["a", "b", "c"], ["d"], ["e", "f"]]
