@@ -33,6 +33,7 @@ _TOKEN = re.compile(
     r"|(?P<unsure>[\"'?])",
     re.DOTALL,
 )
+_QUESTION = re.compile(r"[^\n]*\?[ \t]*(?:\n|$)")
 _ESCAPE = re.compile(r"[ \t\f]*(?:!(?!=)|%(?!=)|[?,;]|/(?![/=]))")
 
 
@@ -104,8 +105,8 @@ def _next(text: str, lines: list[str], starts: list[int], at: int) -> Place | No
 
 def _offset_of_next(text: str, start: int) -> int | None:
     """Offset of the escape character of the first command from `start` on, where a logical line begins."""
-    if found := _ESCAPE.match(text, start):
-        return found.end() - len(found[0].lstrip(" \t\f"))
+    if (escaped := _escaped(text, start)) is not None:
+        return escaped
     depth, assigned = 0, False
     for token in _TOKEN.finditer(text, start):
         kind = token.lastgroup
@@ -121,8 +122,8 @@ def _offset_of_next(text: str, start: int) -> int | None:
             raise _UnsureError
         elif depth == 0 and kind == "line":
             assigned = False
-            if found := _ESCAPE.match(text, token.end()):
-                return found.end() - len(found[0].lstrip(" \t\f"))
+            if (escaped := _escaped(text, token.end())) is not None:
+                return escaped
         elif depth == 0 and not assigned and kind != "line":
             if token["continued"] and not token["command"]:
                 raise _UnsureError
@@ -130,6 +131,16 @@ def _offset_of_next(text: str, start: int) -> int | None:
                 return token.start("command")
             assigned = True
     return None
+
+
+def _escaped(text: str, start: int) -> int | None:
+    """Offset of the escape character with which a line begins; `%magic?` is a question about the magic."""
+    found = _ESCAPE.match(text, start)
+    if found is None:
+        return None
+    if _QUESTION.match(text, start):
+        raise _UnsureError
+    return found.end() - len(found[0].lstrip(" \t\f"))
 
 
 def _ask_ipython(lines: list[str], at: int) -> Place | None:

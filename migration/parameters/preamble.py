@@ -69,14 +69,14 @@ def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Fo
     parameters, setup = _tagged(cells, PARAMETERS_TAG), _tagged(cells, SETUP_TAG)
     if setup is not None:
         return _extended(cells, parameters, setup, lines, _setup_lines(cells, facts, needs))
-    if parameters is not None and parameters > first:
-        if _is_movable(cells, parameters, facts):
-            cells = [*cells[:first], cells[parameters], *cells[first:parameters], *cells[parameters + 1 :]]
-            parameters = first
-        else:
-            # Papermill fills the cell where it stands, which is too late for the folders: they get their defaults.
-            text = "\n".join([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
-            return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
+    if parameters is not None and parameters > first and _is_movable(cells, parameters, facts):
+        cells = [*cells[:first], cells[parameters], *cells[first:parameters], *cells[parameters + 1 :]]
+        parameters = first
+    if parameters is not None and (parameters > first or _holds_any(cells[parameters]["source"], facts)):
+        # Papermill fills that cell where it stands, too late for folders that are needed before or in it: they get
+        # their defaults.
+        text = "\n".join([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
+        return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
     body = _code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)
     if parameters is None:
         head = _code_cell("\n".join([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG)
@@ -208,6 +208,10 @@ def _tags(cell: dict[str, Any]) -> list[str]:
 
 def _holds(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _holds_any(text: str, facts: NotebookFacts) -> bool:
+    return _holds(text, facts.work) or _holds(text, facts.drive)
 
 
 def _literal(path: str) -> str:

@@ -1,0 +1,141 @@
+"""The whole way of a notebook in memory: never a crash, always valid, twice is once."""
+
+import copy
+import json
+
+import nbformat
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.colab_leftovers import code_leftovers, leftovers
+from migration.cell.source import compiles
+from migration.matching import Keeps
+from migration.migrate import migrate
+from migration.notebook.reading import read_bytes
+from migration.notebook.writing import dumps
+from migration.rules import all_rules
+
+
+def notebook_of(*cells, **metadata):
+    return {
+        "cells": [
+            {"cell_type": "code", "source": cell, "metadata": {}, "outputs": [], "execution_count": None}
+            if isinstance(cell, str)
+            else {"metadata": {}, **cell}
+            for cell in cells
+        ],
+        "metadata": metadata,
+        "nbformat": 4,
+        "nbformat_minor": 0,
+    }
+
+
+def texts(migration):
+    return [cell["source"] for cell in migration.notebook["cells"]]
+
+
+LINES = st.sampled_from(
+    [
+        "from google.colab import drive, files", "import google.colab", "drive.mount('/content/drive')",
+        "up = files.upload()", "epochs = 5  #@param {type:'integer'}", "#@title A title", "!pip install -q numpy>=1.2",
+        "!apt-get install -y x && cd /content", "%cd /content/x", "x = '/content/a b'", "y = f'/content/{x}'",
+        "if 'google.colab' in sys.modules:", "    z = 1", "else:", "    !ls /content/drive/My\\ Drive", "try:",
+        "except ImportError:", "    pass", "%tensorflow_version 2.x", "%%bash", "%%time", "!nvidia-smi",
+        "for i in range(3):",
+        "def f(p='/content'):", "    return p", "'''", '"""', "(", ")", "# /content", "!git clone https://x.org/a/b",
+        "IN_COLAB = 'COLAB_GPU' in os.environ", "print 'two'", "\\", "os.kill(os.getpid(), 9)", "!sleep 9 &", "",
+        "é = 1",
+        "token = 'hf_xxx'", "%%writefile /content/a.py", "x = !ls {x}", "\t!ls", "get_ipython().system('pip list')",
+    ]
+)  # fmt: skip
+CELLS = st.lists(LINES, max_size=9).map("\n".join)
+NOTEBOOKS = st.lists(
+    st.one_of(
+        CELLS,
+        st.builds(lambda text: {"cell_type": "markdown", "source": text}, st.one_of(CELLS, st.text(max_size=40))),
+        st.text(max_size=60),
+    ),
+    max_size=5,
+).map(lambda cells: notebook_of(*cells))
+
+
+@given(NOTEBOOKS)
+@settings(max_examples=150, deadline=None)
+def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing(notebook):
+    before = copy.deepcopy(notebook)
+    migration = migrate(notebook)
+    assert notebook == before
+    text = dumps(migration.notebook)
+    nbformat.validate(json.loads(text))
+    again = migrate(read_bytes(text.encode("utf-8"), "again")[0])
+    assert dumps(again.notebook) == text
+    assert [found for found in again.findings if found.changed] == []
+    old = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    new = [cell for cell in migration.notebook["cells"] if cell["cell_type"] == "code"]
+    kept = [cell["source"] for cell in new if not cell["metadata"].get("tags")]
+    assert len(kept) == len(old)
+    for text_before, text_after in zip(old, kept, strict=True):
+        assert text_before == text_after or compiles(text_after) or not compiles(text_before)
+
+
+@given(NOTEBOOKS)
+@settings(max_examples=60, deadline=None)
+def test_what_a_person_must_do_is_said_with_its_place(notebook):
+    rules = {rule.id for rule in all_rules()}
+    for found in migrate(notebook).findings:
+        assert found.rule in rules
+        if found.keeps is Keeps.NEEDS_HUMAN:
+            assert found.action
+            assert found.cell is None or 0 <= found.cell < len(notebook["cells"])
+
+
+def test_the_first_promise():
+    migration = migrate(
+        notebook_of(
+            {"cell_type": "markdown", "source": "# Title"},
+            "from google.colab import drive\ndrive.mount('/content/drive')",
+            "epochs = 5  #@param {type:'integer'}\nfor epoch in range(epochs):\n    print(epoch)  # stays",
+            "open('/content/drive/MyDrive/a.csv')\n!ls /content/b",
+            colab={"provenance": []},
+            accelerator="GPU",
+        )
+    )
+    parameters, setup, drive, loop, paths = texts(migration)[1:]
+    assert "epochs = 5" in parameters
+    assert "DRIVE_DIR" in setup
+    assert "colab" not in drive
+    assert loop == "for epoch in range(epochs):\n    print(epoch)  # stays"
+    assert paths == "open(f'{DRIVE_DIR}/a.csv')\n!ls \"$WORK_DIR\"/b"
+    assert migration.hardware == "GPU"
+    assert list(leftovers(migration.notebook)) == []
+
+
+def test_a_rewritten_cell_that_would_not_compile_is_left_and_reported(monkeypatch):
+    monkeypatch.setattr("migration.migrate._broke", lambda before, after: True)
+    migration = migrate(notebook_of("x = '/content/a'"))
+    assert texts(migration)[-1] == "x = '/content/a'"
+    assert [(found.rule, found.cell) for found in migration.needs_human] == [("LF902", 0)]
+
+
+@pytest.mark.parametrize("ends", ["\r\n", "\n"])
+def test_lines_keep_their_ends(ends):
+    source = ends.join(["x = 1", "y = '/content/a'", "z = 2", ""])
+    assert texts(migrate(notebook_of(source)))[-1] == source.replace("'/content/a'", "f'{WORK_DIR}/a'")
+
+
+def test_the_independent_check_finds_what_is_colabs():
+    code = "from google.colab import files\n#@title T\n!apt install x\nx = '/content/a'\n"
+    code += "os.kill(os.getpid(), 9)\n!sleep 1 &"
+    assert {construct for construct, _ in code_leftovers(code)} == {
+        "google.colab", "form", "apt", "/content", "restart", "background command"
+    }  # fmt: skip
+    assert list(code_leftovers("x = 'https://a.org/content/b'\ny = './content'\nz = '/contents'\n!a && b")) == []
+
+
+def test_a_parameters_cell_that_needs_the_folders_finds_them_defined():
+    cell = {"cell_type": "code", "source": "data = '/content/data'", "metadata": {"tags": ["parameters"]}}
+    migration = migrate(notebook_of(cell | {"outputs": [], "execution_count": None}))
+    setup, parameters = texts(migration)
+    assert "WORK_DIR = " in setup
+    assert parameters == "data = f'{WORK_DIR}/data'"
