@@ -76,7 +76,14 @@ def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, al
         removed += _without(source, row, ids, note)
         if any(id(node) in ids for node in row):
             note = ""
-    return tuple(sorted([*edits, *_merged(source, removed)]))
+    return tuple(sorted([*edits, *(_with_blanks(source, edit) for edit in _merged(source, removed))]))
+
+
+def _with_blanks(source: CellSource, edit: Edit) -> Edit:
+    """What is taken from the end of a cell takes the blank lines before it along."""
+    if edit.text or source.text[edit.end :].strip():
+        return edit
+    return Edit(len(source.text[: edit.start].rstrip()), len(source.text), "")
 
 
 def fold(source: CellSource, choice: Choice) -> tuple[Edit, ...]:

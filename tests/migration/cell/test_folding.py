@@ -30,7 +30,7 @@ def _without(text, *numbers, block=0, **options):
         ("a(\n)\nb()", [0], "b()"),
         ("  a()\n  b()", [0], "  b()"),
         ("  a()\nb()", [1], "  a()"),
-        ("%%time\na()\nb()", [0, 1], "%%time\n"),
+        ("%%time\na()\nb()", [0, 1], "%%time"),
     ],
 )
 def test_statements_are_taken_out_by_lines(text, numbers, after):

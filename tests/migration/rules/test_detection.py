@@ -34,7 +34,7 @@ def _one(text):
     [
         ("if ASK:\n    a()\nelse:\n    b()\nc()", "b()\nc()"),
         ("if not ASK:\n    a()\nelse:\n    b()\n", "a()\n"),
-        ("x = 1\nif ASK:\n    a()\n", "x = 1\n"),
+        ("x = 1\nif ASK:\n    a()\n", "x = 1"),
         (
             "if ASK:\n    a()\nelif k:\n    b()\nelse:\n    c()",
             "if k:\n    b()\nelse:\n    c()",
@@ -73,7 +73,7 @@ def _one(text):
         ("# On Colab:\nif ASK:\n    a()\nb()", "b()"),
         ("# Two lines,\n# one of Colab\nif ASK:\n    a()", "# Two lines,\n# one of Colab"),
         ("#@title On Colab\nif ASK:\n    a()", "#@title On Colab"),
-        ("%%time\n# On Colab\nif ASK:\n    a()\n", "%%time\n# On Colab\n"),
+        ("%%time\n# On Colab\nif ASK:\n    a()\n", "%%time\n# On Colab"),
         (
             "x = ü('é'); y = 1\nif ASK:\n    ü()\nelse:\n    é = 'ß'",
             "x = ü('é'); y = 1\né = 'ß'",
