@@ -125,7 +125,7 @@ def test_the_executed_notebook_shows_every_cell_and_its_pictures(root, stream):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
     assert all(output.output_type != "error" for output in outputs)
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
     assert not [output for output in outputs if output.get("name") == "stderr"], "a warning spoils the page"
 
 
@@ -166,11 +166,11 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     assert run(fresh, "data.window=8192") == EXIT_DATA
     line = last_line(capsys)
     executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
-    assert line.startswith("pipeline: local_patchtst_ssl.ipynb, In [4]: DataError: the part validation has no rows")
+    assert line.startswith("pipeline: local_patchtst_ssl.ipynb, In [8]: DataError: the part validation has no rows")
     assert line.endswith(f"the executed copy is {executed}")
     code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]
     assert [output.ename for cell in code for output in cell.outputs if output.output_type == "error"] == ["DataError"]
-    assert all(cell.execution_count is None for cell in code[4:])
+    assert all(cell.execution_count is None for cell in code[8:])
     validate(load(fresh, "dashboard-state.json"), "dashboard-state.schema.json")
 
 
