@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
 from core.progress import ConsoleHandler
-from core.workspace import find_root
+from core.workspace import find_root, write_text
 
 if TYPE_CHECKING:
     from core.config.compose import LoadedConfig
@@ -88,3 +88,19 @@ def print_config(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
 
     sys.stdout.write(render(loaded, with_origin=arguments.origin))
     return EXIT_OK
+
+
+def run_page_command(file: str, page: Callable[[], str], *, description: str, argv: Sequence[str] | None) -> int:
+    """The command of a generated page: prints it, or with `--write` writes it to its `file` in the workspace."""
+    parser = argparse.ArgumentParser(prog="reference", description=description)
+    parser.add_argument("--write", action="store_true", help=f"write it to {file} instead")
+    add_root_argument(parser)
+
+    def command(arguments: argparse.Namespace) -> int:
+        if arguments.write:
+            write_text(root_of(arguments) / file, page())
+        else:
+            sys.stdout.write(page())
+        return EXIT_OK
+
+    return run_command(command, parser, argv)

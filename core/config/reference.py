@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
@@ -11,10 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import run_page_command
 from core.config.schema import SCHEMAS, Config
-from core.errors import EXIT_OK
-from core.workspace import write_text
 
 FILE = "docs/configuration.md"
 
@@ -89,18 +86,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="reference", description="Prints the configuration reference.")
-    parser.add_argument("--write", action="store_true", help=f"write it to {FILE} instead")
-    add_root_argument(parser)
-
-    def command(arguments: argparse.Namespace) -> int:
-        if arguments.write:
-            write_text(root_of(arguments) / FILE, reference())
-        else:
-            sys.stdout.write(reference())
-        return EXIT_OK
-
-    return run_command(command, parser, argv)
+    return run_page_command(FILE, reference, description="Prints the configuration reference.", argv=argv)
 
 
 if __name__ == "__main__":

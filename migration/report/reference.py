@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from core.cli import add_root_argument, root_of, run_command
-from core.errors import EXIT_OK
-from core.workspace import write_text
+from core.cli import run_page_command
 from migration.matching import Rule
 from migration.rules import all_rules
 
@@ -71,18 +68,7 @@ def _in_table(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="reference", description="Prints the reference of the migration rules.")
-    parser.add_argument("--write", action="store_true", help=f"write it to {FILE} instead")
-    add_root_argument(parser)
-
-    def command(arguments: argparse.Namespace) -> int:
-        if arguments.write:
-            write_text(root_of(arguments) / FILE, reference())
-        else:
-            sys.stdout.write(reference())
-        return EXIT_OK
-
-    return run_command(command, parser, argv)
+    return run_page_command(FILE, reference, description="Prints the reference of the migration rules.", argv=argv)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,6 @@ def test_a_migrated_program_reads_the_folder_from_the_environment(tmp_path):
     body = migrated("%%writefile a.py\nimport sys\nprint('/content/x', f'{sys.argv[1]} in /content')\n")[0]
     program = tmp_path / "a.py"
     program.write_text(body.split("\n", 1)[1])
-    environment = {**os.environ, "WORK_DIR": "/machine/work"}
+    environment = {**os.environ, "WORK_DIR": "/plant/site"}
     result = subprocess.run([sys.executable, program, "a"], env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout == "/machine/work/x a in /machine/work\n"
+    assert result.stdout == "/plant/site/x a in /plant/site\n"
