@@ -127,8 +127,8 @@ class _Lines:
             if call.installs:
                 self._add_pip(call)
             return
-        if shell.program(command) in ("conda", "mamba", "micromamba"):
-            if "install" in [word.value for word in shell.arguments(command)]:
+        if command.program in ("conda", "mamba", "micromamba"):
+            if "install" in [word.value for word in command.arguments]:
                 self._say(text, "pip cannot install it")
             return
         changes = system_call(command)

@@ -6,23 +6,25 @@ the first rule's is applied, the others get their turn in the next round, on the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Finding, Match, Rule
+from migration.matching import Edit, Finding, Match, Rule, Trigger
 from migration.secrets import masked
 
 MAX_ROUNDS = 20
+
+_said = lru_cache(maxsize=1024)(masked)  # what rules say is mostly the same from cell to cell
 
 
 def rewrite(
     source: CellSource, *, cell_type: str, rules: Sequence[Rule], facts: NotebookFacts
 ) -> tuple[CellSource, list[Finding]]:
     """The cell as the rules leave it, and what was found in it; a cell no rule touched comes back as it is."""
-    candidates = [rule for rule in rules if rule.find is not None and cell_type in rule.cells]
+    candidates = _candidates(tuple(rules), cell_type)
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
@@ -39,13 +41,19 @@ def rewrite(
     return source, changes
 
 
+@lru_cache(maxsize=32)
+def _candidates(rules: tuple[Rule, ...], cell_type: str) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if rule.find is not None and cell_type in rule.cells)
+
+
 def _matches(rules: Sequence[Rule], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """What the rules find whose trigger the cell holds; rules of one family share a trigger."""
-    holds: dict[re.Pattern[str] | None, bool] = {None: True}
+    fired: dict[Trigger | None, bool] = {None: True}
     for rule in rules:
-        if rule.trigger not in holds:
-            holds[rule.trigger] = rule.trigger.search(source.text) is not None
-        if holds[rule.trigger] and rule.find is not None:
+        trigger = rule.trigger
+        if trigger is not None and trigger not in fired:
+            fired[trigger] = trigger.fires(source.text)
+        if fired[trigger] and rule.find is not None:
             yield from ((rule, match) for match in rule.find(source, facts))
 
 
@@ -86,25 +94,39 @@ def _without_overlap(pairs: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]
 
 
 def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], after: str) -> Finding:
-    start, end = source.line_span(match.start, match.end)
+    start, end = _lines_of(source, match)
     return Finding(
         rule=rule.id,
         keeps=match.keeps or rule.keeps,
         cell=source.index,
         line=origin[min(source.line_of(match.start), len(origin) - 1)],
-        message=masked(match.message),
+        message=_said(match.message),
         before=masked(source.text[start:end]),
         after=masked(after),
-        action=masked(match.action),
+        action=_said(match.action),
     )
+
+
+def _lines_of(source: CellSource, match: Match) -> tuple[int, int]:
+    """The whole lines that a match spans or changes; an edit may reach beyond the match, to a comment above it."""
+    start, end = match.start, match.end
+    for edit in _changing(source, match):
+        # The newline before the last line goes with that line.
+        start = min(start, edit.start + source.text.startswith("\n", edit.start, edit.end))
+        end = max(end, edit.end)
+    return source.line_span(start, end)
+
+
+def _changing(source: CellSource, match: Match) -> list[Edit]:
+    """The edits that change something, in order; others only hold their place against other rules."""
+    return sorted(edit for edit in match.edits if source.text[edit.start : edit.end] != edit.text)
 
 
 def _after(source: CellSource, match: Match) -> str:
     """The lines of the match as they will be."""
-    edits = sorted(match.edits)
-    start = min(source.line_span(match.start, match.end)[0], edits[0].start)
-    end = max(source.line_span(match.start, match.end)[1], edits[-1].end)
-    pieces, at = [], start
+    edits = _changing(source, match)
+    start, end = _lines_of(source, match)
+    pieces, at = [], min((start, *(edit.start for edit in edits)))
     for edit in edits:
         pieces += [source.text[at : edit.start], edit.text]
         at = edit.end

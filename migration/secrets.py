@@ -7,7 +7,7 @@ where a name or a command says so (`api_key = …`, `wandb login …`): hashes o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -77,7 +77,6 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ("ngrok token", "uthtoken", r"uthtoken[\s=:\"'(]+(\w{20,})"),
     ("ngrok token", "auth_token(", r"auth_token\(\s*[\"'](\w{20,})"),
 )
-_LITERALS = frozenset(literal for _, literal, _ in _FORMS)
 # Their forms also fit words and hashes, so that the value must look random, or like a password.
 _LOOSE_KINDS = frozenset({"bearer token", "ngrok token", "token in a URL"})
 _PASSWORD_KINDS = frozenset({"password in a URL", "password of a command"})
@@ -93,6 +92,8 @@ _PASSWORD_WORDS = {
     **dict.fromkeys(("PASSW",), "(?:OR)?D"),
     **dict.fromkeys(("passphrase", "pwd", "PWD"), ""),
 }
+# No text without one of these holds a secret.
+_WORDS = (*dict.fromkeys(literal for _, literal, _ in _FORMS), *_KEY_WORDS, *_PASSWORD_WORDS)
 # `name = "…"`, `name: …`, `"NAME": "…"`, `environ["NAME"] = "…"`, `setdefault("NAME", "…")`, `?name=…`, `--name …`.
 _KEY_VALUE = r"(?:\\?[\"']?\]?\s{0,40}(?:=|:|,)\s{0,40}|[ \t]+)(?:\\?[\"'])?([A-Za-z0-9][\w+/.~-]{15,199}=*)"
 _PASSWORD_VALUE = (
@@ -133,8 +134,14 @@ def find_secrets(text: str) -> list[Secret]:
     if "\x1b" in text:
         # Colours of a traceback, as blanks: their last letter would belong to the word after it.
         text = _COLOUR.sub(lambda code: " " * len(code[0]), text)
+    present = frozenset(filter(text.__contains__, _WORDS))
+    if not present:
+        return []
+    found = sorted(
+        [*_with_known_form(text, present), *_given_to_a_name(text, present)], key=lambda secret: secret.start
+    )
     merged: list[Secret] = []
-    for secret in sorted((*_with_known_form(text), *_given_to_a_name(text)), key=lambda secret: secret.start):
+    for secret in found:
         if merged and secret.start < merged[-1].end:
             first = merged[-1]
             merged[-1] = Secret(first.kind, first.start, max(first.end, secret.end))
@@ -166,12 +173,9 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER_WORD.search(value) is not None and not _is_random(value)
 
 
-def _with_known_form(text: str) -> Iterator[Secret]:
-    present = {literal: literal in text for literal in _LITERALS}
+def _with_known_form(text: str, present: Set[str]) -> Iterator[Secret]:
     for kind, literal, pattern in _FORMS:
-        if not present[literal]:
-            continue
-        for match in _compiled(pattern).finditer(text):
+        for match in _compiled(pattern).finditer(text) if literal in present else ():
             group = 1 if match.re.groups else 0
             if _accepts(kind, match[group]):
                 yield Secret(kind, match.start(group), match.end(group))
@@ -187,14 +191,14 @@ def _accepts(kind: str, value: str) -> bool:
     return not _PLACEHOLDER.match(value)
 
 
-def _given_to_a_name(text: str) -> Iterator[Secret]:
+def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
     for word, rest in _KEY_WORDS.items():
-        for match in _compiled(f"{word}{rest}(){_KEY_VALUE}").finditer(text) if word in text else ():
+        for match in _compiled(f"{word}{rest}(){_KEY_VALUE}").finditer(text) if word in present else ():
             name = _name_up_to(text, match.start(1))
             if _names_a_secret(name) and _is_random(match[2]):
                 yield Secret(f"value of {name}", *match.span(2))
     for word, rest in _PASSWORD_WORDS.items():
-        for match in _compiled(f"{word}{rest}(){_PASSWORD_VALUE}").finditer(text) if word in text else ():
+        for match in _compiled(f"{word}{rest}(){_PASSWORD_VALUE}").finditer(text) if word in present else ():
             is_quoted = match[3] is not None
             value = match[3] if is_quoted else match[4]
             is_hash = "hash" in _name_up_to(text, match.start(1)).lower()

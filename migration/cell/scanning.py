@@ -201,7 +201,7 @@ def _command(lines: list[str], starts: list[int], row: int, column: int, last: i
 
 def _placeholder(lines: list[str], row: int, column: int, last: int, command: Command) -> list[str]:
     """Lines of the same lengths in the place of a command: a constant, or the code where a magic runs code."""
-    first, *others = (re.sub(r"[^\n]", " ", line) for line in lines[row : last + 1])
+    first, *others = (" " * len(line.rstrip("\n")) + "\n" * line.endswith("\n") for line in lines[row : last + 1])
     value = "0"
     if command.kind == "magic" and not command.target and not others:
         runs_code = _CODE_ARGUMENT.match(lines[row], column)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from migration.cell.trees import children, walk
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_CLOSED = (*_SCOPES, ast.Name, ast.Constant)  # nothing of the block's own stands below them
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -13,8 +16,9 @@ def local_names(node: ast.AST) -> frozenset[str]:
     """The names that belong to a function, lambda or comprehension; none for any other node."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            outer = [part.names for part in own_nodes(node.body) if isinstance(part, ast.Global | ast.Nonlocal)]
-            return frozenset((stored_names(node.body) | parameter_names(node)).difference(*outer))
+            own = own_nodes(node.body)
+            outer = [part.names for part in own if isinstance(part, ast.Global | ast.Nonlocal)]
+            return frozenset((_stored(own) | parameter_names(node)).difference(*outer))
         case ast.Lambda():
             return frozenset(parameter_names(node))
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
@@ -35,8 +39,12 @@ def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
 
 def stored_names(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]:
     """The names that a block binds in its own scope, outside of the statements in `without`."""
+    return _stored(own_nodes(nodes, without))
+
+
+def _stored(nodes: Iterable[ast.AST]) -> set[str]:
     names: set[str] = set()
-    for node in own_nodes(nodes, without):
+    for node in nodes:
         match node:
             case ast.Name(ctx=ast.Store() | ast.Del()):
                 names.add(node.id)
@@ -59,11 +67,11 @@ def own_nodes(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> list
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()
-        if id(node) in left_out:
+        if left_out and id(node) in left_out:
             continue
         found.append(node)
         if isinstance(node, _COMPREHENSIONS):
-            waiting += [part for part in ast.walk(node) if isinstance(part, ast.NamedExpr)]
-        elif not isinstance(node, _SCOPES):
-            waiting += reversed(list(ast.iter_child_nodes(node)))
+            waiting += [part for part in walk(node) if isinstance(part, ast.NamedExpr)]
+        elif not isinstance(node, _CLOSED):
+            waiting += reversed(children(node))
     return found

@@ -7,11 +7,21 @@ import ast
 
 # Fields that never hold what a rule looks for: plain values, operators and contexts.
 _PLAIN = frozenset(
-    {"ctx", "op", "id", "attr", "arg", "asname", "module", "level", "kind", "n", "s", "conversion", "type_comment"}
-    | {"is_async", "simple", "lineno", "ops"}
+    {"ctx", "op", "ops", "id", "attr", "arg", "kwd_attrs", "asname", "module", "level", "kind", "n", "s"}
+    | {"conversion", "type_comment", "is_async", "simple", "lineno"}
 )
 _LEAVES = (ast.Constant, ast.Name, ast.alias, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
+_MAY_HOLD_NONE = frozenset({"keys", "kw_defaults"})
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def fields(node: ast.AST) -> tuple[str, ...]:
+    """The fields of a node that may hold nodes other than operators and contexts."""
+    names = _fields.get(type(node))
+    if names is None:
+        names = () if isinstance(node, _LEAVES) else tuple(name for name in node._fields if name not in _PLAIN)
+        _fields[type(node)] = names
+    return names
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -19,15 +29,11 @@ def children(node: ast.AST) -> list[ast.AST]:
 
     `arg` names of calls and parameters are plain texts, the nodes that hold them are not.
     """
-    names = _fields.get(type(node))
-    if names is None:
-        names = () if isinstance(node, _LEAVES) else tuple(name for name in node._fields if name not in _PLAIN)
-        _fields[type(node)] = names
     found: list[ast.AST] = []
-    for name in names:
+    for name in fields(node):
         value = getattr(node, name, None)
-        if isinstance(value, list):
-            found += [part for part in value if isinstance(part, ast.AST)]
+        if value.__class__ is list:
+            found += filter(None, value) if name in _MAY_HOLD_NONE else value
         elif isinstance(value, ast.AST):
             found.append(value)
     return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from migration.cell.scopes import arguments_of, local_names, stored_names
 from migration.cell.source import CellSource, Command
 from migration.cell.trees import children, walk
 
@@ -174,6 +175,9 @@ class _Reader(ast.NodeVisitor):
         self.classes: frozenset[str] = frozenset()
         self.deferred = False
 
+    def generic_visit(self, node: ast.AST) -> None:
+        self.visit_all(children(node))
+
     def visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
             self.visit(node)
@@ -241,27 +245,24 @@ class _Reader(ast.NodeVisitor):
         self._visit_signature(node.args)
         if node.returns:
             self.visit(node.returns)
-        self._visit_function(_local_names(node), node.body)
+        self._visit_function(local_names(node), node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit_signature(node.args)
-        self._visit_function(_argument_names(node.args), [node.body])
+        self._visit_function(local_names(node), [node.body])
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.bind(node.name, node)
         self.visit_all([*node.decorator_list, *node.bases, *node.keywords])
-        outer, self.classes = self.classes, frozenset(_stored(node.body))
+        outer, self.classes = self.classes, frozenset(stored_names(node.body))
         self.visit_all(node.body)
         self.classes = outer
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        local = frozenset(
-            name.id for part in node.generators for name in walk(part.target) if isinstance(name, ast.Name)
-        )
         self.visit(node.generators[0].iter)
-        self.functions.append(local)
+        self.functions.append(local_names(node))
         self.generic_visit(node)
         self.functions.pop()
 
@@ -290,8 +291,7 @@ class _Reader(ast.NodeVisitor):
 
     def _visit_signature(self, arguments: ast.arguments) -> None:
         self.visit_all([*arguments.defaults, *(default for default in arguments.kw_defaults if default)])
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        self.visit_all([argument.annotation for argument in every if argument and argument.annotation])
+        self.visit_all([argument.annotation for argument in arguments_of(arguments) if argument.annotation])
 
     def _visit_function(self, local: frozenset[str], body: Sequence[ast.AST]) -> None:
         outer, self.deferred, self.classes = (self.deferred, self.classes), True, frozenset()
@@ -318,36 +318,3 @@ def _strings(tree: ast.AST | None) -> set[str]:
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
     }
-
-
-def _argument_names(arguments: ast.arguments) -> frozenset[str]:
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    return frozenset(argument.arg for argument in every if argument)
-
-
-def _local_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    outside = {name for part in _own_nodes(node.body) if isinstance(part, ast.Global) for name in part.names}
-    return (_argument_names(node.args) | frozenset(_stored(node.body))) - outside
-
-
-def _stored(body: Sequence[ast.AST]) -> Iterator[str]:
-    """The names that a block binds in its own scope."""
-    for node in _own_nodes(body):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
-
-
-def _own_nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes of a block without those of the functions and classes inside it."""
-    waiting = list(body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            waiting += children(node)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from migration.cell.source import CellSource
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.parameters.bindings import NotebookNames
 from migration.parameters.environment import is_secret_name, variable_for
 from migration.parameters.form_fields import FormField, declaration, form_fields, papermill_comment
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "Folders", "Parameter", "add_preamble", "plan_parameters"]
 
-_TRIGGER = re.compile(r"#[ \t]*@[ \t]*param\b")
+_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "KERNEL_PYTHON", "os", "sys"})
 _DRIVE_PATH = re.compile(
     r"(?:/content/[\w-]+|/gdrive|(?:\./)?g?drive)/(?:My ?Drive/(?=[^/])|(?=Shared ?drives/))(?P<rest>.+)"
@@ -62,7 +62,7 @@ class Parameter:
 
 def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
     """Every form field of a notebook's code cells in its order: what becomes of it, or why it stays."""
-    fields = [(source, field) for source in cells if _TRIGGER.search(source.text) for field in form_fields(source)]
+    fields = [(source, field) for source in cells if _TRIGGER.fires(source.text) for field in form_fields(source)]
     if not fields:
         return ()
     names = NotebookNames(cells, {field.name for _, field in fields})

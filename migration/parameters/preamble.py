@@ -207,7 +207,7 @@ def _tags(cell: dict[str, Any]) -> list[str]:
 
 
 def _holds(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    return name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _holds_any(text: str, facts: NotebookFacts) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 
 _RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit", "mprun", "lprun", "debug"})
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}
@@ -108,7 +108,7 @@ RULES: tuple[Rule, ...] = (
         writes="the magic in line 1, the comment below it, or nowhere if it would become content (`%%writefile`)",
         keeps=Keeps.EXACT,
         find=_find_comments_above,
-        trigger=re.compile(r"#.*\n\s*%%"),
+        trigger=holding("%%", like=r"#.*\n\s*%%"),
     ),
     Rule(
         id="LF561",
@@ -117,7 +117,7 @@ RULES: tuple[Rule, ...] = (
         writes="`%%bash`, `%%bash --no-raise-error`",
         keeps=Keeps.EQUIVALENT,
         find=_find_shell_cell,
-        trigger=re.compile(r"%%shell\b"),
+        trigger=holding("%%shell"),
     ),
     Rule(
         id="LF568",
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: it fails in Colab as well",
         keeps=Keeps.EXACT,
         find=_find_misplaced,
-        trigger=re.compile(r"\n[ \t]*%%|^[ \t]*%[ \t]*$", re.MULTILINE),
+        trigger=holding("%", like=r"\n[ \t]*%%|^[ \t]*%[ \t]*$"),
     ),
     Rule(
         id="LF569",
@@ -135,6 +135,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: its extension has to be loaded",
         keeps=Keeps.EQUIVALENT,
         find=_find_preloaded,
-        trigger=re.compile(r"%%bigquery\b"),
+        trigger=holding("%%bigquery"),
     ),
 )

@@ -17,10 +17,10 @@ from migration.colab.drive_mounts import is_mount
 from migration.colab.flags import gone_statements
 from migration.colab.names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, Use, imported_names, path_below
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.rules import colab_calls, colab_text
 
-_COLAB = re.compile(r"colab")
+_COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
 _ROOT = re.compile(r"google\s*\.\s*colab")
 _MOUNT_ACTION = "put what the notebook reads from the drive into the folder of the parameter `drive_dir`"
@@ -46,7 +46,7 @@ def _find_imports(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
     """The imports of google.colab that run here."""
-    if source.tree is None or not _COLAB.search(source.text):
+    if source.tree is None or not _COLAB.fires(source.text):
         return
     gone = _gone(source, facts)
     for node in source.nodes:
@@ -219,7 +219,7 @@ RULES: tuple[Rule, ...] = (
         "nothing: the drive is the folder of the parameter `drive_dir`",
         Keeps.EQUIVALENT,
         _find_static_mounts,
-        re.compile(r"mount|colab"),
+        holding("mount", "colab"),
     ),
     Rule(
         "LF204",
@@ -228,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         "the same call of `landfall_runtime`, which makes a link to the drive folder",
         Keeps.EQUIVALENT,
         _find_mount_calls,
-        re.compile(r"mount"),
+        holding("mount"),
     ),
     *colab_calls.RULES,
     *colab_text.RULES,

@@ -15,7 +15,7 @@ from migration.cell.trees import walk
 from migration.colab.flags import gone_statements
 from migration.colab.names import Use
 from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule
+from migration.matching import Keeps, Match, Rule, Trigger, holding
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
 
@@ -205,11 +205,11 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
     return Match(start, end, f"`{use.path}`: {part.local}", action=action, keeps=keeps)
 
 
-def _trigger(part: Part) -> re.Pattern[str] | None:
+def _trigger(part: Part) -> Trigger | None:
     """The last word of each path, or the first for a whole module; an alias has no other name."""
     words = {path.rpartition(".")[2] for path in part.paths}
     whole_module = any("." not in path for path in part.paths)
-    return None if whole_module or not words else re.compile("|".join(map(re.escape, sorted(words))))
+    return None if whole_module or not words else holding(*sorted(words))
 
 
 RULES: tuple[Rule, ...] = tuple(

@@ -10,9 +10,9 @@ from migration.cell.source import CellSource
 from migration.cell.strings import Literal, read_strings
 from migration.colab.names import OFFERED, RUNTIME
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 
-_COLAB = re.compile(r"google\s*\.\s*colab|google\s+import\s+colab\b")
+_COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
 # What Colab's page offers to JavaScript; `output.clear`, `output.eval_js` and the like are Python's.
 _SCRIPT = re.compile(
     r"(?:window\.|parent\.|top\.)?google\.colab\.(?:kernel|widgets|output\.(?:set|resize|pause|get|create|invoke|"
@@ -79,7 +79,7 @@ def _rewritten(
     """The lines of a stretch of text that name google.colab, rewritten one by one; JavaScript is left alone."""
     at = start
     for line in source.text[start:end].split("\n"):
-        if _COLAB.search(line) and not _SCRIPT.search(line):
+        if _COLAB.fires(line) and not _SCRIPT.search(line):
             new = written(line)
             if new != line:
                 yield Match(at, at + len(line), message, (Edit(at, at + len(line), new),))
@@ -120,7 +120,7 @@ def _find_names_in_strings(source: CellSource, facts: NotebookFacts) -> Iterator
 
 def _literals(source: CellSource) -> list[Literal]:
     """The strings of a cell's Python, the outermost ones."""
-    if source.tree is None or not _COLAB.search(source.text):
+    if source.tree is None or not _COLAB.fires(source.text):
         return []
     return [literal for literal in read_strings(source.masked, source.body)[0] if literal.depth == 0]
 
@@ -198,7 +198,7 @@ RULES: tuple[Rule, ...] = (
         "nothing",
         Keeps.EQUIVALENT,
         _find_resizes,
-        re.compile(r"google\.colab\.output"),
+        holding("google.colab.output"),
     ),
     Rule(
         "LF232",
@@ -207,7 +207,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_scripts,
-        re.compile(r"google\.colab"),
+        holding("google.colab"),
     ),
     Rule(
         "LF233",

@@ -10,7 +10,7 @@ from migration import shell
 from migration.cell.source import CellSource
 from migration.cell.statements import place_of, removal
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.rules import downloads
 from migration.shell.guards import edits, has_blocks, pipeline, run_texts, statement_span
 from migration.shell.texts import ShellText
@@ -28,12 +28,19 @@ _ONLY_BASH = re.compile(
     r"\bpipefail\b|\w+=\("
 )
 _BASH_PROGRAMS = frozenset({"source", "pushd", "popd", "shopt", "declare", "let", "disown", "function", "[["})
+_MAYBE_ONLY_BASH = holding(
+    "!",
+    "%",
+    like=rf"[!%](?:\\\n|[^\n])*?(?:[{{[<&|$]|=\(|\b(?:echo|{'|'.join(sorted(_BASH_PROGRAMS - {'[['}))})\b)",
+)
 _EXPANSION = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
 
 
 def needs_bash(source: CellSource) -> bool:
     """Whether a `!` line of the cell is read by bash alone: IPython runs it with the shell in `$SHELL`, which is `sh`
     where none is set, and Colab's is bash."""
+    if not _MAYBE_ONLY_BASH.fires(source.text):
+        return False
     return any(runs == "!" and _is_only_bash(text) for text, runs in run_texts(source))
 
 
@@ -47,7 +54,7 @@ def _is_only_bash(text: ShellText) -> bool:
 
 
 def _is_only_for_bash(command: shell.Command) -> bool:
-    program, words = shell.program(command), [word.value for word in command.words]
+    program, words = command.program, [word.value for word in command.words]
     # The `echo` of other shells prints `-e`.
     if program in _BASH_PROGRAMS or (program == "echo" and words[1:2] in (["-e"], ["-ne"], ["-en"])):
         return True
@@ -62,10 +69,10 @@ def _find_nvidia_smi(source: CellSource, facts: NotebookFacts) -> Iterator[Match
         if "nvidia-smi" not in text.text or runs == "os.system" or "$?" in text.text or _asks_for_it(text):
             continue
         for command in text.commands:
-            if shell.program(command) != "nvidia-smi" or command.depth or _CONDITIONS & set(command.keywords):
+            if command.program != "nvidia-smi" or command.depth or _CONDITIONS & set(command.keywords):
                 continue
             changes = _or_no_gpu(text, command)
-            program = command.words[shell.program_index(command)]
+            program = command.words[command.program_at]
             if program.value == _COLAB_NVIDIA_SMI:
                 changes.append((program.start, program.end, "nvidia-smi"))
             if changes:
@@ -116,9 +123,7 @@ def _find_nvidia_smi_call(source: CellSource, facts: NotebookFacts) -> Iterator[
 def _find_colab_driver(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text, _ in run_texts(source):
         for command in text.commands if _COLAB_NVIDIA_SMI in text.text else ():
-            if shell.program(command) in ("ln", "cp") and any(
-                word.value == _COLAB_NVIDIA_SMI for word in command.words
-            ):
+            if command.program in ("ln", "cp") and any(word.value == _COLAB_NVIDIA_SMI for word in command.words):
                 message = f"`{_COLAB_NVIDIA_SMI}` is where Colab keeps the program; here the driver installs it"
                 yield Match(text.at(command.start), text.at(command.end), message, _removed(source, text, command))
 
@@ -170,15 +175,15 @@ def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 yield Match(
                     text.at(command.start),
                     text.at(command.end),
-                    f"`{shell.program(command)}` ends Colab's machine or the kernel; here it would end more than that",
+                    f"`{command.program}` ends Colab's machine or the kernel; here it would end more than that",
                     _removed(source, text, command),
                     "restart the kernel here (Kernel, Restart), then go on with the next cell",
                 )
 
 
 def _ends_the_runtime(command: shell.Command) -> bool:
-    program = shell.program(command)
-    words = [word.value for word in shell.arguments(command)]
+    program = command.program
+    words = [word.value for word in command.arguments]
     targets = [word for word in words if not word.startswith("-")]
     if program == "kill":
         return "-1" in words[1:] or any(
@@ -192,10 +197,10 @@ def _ends_the_runtime(command: shell.Command) -> bool:
 def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Only the first use in a cell: a person installs the programs once."""
     found = [
-        (text.at(command.start), text.at(command.end), shell.program(command))
+        (text.at(command.start), text.at(command.end), command.program)
         for text, _ in run_texts(source)
         for command in (text.commands if re.search("gsutil|gcloud|bq", text.text) else ())
-        if shell.program(command) in _CLOUD_PROGRAMS
+        if command.program in _CLOUD_PROGRAMS
     ]
     for start, end, program in sorted(found)[:1]:
         yield Match(
@@ -210,8 +215,8 @@ def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
 def _find_link_at_root(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text, _ in run_texts(source):
         for command in text.commands if re.search(r"\bln\b", text.text) else ():
-            words = [word.value for word in shell.arguments(command) if not word.value.startswith("-")]
-            if shell.program(command) != "ln" or len(words) != 2 or not re.fullmatch(r"/[\w.-]+/?", words[1]):
+            words = [word.value for word in command.arguments if not word.value.startswith("-")]
+            if command.program != "ln" or len(words) != 2 or not re.fullmatch(r"/[\w.-]+/?", words[1]):
                 continue
             link = words[1].rstrip("/")
             if link != "/content":
@@ -231,7 +236,7 @@ RULES: tuple[Rule, ...] = (
         writes=f'`nvidia-smi || echo "{_NO_GPU}"`',
         keeps=Keeps.EQUIVALENT,
         find=_find_nvidia_smi,
-        trigger=re.compile(r"nvidia-smi"),
+        trigger=holding("nvidia-smi"),
     ),
     Rule(
         id="LF531",
@@ -240,7 +245,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: it works where there is an NVIDIA driver",
         keeps=Keeps.EQUIVALENT,
         find=_find_nvidia_smi_call,
-        trigger=re.compile(r"nvidia-smi"),
+        trigger=holding("nvidia-smi"),
     ),
     Rule(
         id="LF532",
@@ -249,7 +254,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing",
         keeps=Keeps.EQUIVALENT,
         find=_find_colab_driver,
-        trigger=re.compile(re.escape(_COLAB_NVIDIA_SMI)),
+        trigger=holding(_COLAB_NVIDIA_SMI),
     ),
     *downloads.RULES,
     Rule(
@@ -259,7 +264,7 @@ RULES: tuple[Rule, ...] = (
         writes='`!(trap "" HUP; command > /dev/null 2>&1 &)`, which returns at once and lives on; a named file stays',
         keeps=Keeps.EQUIVALENT,
         find=_find_background,
-        trigger=re.compile(r"&[ \t]*[\"']?\)?[ \t]*$", re.MULTILINE),
+        trigger=holding("&", like=r"&[ \t]*[\"']?\)?[ \t]*$"),
     ),
     Rule(
         id="LF541",
@@ -268,7 +273,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: the kernel has to be restarted there",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_kill,
-        trigger=re.compile(r"\b(?:kill|pkill|killall|shutdown|reboot|poweroff|halt)\b"),
+        trigger=holding("kill", "shutdown", "reboot", "poweroff", "halt"),
     ),
     Rule(
         id="LF545",
@@ -277,7 +282,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: the program has to be installed",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_cloud_program,
-        trigger=re.compile(r"\b(?:gsutil|gcloud|bq)\b"),
+        trigger=holding(*_CLOUD_PROGRAMS),
     ),
     Rule(
         id="LF546",
@@ -286,6 +291,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: another path has to be chosen",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_link_at_root,
-        trigger=re.compile(r"\bln[ \t]+-"),
+        trigger=holding("ln", like=r"\bln[ \t]+-"),
     ),
 )

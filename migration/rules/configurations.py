@@ -8,7 +8,7 @@ from pathlib import Path
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 
 _NAMED = re.compile(r"(?<![\w./-])(?:\./)?configs/(?P<stem>[\w/-]+)(?P<suffix>\.ya?ml)\b")
 
@@ -45,7 +45,7 @@ RULES: tuple[Rule, ...] = (
         "`configs/x_local.yaml`",
         Keeps.EQUIVALENT,
         _find,
-        re.compile(r"configs/"),
+        holding("configs/"),
         ("code", "markdown"),
     ),
 )

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from migration import shell
+from migration.cell.comments import without_commands
 from migration.cell.source import CellSource, Command, compiles
 from migration.cell.strings import Literal, read_strings
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.parameters.environment import is_secret_name, variable_for
-from migration.parameters.form_fields import without_commands
 from migration.secrets import MASK, Secret, find_secrets, is_placeholder
 
 if TYPE_CHECKING:
@@ -194,8 +194,10 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported with the environment variable to use",
         Keeps.NEEDS_HUMAN,
         _find_placeholders,
-        re.compile(
-            r"(?:[Tt]oken|TOKEN|[Kk]ey|KEY|[Ss]ecret|SECRET|[Pp]ass|PASS|[Pp]wd|[Cc]redential)\w*[\"'\]\s]*=\s*[\"']"
+        holding(
+            *("Token", "token", "TOKEN", "Key", "key", "KEY", "Secret", "secret", "SECRET"),
+            *("Pass", "pass", "PASS", "Pwd", "pwd", "Credential", "credential"),
+            like=r"(?:[Tt]oken|TOKEN|[Kk]ey|KEY|[Ss]ecret|SECRET|[Pp]ass|PASS|[Pp]wd|[Cc]redential)\w*[\"'\]\s]*=\s*[\"']",
         ),
     ),
     Rule(

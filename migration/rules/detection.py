@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
+from weakref import WeakKeyDictionary
 
 from migration.cell.folding import fold, take_out
 from migration.cell.source import CellSource
@@ -14,7 +15,7 @@ from migration.colab.flags import gone_statements
 from migration.colab.local_branch import Choice
 from migration.colab.local_value import Answer, FlagOf, answer
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
@@ -224,18 +225,34 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
-    """The outermost expressions of some kinds that run here, without the tests of branches; their text is checked."""
+    """The expressions of some kinds that run here, without the tests of branches; their text is checked."""
     if not facts.concern(source) or source.tree is None:
         return
+    for node, formatted in _running(source, facts):
+        if isinstance(node, kinds) and (not formatted or _is_at(source, node)):
+            yield node
+
+
+_known: WeakKeyDictionary[CellSource, tuple[NotebookFacts, list[tuple[ast.expr, bool]]]] = WeakKeyDictionary()
+
+
+def _running(source: CellSource, facts: NotebookFacts) -> list[tuple[ast.expr, bool]]:
+    """The expressions of a cell that run here, each with whether it stands in an f-string; several rules ask."""
+    if source not in _known or _known[source][0] is not facts:
+        _known[source] = (facts, list(_read_running(source, facts)))
+    return _known[source][1]
+
+
+def _read_running(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[ast.expr, bool]]:
     skipped = _gone_ids(source, facts)
     skipped |= {id(choice.node.test) for choice in facts.choices(source) if isinstance(choice.node, ast.If)}
-    waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)]
+    waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)] if source.tree else []
     while waiting:
         node, formatted = waiting.pop()
         if id(node) in skipped or isinstance(node, ast.Assert):
             continue
-        if isinstance(node, ast.expr) and isinstance(node, kinds) and (not formatted or _is_at(source, node)):
-            yield node
+        if isinstance(node, ast.expr):
+            yield node, formatted
         inside = formatted or isinstance(node, ast.JoinedStr)
         waiting += [(part, inside) for part in reversed(children(node))]
 
@@ -346,7 +363,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_variables,
-        re.compile(r"COLAB_"),
+        holding("COLAB_"),
     ),
     Rule(
         "LF309",
@@ -355,6 +372,6 @@ RULES: tuple[Rule, ...] = (
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_tpu,
-        re.compile(r"COLAB_TPU"),
+        holding("COLAB_TPU"),
     ),
 )

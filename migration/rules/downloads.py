@@ -10,7 +10,7 @@ from migration import shell
 from migration.cell.source import CellSource
 from migration.cell.strings import FIELD
 from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule
+from migration.matching import Keeps, Match, Rule, holding
 from migration.shell import Word
 from migration.shell.guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
 from migration.shell.texts import ShellText
@@ -42,6 +42,7 @@ _NOT_ONE_FILE = {
 """Options that send something, or do not make one file whose name is known."""
 
 _REMOTE = re.compile(r"(?:https?|ftp)://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]))", re.IGNORECASE)
+_REMOVAL = re.compile(r"\brm[ \t]+-\w*[rR][^\n]*|\brmtree\([^\n]*")
 _NAME = re.compile(r"(?:[\w.+@%~-]|\{[\w.\[\]]+\})+")
 _VARIES = re.compile(f"[{{}}$`*{FIELD}]")
 _GIVES_NO_FILE = frozenset({"-", ".", ".."})
@@ -88,15 +89,16 @@ def _read_cluster(program: str, word: Word, rest: list[Word], found: _Arguments)
 
 
 def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    removals = [(found.start(), found[0]) for found in _REMOVAL.finditer(source.text)]
     for text, _ in run_texts(source):
         commands = text.commands if "clone" in text.text else ()
-        for at, command in enumerate(commands):
+        for index, command in enumerate(commands):
             folder = _cloned_folder(command, text)
-            if folder is None or _is_tested(commands[:at]) or is_conditional_on_files(source, text):
+            if folder is None or _is_tested(commands[:index]) or is_conditional_on_files(source, text):
                 continue
             start, end = text.at(command.start), text.at(command.end)
-            if _is_removed(source.text[:start], folder):
-                continue
+            if any(at < start and folder in line for at, line in removals):
+                continue  # the cell has just removed the folder, to clone it anew
             guarded = guard(text, command, f"[ -d {folder.removesuffix('/')}/.git ]")
             if guarded:
                 message = "`git clone` fails where its folder is still there from an earlier run"
@@ -105,9 +107,9 @@ def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _cloned_folder(command: shell.Command, text: ShellText) -> str | None:
     """The folder that `git clone` makes, as it can be written at its place; None where it cannot be known."""
-    if shell.program(command) != "git":
+    if command.program != "git":
         return None
-    words = list(shell.arguments(command))
+    words = list(command.arguments)
     base = ""
     while words and words[0].value.startswith("-"):
         option = words.pop(0)
@@ -141,14 +143,8 @@ def _name_in_url(url: str, text: ShellText) -> str:
 
 def _is_tested(before: Sequence[shell.Command]) -> bool:
     """Whether the script has asked for a file or folder already, other than by the guards written here."""
-    tests = [command for command in before if shell.program(command) in ("[", "[[", "test")]
+    tests = [command for command in before if command.program in ("[", "[[", "test")]
     return any(not re.search(r"/\.git[\"']?$", command.words[-2].raw) for command in tests if len(command.words) > 2)
-
-
-def _is_removed(before: str, folder: str) -> bool:
-    """Whether the cell has just removed the folder, to clone it anew."""
-    removals = re.finditer(r"\brm[ \t]+-\w*[rR][^\n]*|\brmtree\([^\n]*", before)
-    return any(folder in removal[0] for removal in removals)
 
 
 def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -156,9 +152,9 @@ def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     addresses: dict[str, set[str]] = {}
     for text, _ in run_texts(source):
         for command in text.commands if "wget" in text.text else ():
-            if shell.program(command) != "wget" or is_conditional_on_files(source, text):
+            if command.program != "wget" or is_conditional_on_files(source, text):
                 continue
-            arguments = _arguments("wget", shell.arguments(command))
+            arguments = _arguments("wget", command.arguments)
             if arguments.has(_WGET_STAYS) or not (arguments.positional or "-i" in arguments.options):
                 continue
             found.append((text, command, arguments.positional))
@@ -170,7 +166,7 @@ def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if any(len(addresses[name]) > 1 or (repeats and not re.search(rf"[{{$]|{FIELD}", name)) for name in names):
             # Several addresses share one file name: wget numbers the files, and later lines may use them.
             continue
-        program = command.words[shell.program_index(command)]
+        program = command.words[command.program_at]
         message = "`wget` saves a second copy under another name where the file is still there from an earlier run"
         yield Match(
             text.at(command.start), text.at(command.end), message, edits(text, (program.end, program.end, " -nc"))
@@ -196,16 +192,16 @@ def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[M
             continue
         guarded = () if is_conditional_on_files(source, text) else guard(text, command, f"[ -s {file} ]")
         if guarded:
-            message = f"`{shell.program(command)}` would fetch {file} in every run; delete the file to have it anew"
+            message = f"`{command.program}` would fetch {file} in every run; delete the file to have it anew"
             yield Match(text.at(command.start), text.at(command.end), message, guarded)
 
 
 def _named_download(command: shell.Command) -> tuple[str, str]:
     """The file a command downloads to, as it is written, and its address; empty unless both are literal."""
-    program = shell.program(command)
+    program = command.program
     if program not in _NOT_ONE_FILE:
         return "", ""
-    found = _arguments(program, shell.arguments(command))
+    found = _arguments(program, command.arguments)
     options, words = found.options, found.positional
     file = (
         options.get("-o" if program == "curl" else "-O") or options.get("--output") or options.get("--output-document")
@@ -232,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         writes="`[ -d folder/.git ] || git clone address`, so that a second run keeps the clone",
         keeps=Keeps.EQUIVALENT,
         find=_find_clone,
-        trigger=re.compile(r"\bgit\b.*\bclone\b"),
+        trigger=holding("clone", like=r"\bgit\b.*\bclone\b"),
     ),
     Rule(
         id="LF536",
@@ -241,7 +237,7 @@ RULES: tuple[Rule, ...] = (
         writes="`wget -nc address`, so that a second run keeps the file",
         keeps=Keeps.EQUIVALENT,
         find=_find_wget,
-        trigger=re.compile(r"\bwget\b"),
+        trigger=holding("wget"),
     ),
     Rule(
         id="LF537",
@@ -250,6 +246,6 @@ RULES: tuple[Rule, ...] = (
         writes="`[ -s file ] || curl -o file address`, so that a second run keeps the file",
         keeps=Keeps.EQUIVALENT,
         find=_find_named_download,
-        trigger=re.compile(r"\b(?:wget|curl|gdown)\b"),
+        trigger=holding("wget", "curl", "gdown"),
     ),
 )

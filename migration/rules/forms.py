@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from migration.cell.source import CellSource
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.parameters.form_fields import Mark, form_fields, marks
 
 if TYPE_CHECKING:
@@ -71,9 +71,17 @@ RULES: tuple[Rule, ...] = (
         "`# X`",
         Keeps.EXACT,
         _find_titles,
-        _TITLE,
+        holding("title", like=_TITLE),
     ),
-    Rule("LF602", "form text", "`#@markdown X`", "`# X`", Keeps.EXACT, _find_markdown, _MARKDOWN),
+    Rule(
+        "LF602",
+        "form text",
+        "`#@markdown X`",
+        "`# X`",
+        Keeps.EXACT,
+        _find_markdown,
+        holding("markdown", like=_MARKDOWN),
+    ),
     Rule(
         "LF603",
         "form field that stays",
@@ -81,6 +89,6 @@ RULES: tuple[Rule, ...] = (
         "`# param: {…}`; the notebook runs with the value in the cell",
         Keeps.EQUIVALENT,
         _find_fields,
-        _PARAM,
+        holding("param", like=_PARAM),
     ),
 )

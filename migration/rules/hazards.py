@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from migration import shell
+from migration.cell.comments import outside_comments
 from migration.cell.source import CellSource
-from migration.matching import Keeps, Match, Rule
-from migration.parameters.form_fields import comments
+from migration.matching import Keeps, Match, Rule, holding
 from migration.shell.texts import ShellText, shell_texts
 
 if TYPE_CHECKING:
@@ -63,10 +63,20 @@ _COLAB_MACHINE = re.compile(
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)]*",
     re.MULTILINE,
 )
-_TUNNEL = re.compile(
-    r"\b(?:py)?ngrok\.(?:connect|forward)\b|\brun_with_ngrok\b|\b(?:lt|localtunnel)\s+--port\b|\bcloudflared\s+tunnel\b"
-    r"|\bngrok\s+(?:http|tcp)\b|\bshare\s*=\s*True\b|(?<!\w)--share\b|\bbore\s+local\b"
-    r"|\bssh\b[^\n]*-R\s*80:[^\n]*\b(?:serveo|localhost\.run|pinggy)"
+# Each begins with a literal, which the engine finds fast, and looks behind after it.
+_TUNNELS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"ngrok(?:\.(?:connect|forward)\b|\s+(?:http|tcp)\b)",
+        r"run_with_ngrok\b",
+        r"localtunnel\s+--port\b",
+        r"lt(?<!\wlt)\s+--port\b",
+        r"cloudflared\s+tunnel\b",
+        r"share(?<!\wshare)\s*=\s*True\b",
+        r"--share(?<!\w--share)\b",
+        r"bore(?<!\wbore)\s+local\b",
+        r"ssh(?<!\wssh)\b[^\n]*-R\s*80:[^\n]*\b(?:serveo|localhost\.run|pinggy)",
+    )
 )
 _MAYBE_SHELL = re.compile(
     r"^[ \t]*[!%]|=[ \t]*!|\b(?:system|popen|getoutput|call|run|Popen|check_output)\(", re.MULTILINE
@@ -85,18 +95,18 @@ def _match(text: ShellText, command: shell.Command, message: str, action: str) -
 
 def _find_sudo(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text, command in _commands(source):
-        if any(word.value == "sudo" for word in command.words[: shell.program_index(command)]):
+        if any(word.value == "sudo" for word in command.words[: command.program_at]):
             action = "run this by hand if the machine lacks what it provides, then delete it from the notebook"
             yield _match(text, command, "`sudo`: a command with the rights of the administrator", action)
 
 
 def _find_writes_outside(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text, command in _commands(source):
-        program = shell.program(command)
+        program = command.program
         target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
         if program in _SYSTEM_TOOLS:
             message = f"`{program}` changes the system outside the work folder"
-        elif program in ("make", "ninja") and any(word.value == "install" for word in shell.arguments(command)):
+        elif program in ("make", "ninja") and any(word.value == "install" for word in command.arguments):
             message = f"`{program} install` changes the system outside the work folder"
         elif target:
             message = f"`{program or 'a redirection'}` changes {target}, outside the work folder"
@@ -111,7 +121,7 @@ def _written(command: shell.Command) -> Iterator[str]:
     for redirection in command.redirections:
         if ">" in redirection.operator and redirection.target is not None:
             yield redirection.target.value
-    program, values = shell.program(command), [word.value for word in shell.arguments(command)]
+    program, values = command.program, [word.value for word in command.arguments]
     plain = [value for value in values if not value.startswith("-")]
     if program in _LAST and len(plain) > 1:
         yield plain[-1]
@@ -136,7 +146,7 @@ def _find_remote_code(source: CellSource, facts: NotebookFacts) -> Iterator[Matc
     for text in shell_texts(source):
         commands = text.commands
         for at, command in enumerate(commands):
-            if shell.program(command) in _FETCHERS and _is_run(text, commands, at):
+            if command.program in _FETCHERS and _is_run(text, commands, at):
                 action = "read the script it fetches, and run it by hand if you trust it; then delete the line"
                 yield _match(text, command, "code from the network goes straight to an interpreter", action)
 
@@ -147,13 +157,13 @@ def _is_run(text: ShellText, commands: tuple[shell.Command, ...], at: int) -> bo
     follower = at
     while commands[follower].after == "|" and follower + 1 < len(commands):
         follower += 1
-        program = shell.program(commands[follower])
+        program = commands[follower].program
         if program in _INTERPRETERS and not any(
-            word.is_literal and not word.value.startswith("-") for word in shell.arguments(commands[follower])[:1]
+            word.is_literal and not word.value.startswith("-") for word in commands[follower].arguments[:1]
         ):
             return True
     outer = [other for other in commands if other.start < command.start and command.end <= other.end]
-    return any(shell.program(other) in _INTERPRETERS | {"eval", "source", "."} for other in outer) or bool(
+    return any(other.program in _INTERPRETERS | {"eval", "source", "."} for other in outer) or bool(
         re.search(
             rf"\b(?:{'|'.join(_INTERPRETERS)}|source|eval)\b[^\n;|&]*(?:<\(|\$\()\s*$", text.text[: command.start]
         )
@@ -163,22 +173,24 @@ def _is_run(text: ShellText, commands: tuple[shell.Command, ...], at: int) -> bo
 def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     whole = re.compile(rf"(?:\$\{{?{facts.work}\}}?/?|/content/?|\.{{1,2}}/?|/|~/?|\$HOME/?)?(?:\*|\.\*)?$")
     for text, command in _commands(source):
-        if shell.program(command) != "rm":
+        if command.program != "rm":
             continue
-        values = [word.value for word in shell.arguments(command)]
+        values = [word.value for word in command.arguments]
         is_recursive = any(re.match(r"-\w*[rR]|--recursive$", value) for value in values)
         for value in values:
             if is_recursive and not value.startswith("-") and value and whole.match(value):
                 action = "delete the line: the notebook's folder holds your own files now"
                 yield _match(text, command, f"`rm -r {value}` deletes all that lies there", action)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
-    for match in _outside_comments(source, facts, removed):
+    for match in _once_a_line(source, facts, removed):
         action = "delete the call: the notebook's folder holds your own files now"
         yield Match(match.start(), match.end(), "`rmtree` deletes the whole work folder", (), action)
 
 
 def _find_tunnels(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _outside_comments(source, facts, _TUNNEL):
+    found = [match for pattern in _TUNNELS for match in _once_a_line(source, facts, pattern)]
+    by_line = {source.line_of(match.start()): match for match in found}
+    for match in by_line.values():
         action = (
             "open the local address instead (`share=False`, http://localhost:PORT), so that no data leaves the site"
         )
@@ -186,22 +198,17 @@ def _find_tunnels(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _outside_comments(source, facts, _COLAB_MACHINE):
+    for match in _once_a_line(source, facts, _COLAB_MACHINE):
         action = (
             "give the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
         )
         yield Match(match.start(), match.end(), f"`{match[0]}` is a path of Colab's machine", (), action)
 
 
-def _outside_comments(source: CellSource, facts: NotebookFacts, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    """The matches in the code of a Python notebook, one for each line."""
-    found = list(pattern.finditer(source.text)) if facts.language == "python" else []
-    spans = list(comments(source)) if found else []
-    by_line = {
-        source.line_of(match.start()): match
-        for match in reversed(found)
-        if not any(start <= match.start() < end for start, end in spans)
-    }
+def _once_a_line(source: CellSource, facts: NotebookFacts, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """The first match of each line in the code of a Python notebook."""
+    found = outside_comments(source, pattern) if facts.language == "python" else []
+    by_line = {source.line_of(match.start()): match for match in reversed(found)}
     return [by_line[line] for line in sorted(by_line)]
 
 
@@ -213,7 +220,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_sudo,
-        re.compile("sudo "),
+        holding("sudo "),
     ),
     Rule(
         "LF822",
@@ -222,8 +229,9 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_writes_outside,
-        re.compile(
-            rf"[\s=\"'>](?:/(?!tmp/|content/|dev/null)\w|/[\s\"'*]|~/)|\$HOME|\b(?:{'|'.join(sorted(_SYSTEM_TOOLS))})\b|\binstall\b"
+        holding(
+            *("!", "%", "system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output("),
+            like=rf"[\s=\"'>](?:/(?!tmp/|content/|dev/null)\w|/[\s\"'*]|~/)|\$HOME|\b(?:{'|'.join(sorted(_SYSTEM_TOOLS))})\b|\binstall\b",
         ),
     ),
     Rule(
@@ -233,7 +241,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_remote_code,
-        re.compile("curl |wget "),
+        holding("curl ", "wget "),
     ),
     Rule(
         "LF824",
@@ -242,7 +250,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_deletions,
-        re.compile(r"rm[ \t]+-|rmtree\("),
+        holding("rm", like=r"rm[ \t]+-|rmtree\("),
     ),
     Rule(
         "LF825",
@@ -251,7 +259,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_tunnels,
-        re.compile("ngrok|localtunnel|cloudflared|share|bore|ssh|lt --port"),
+        holding("ngrok", "localtunnel", "cloudflared", "share", "bore", "ssh", "lt --port"),
     ),
     Rule(
         "LF831",
@@ -260,6 +268,6 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
-        re.compile("/root|/usr/|/opt/|/tools/node|/datalab|/env/python|/var/colab"),
+        holding("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab"),
     ),
 )

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from migration import shell
+from migration.cell.comments import outside_comments
 from migration.cell.source import CellSource
-from migration.matching import Keeps, Match, Rule
-from migration.parameters.form_fields import comments
+from migration.matching import Keeps, Match, Rule, holding
 from migration.rules import credentials, hazards
 from migration.shell.texts import shell_texts
 
@@ -44,14 +43,23 @@ _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
 )
-_GPU = {
-    "`.cuda()`": re.compile(r"\.cuda\(\s*(?:\d|device|non_blocking|\))"),
-    '`.to("cuda")`': re.compile(r"\.to\(\s*(?:device\s*=\s*)?[\"']cuda(?::\d)?[\"']"),
-    'the device "cuda"': re.compile(
-        r"(?:\bdevice\(\s*|\b(?:device|DEVICE|device_map|map_location)\s*=\s*)[\"']cuda(?::\d)?[\"'](?!\s*\)?\s*if\b)"
+# What is said of it, words of which one is in it, and its pattern.
+_GPU = (
+    ("`.cuda()`", (".cuda(",), re.compile(r"\.cuda\(\s*(?:\d|device|non_blocking|\))")),
+    ('`.to("cuda")`', (".to(",), re.compile(r"\.to\(\s*(?:device\s*=\s*)?[\"']cuda(?::\d)?[\"']")),
+    (
+        'the device "cuda"',
+        ('"cuda', "'cuda"),
+        re.compile(
+            r"(?:\bdevice\(\s*|\b(?:device|DEVICE|device_map|map_location)\s*=\s*)[\"']cuda(?::\d)?[\"'](?!\s*\)?\s*if\b)"
+        ),
     ),
-    "a device of TensorFlow": re.compile(r"\bgpu_device_name\(\)|\btf\.device\(\s*[\"']/?(?:device:)?GPU"),
-}
+    (
+        "a device of TensorFlow",
+        ("gpu_device_name", "GPU"),
+        re.compile(r"\bgpu_device_name\(\)|\btf\.device\(\s*[\"']/?(?:device:)?GPU"),
+    ),
+)
 _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
 )
@@ -64,9 +72,7 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if facts.language != "python" or not source.is_python:
         return
     if source.tree is None:
-        for match in _outside_comments(
-            source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\s*\(")
-        ):
+        for match in outside_comments(source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\s*\(")):
             yield _prompt(match.start(), match.end(), match[0].rstrip("( "))
         return
     imported = {
@@ -105,8 +111,8 @@ def _dotted(node: ast.expr) -> str:
 def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text in shell_texts(source):
         for command in text.commands:
-            values = [word.value for word in shell.arguments(command)]
-            instead = _SHELL_LOGINS.get((shell.program(command), values[0] if values else ""))
+            values = [word.value for word in command.arguments]
+            instead = _SHELL_LOGINS.get((command.program, values[0] if values else ""))
             if instead and not any(re.match(r"--(?:token|key-file|cred-file)|\$|\{", value) for value in values[1:]):
                 yield Match(
                     text.at(command.start),
@@ -118,13 +124,13 @@ def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
 
 
 def _find_capture(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _once(_outside_comments(source, _CAPTURE)):
+    for match in _once(outside_comments(source, _CAPTURE)):
         action = "record the image or sound beforehand and read it from a file in the work folder"
         yield Match(match.start(), match.end(), "the browser's camera or microphone is used through Colab", (), action)
 
 
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _once(_outside_comments(source, _TPU)):
+    for match in _once(outside_comments(source, _TPU)):
         action = "this machine has no TPU of Colab's: delete the set-up and use the GPU or CPU strategy"
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a TPU of Colab's", (), action)
 
@@ -132,18 +138,14 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_gpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if facts.language != "python" or not source.is_python:
         return
-    for what, pattern in _GPU.items():
-        for match in _once(_outside_comments(source, pattern)):
+    for what, words, pattern in _GPU:
+        if not any(word in source.text for word in words):
+            continue
+        for match in _once(outside_comments(source, pattern)):
             action = 'without such a GPU, write `"cuda" if torch.cuda.is_available() else "cpu"` for the device'
             if "TensorFlow" in what:
                 action = "without such a GPU, leave the device to TensorFlow"
             yield Match(match.start(), match.end(), f"{what} is fixed in the code: an NVIDIA GPU is needed", (), action)
-
-
-def _outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    found = list(pattern.finditer(source.text))
-    spans = list(comments(source)) if found else []
-    return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
 
 
 def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
@@ -187,7 +189,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_attended,
-        _ATTENDED,
+        holding("login", "Authenticate", "input", "getpass", like=_ATTENDED),
     ),
     Rule(
         "LF812",
@@ -196,7 +198,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_shell_logins,
-        re.compile("login|gcloud|rclone|authenticate|hf auth|clearml-init"),
+        holding("login", "gcloud", "rclone", "authenticate", "hf auth", "clearml-init"),
     ),
     Rule(
         "LF813",
@@ -205,7 +207,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_capture,
-        _CAPTURE,
+        holding("getUserMedia", "mediaDevices", "MediaRecorder"),
     ),
     *hazards.RULES,
     Rule(
@@ -215,7 +217,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_tpu,
-        _TPU,
+        holding("TPU", "tpu", "torch_xla", like=_TPU),
     ),
     Rule(
         "LF842",
@@ -224,7 +226,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_gpu,
-        re.compile(r"cuda|GPU|gpu_device_name"),
+        holding("cuda", "GPU", "gpu_device_name"),
     ),
     Rule(
         "LF901",
@@ -248,6 +250,6 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_other_language,
-        _COLAB,
+        holding("colab", "/content", "@", "COLAB_", "rive", "tensorflow_version"),
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.rules import pip_requests, system_installs
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
 from migration.shell.installs import PipCall, pip_call
@@ -17,7 +17,7 @@ from migration.shell.texts import ShellText, command_of_list, shell_calls, simpl
 # `%pip` puts values into its line twice, the second time from its own variables.
 _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")
 _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "show", "check", "tree"})
-_PIP = re.compile(r"\bpip")
+_PIP = holding("pip", like=r"\bpip")
 
 
 # ---------------------------------------------------------------------------------------------------- which interpreter
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         writes='`uv pip install --python "$KERNEL_PYTHON" x`',
         keeps=Keeps.EQUIVALENT,
         find=_find_uv,
-        trigger=re.compile(r"\buv\b"),
+        trigger=holding("uv", like=r"\buv\b"),
     ),
     Rule(
         id="LF501",

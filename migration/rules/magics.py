@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from migration.cell.source import CellSource, parse
 from migration.cell.statements import place_of, removal
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.rules import cell_magics
 
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
@@ -203,7 +203,7 @@ RULES: tuple[Rule, ...] = (
         writes="`!command`, which goes on where the command fails",
         keeps=Keeps.EQUIVALENT,
         find=_find_shell_line,
-        trigger=re.compile(r"%[ \t]*shell\b"),
+        trigger=holding("shell", like=r"%[ \t]*shell\b"),
     ),
     Rule(
         id="LF563",
@@ -212,7 +212,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing; version 1 needs an environment of its own",
         keeps=Keeps.EQUIVALENT,
         find=_find_tensorflow_version,
-        trigger=re.compile(r"tensorflow_version"),
+        trigger=holding("tensorflow_version"),
     ),
     Rule(
         id="LF564",
@@ -221,7 +221,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing",
         keeps=Keeps.EXACT,
         find=_find_version_comment,
-        trigger=re.compile(r"#.*tenso\w*_ver"),
+        trigger=holding("tenso", like=r"#.*tenso\w*_ver"),
     ),
     Rule(
         id="LF565",
@@ -230,7 +230,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing; `pass` where a block would be left empty",
         keeps=Keeps.EQUIVALENT,
         find=_find_extension,
-        trigger=re.compile(r"load_ext\b.*(?:google\.colab|colabxterm)"),
+        trigger=holding("load_ext", like=r"load_ext\b.*(?:google\.colab|colabxterm)"),
     ),
     Rule(
         id="LF566",
@@ -239,7 +239,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_terminal,
-        trigger=re.compile(r"\bxterm\b"),
+        trigger=holding("xterm"),
     ),
     Rule(
         id="LF567",
@@ -248,7 +248,10 @@ RULES: tuple[Rule, ...] = (
         writes="`%cd folder`, `%ls -l`, `%pip install …`",
         keeps=Keeps.EXACT,
         find=_find_bare,
-        trigger=re.compile(rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]", re.MULTILINE),
+        trigger=holding(
+            *(name + blank for name in _AUTOMAGICS.split("|") for blank in " \t"),
+            like=rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]",
+        ),
     ),
     Rule(
         id="LF570",
@@ -257,6 +260,6 @@ RULES: tuple[Rule, ...] = (
         writes="`%cd folder`, `%matplotlib inline`",
         keeps=Keeps.EQUIVALENT,
         find=_find_detached,
-        trigger=re.compile(r"^[ \t]*%[ \t]+\w", re.MULTILINE),
+        trigger=holding("%", like=r"^[ \t]*%[ \t]+\w"),
     ),
 )

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Find, Keeps, Match, Rule
+from migration.matching import Find, Keeps, Match, Rule, holding
 from migration.rules import paths_comments, paths_files, paths_python, paths_shell
 from migration.rules.paths_links import MAKES_LINK, drive_links, links
 from migration.rules.paths_matches import Found
@@ -114,7 +114,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing in its place; `/mydrive/x` is `DRIVE_DIR` from then on",
         keeps=Keeps.EQUIVALENT,
         find=links,
-        trigger=MAKES_LINK,
+        trigger=holding("ln", like=MAKES_LINK),
     ),
     Rule(
         id="LF402",
@@ -197,6 +197,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: the path is rewritten like any other",
         keeps=Keeps.NEEDS_HUMAN,
         find=_samples,
-        trigger=re.compile("sample_data"),
+        trigger=holding("sample_data"),
     ),
 )

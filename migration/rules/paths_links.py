@@ -18,7 +18,7 @@ MAKES_LINK = re.compile(r"\bln\s")
 def drive_links(source: CellSource, mounts: tuple[str, ...]) -> tuple[str, ...]:
     """Absolute names outside `/content` that the cell links to the mounted drive: `ln -s /content/gdrive/My\\ Drive/
     /mydrive` makes `/mydrive` another mount point."""
-    if not MAKES_LINK.search(source.text):
+    if "ln" not in source.text or not MAKES_LINK.search(source.text):
         return ()
     return tuple(name for command in source.commands for name, _ in _made(source.text, command, mounts))
 
@@ -44,8 +44,8 @@ def _made(text: str, command: Command, mounts: tuple[str, ...]) -> Iterator[tupl
     if command.kind != "shell" or not MAKES_LINK.search(text, command.body, command.end):
         return
     for simple in shell.commands(text[command.body : command.end], command.body):
-        targets = [word.value for word in shell.arguments(simple) if not word.value.startswith("-")]
-        if shell.program(simple) != "ln" or len(targets) != 2:
+        targets = [word.value for word in simple.arguments if not word.value.startswith("-")]
+        if simple.program != "ln" or len(targets) != 2:
             continue
         spans = find_paths(targets[0], mounts)
         name = targets[1].rstrip("/")

@@ -13,12 +13,14 @@ from typing import Literal
 
 from migration.cell.strings import FIELD
 from migration.facts import DEFAULT_MOUNTS
+from migration.matching import holding
 
 ROOT = "/content"
 Folder = Literal["work", "drive"]
 
-TRIGGER = re.compile(
-    r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive|/(?:my)?drive\b"
+TRIGGER = holding(
+    *("/content", "rive"),
+    like=r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive|/(?:my)?drive\b",
 )
 """What a text must hold before a path is looked for: a cheap test."""
 
@@ -62,7 +64,7 @@ def find_paths(text: str, mounts: tuple[str, ...], *, quotes: str = "") -> list[
 
 def may_name_folder(text: str, mounts: tuple[str, ...]) -> bool:
     """Whether it is worth looking for a path in a text."""
-    return TRIGGER.search(text) is not None or any(mount in text for mount in mounts)
+    return TRIGGER.fires(text) or any(mount in text for mount in mounts)
 
 
 def replaced(text: str, mounts: tuple[str, ...], work: str, drive: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal as OneOf
 
 from migration.cell.source import CellSource
 from migration.cell.strings import Literal
+from migration.cell.trees import fields
 from migration.rules.paths_text import begins_path
 
 _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
@@ -77,7 +78,8 @@ def _string_nodes(source: CellSource) -> list[tuple[int, int, Use]]:
 
 def _children(node: ast.AST, use: Use) -> Iterator[tuple[ast.AST, Use]]:
     """The parts of a node, with the use of a string that stands there."""
-    for name, value in ast.iter_fields(node):
+    for name in fields(node):
+        value = getattr(node, name, None)
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield child, _use_of(node, name, child, use)

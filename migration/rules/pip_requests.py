@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
 from migration.shell.installs import Item, PipCall, unquoted_bounds
 from migration.shell.texts import ShellText
@@ -169,7 +169,7 @@ RULES: tuple[Rule, ...] = (
         writes='`pip install "x>=1"`',
         keeps=Keeps.EQUIVALENT,
         find=_find_bounds,
-        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
+        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
     ),
     Rule(
         id="LF505",
@@ -178,7 +178,7 @@ RULES: tuple[Rule, ...] = (
         writes='`!"$KERNEL_PYTHON" -m pip freeze | grep -qF ADDRESS || "$KERNEL_PYTHON" -m pip install ADDRESS`',
         keeps=Keeps.EQUIVALENT,
         find=_find_addresses,
-        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*://"),
+        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*://"),
     ),
     Rule(
         id="LF506",
@@ -187,7 +187,7 @@ RULES: tuple[Rule, ...] = (
         writes="`pip install x==1`, which pip skips without the network once it is installed",
         keeps=Keeps.EXACT,
         find=_find_pinned,
-        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
+        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
     ),
     Rule(
         id="LF509",
@@ -196,7 +196,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: pip is asked for what is newest, which only the network knows",
         keeps=Keeps.EQUIVALENT,
         find=_find_again,
-        trigger=re.compile(r"\bpip"),
+        trigger=holding("pip", like=r"\bpip"),
     ),
     Rule(
         id="LF510",
@@ -205,6 +205,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: the report names the CUDA version that the driver must support",
         keeps=Keeps.EQUIVALENT,
         find=_find_cuda,
-        trigger=re.compile(r"\bpip\b[^\n]*(?:\\\n[^\n]*)*cu(?:da)?\d", re.IGNORECASE),
+        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*(?i:cu(?:da)?)\d"),
     ),
 )

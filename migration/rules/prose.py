@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from migration.cell.source import CellSource
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts
@@ -193,7 +193,7 @@ def _is_code(text: str, at: int) -> bool:
     return "`" in text and any(match.start() < at < match.end() for match in _CODE.finditer(text))
 
 
-_COLAB_TRIGGER = re.compile(r"colab[.\-_](?:research|sandbox|badge|logo)")
+_COLAB_TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo)")
 _MARKDOWN_CELLS = ("markdown",)
 
 RULES: tuple[Rule, ...] = (
@@ -224,7 +224,7 @@ RULES: tuple[Rule, ...] = (
         "`text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,
-        re.compile("#scrollTo="),
+        holding("#scrollTo="),
         _MARKDOWN_CELLS,
     ),
     Rule(
@@ -234,8 +234,9 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_menu,
-        re.compile(
-            "[Rr]untime|RUNTIME|ccelerator|otebook [Ss]ettings|actory|Entorno|entorno|运行时|執行階段|ランタイム"
+        holding(
+            *("Runtime", "runtime", "RUNTIME", "ccelerator", "otebook Settings", "otebook settings", "actory"),
+            *("Entorno", "entorno", "运行时", "執行階段", "ランタイム"),
         ),
         _MARKDOWN_CELLS,
     ),
@@ -246,7 +247,10 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_services,
-        re.compile("colab|Colab|[Mm]ount|files\\.(?:up|down)load|[Ss]ecret|userdata|🔑|[Ff]older|Files? |%tensorflow"),
+        holding(
+            *("google.colab", "Mount", "mount", "files.upload", "files.download", "Secret", "secret", "userdata", "🔑"),
+            *("%tensorflow", " icon", " pane", " tab", " explorer", " browser", " Icon", " Pane", " Tab", " Explorer"),
+        ),
         _MARKDOWN_CELLS,
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from migration.cell.folding import Block, blocks, take_out
@@ -11,12 +10,13 @@ from migration.cell.source import CellSource
 from migration.cell.trees import walk
 from migration.colab.local_branch import read_names_of
 from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule
+from migration.matching import Keeps, Match, Rule, holding
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"
-_TRIGGER = re.compile(
-    r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart", re.MULTILINE
+_TRIGGER = holding(
+    *("do_shutdown", "kill", "_exit", "abort", "exit", "quit", "kernel.restart"),
+    like=r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart",
 )
 
 

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from migration import shell
 from migration.cell.source import CellSource, Command
 from migration.cell.trees import walk
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.shell.installs import SystemCall, pipelines, system_call
 from migration.shell.texts import ShellText, command_of_list, shell_calls, shell_texts
 
@@ -57,8 +56,8 @@ def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     if not packages and not others:
         return "changes the system's packages, and installs none", "", Keeps.EQUIVALENT
     message = "installs into the system: " + ", ".join([*packages, *others])
-    listed = ", which are in the list of system requirements" if packages else ""
-    wanted = ", ".join(packages or others)
+    listed = " (the list of system requirements beside the notebook names them)" if packages else ""
+    wanted = ", ".join([*packages, *others])
     return message, f"install {wanted} with the system's package manager{listed}", Keeps.NEEDS_HUMAN
 
 
@@ -145,8 +144,8 @@ def _find_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         for command in found.commands:
-            values = [word.value for word in shell.arguments(command) if not word.value.startswith("-")]
-            if shell.program(command) in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
+            values = [word.value for word in command.arguments if not word.value.startswith("-")]
+            if command.program in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
                 yield Match(
                     *found.span(command),
                     "changes an environment of conda, which this machine's kernel need not have",
@@ -166,8 +165,8 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_managers(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         for command in found.commands:
-            name = shell.program(command)
-            values = [word.value for word in shell.arguments(command)]
+            name = command.program
+            values = [word.value for word in command.arguments]
             verbs = _MANAGERS.get(name)
             if verbs is None or (verbs and not any(value in verbs for value in values[:2])):
                 continue
@@ -180,7 +179,10 @@ def _find_managers(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             )
 
 
-_SYSTEM = re.compile(r"\b(?:apt|aptitude|dpkg|gdebi|ldconfig|update-alternatives|add-apt-repository)\b")
+_SYSTEM = holding(
+    *("apt", "dpkg", "gdebi", "ldconfig", "update-alternatives"),
+    like=r"\b(?:apt|aptitude|dpkg|gdebi|ldconfig|update-alternatives|add-apt-repository)\b",
+)
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -217,7 +219,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: only a person knows which environment the kernel runs in",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_conda,
-        trigger=re.compile(r"\b(?:conda|mamba|micromamba|condacolab)\b"),
+        trigger=holding("conda", "mamba"),
     ),
     Rule(
         id="LF524",
@@ -226,6 +228,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_managers,
-        trigger=re.compile(r"\b(?:npm|yarn|gem|cargo|go|brew|snap|yum|dnf|apk|pacman|easy_install)[ \t'\"]"),
+        trigger=holding(*_MANAGERS, like=rf"\b(?:{'|'.join(_MANAGERS)})[ \t'\"]"),
     ),
 )

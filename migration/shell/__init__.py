@@ -20,12 +20,9 @@ __all__ = [
     "Redirection",
     "Script",
     "Word",
-    "arguments",
     "commands",
     "has_braces",
     "is_simple",
-    "program",
-    "program_index",
     "quote_context",
     "read",
 ]
@@ -37,7 +34,7 @@ def commands(text: str, offset: int = 0, *, script: bool = False) -> tuple[Comma
     return read(text, offset, script=script).commands
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)  # many rules ask, and notebooks share most of their install lines
 def read(text: str, offset: int = 0, *, script: bool = False) -> Script:
     """Everything known of a shell text; positions have `offset` added."""
     return scan(text, offset, script=script)
@@ -54,62 +51,8 @@ def has_braces(text: str) -> bool:
     return bool(re.search(r"[{}]", text.replace("{{", "").replace("}}", "")))
 
 
-_WRAPPERS: dict[str, frozenset[str]] = {
-    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "--user", "--group"}),
-    "env": frozenset({"-u", "-C", "-S", "--unset", "--chdir"}),
-    "time": frozenset({"-f", "-o"}),
-    "nice": frozenset({"-n"}),
-    "ionice": frozenset({"-c", "-n"}),
-    "timeout": frozenset({"-k", "-s"}),
-    "stdbuf": frozenset({"-i", "-o", "-e"}),
-    "nohup": frozenset(),
-    "setsid": frozenset(),
-    "exec": frozenset({"-a"}),
-    "command": frozenset(),
-    "builtin": frozenset(),
-}
-"""Programs that run the program named by their arguments, with those of their options that take a value."""
-
-
-def program_index(command: Command) -> int:
-    """Which word of a command is its program, past `sudo`, `env`, `time`, `nohup` and the like with their options;
-    the number of words where there is none."""
-    words = command.words
-    at = 0
-    while at < len(words) and (wrapper := _basename(words[at])) in _WRAPPERS:
-        at += 1
-        while at < len(words):
-            value = words[at].value
-            if value.startswith("-") and value != "-":
-                at += 2 if value in _WRAPPERS[wrapper] else 1
-            elif wrapper in ("env", "sudo") and re.match(r"[A-Za-z_]\w*=", value):
-                at += 1
-            else:
-                break
-        if wrapper == "timeout":
-            at += 1
-    return min(at, len(words))
-
-
-def program(command: Command) -> str:
-    """The name of the program a command runs, without its folder; "" where it has none."""
-    at = program_index(command)
-    return _basename(command.words[at]) if at < len(command.words) else ""
-
-
-def arguments(command: Command) -> tuple[Word, ...]:
-    """The words after the program."""
-    return command.words[program_index(command) + 1 :]
-
-
 def is_simple(text: str, *, script: bool = False) -> bool:
     """Whether the text is one simple command and nothing else: no separator, no block, no comment (redirections may
     be)."""
     found = read(text, script=script)
     return len(found.commands) == 1 and not found.blocks and not found.comments and not found.commands[0].after.strip()
-
-
-def _basename(word: Word) -> str:
-    if "/" not in word.value:
-        return word.value
-    return word.value if re.search(r"[{(]", word.value) else word.value.rsplit("/", 1)[-1]

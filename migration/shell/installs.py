@@ -119,7 +119,7 @@ class PipCall:
 def pip_call(command: shell.Command) -> PipCall | None:
     """The pip command that a shell command is, also as `python -m pip`, below `sudo`, or as `uv pip`."""
     words = command.words
-    at = shell.program_index(command)
+    at = command.program_at
     if at >= len(words):
         return None
     value = words[at].value
@@ -231,8 +231,8 @@ class SystemCall:
 
 def system_call(command: shell.Command) -> SystemCall | None:
     """What a command changes in the system, or None where it only looks, or is none of these programs."""
-    name = shell.program(command)
-    arguments = shell.arguments(command)
+    name = command.program
+    arguments = command.arguments
     values = [word.value for word in arguments]
     if name in ("sh", "bash") and values[:1] == ["-c"] and len(values) > 1:
         return _in_a_shell(command, values[1])

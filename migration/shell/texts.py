@@ -14,7 +14,7 @@ from functools import lru_cache
 from migration import shell
 from migration.cell.source import CellSource, Command
 from migration.cell.strings import FIELD, Literal, characters, read_strings
-from migration.matching import Edit
+from migration.matching import Edit, holding
 
 _SHELL_MAGICS = frozenset({"sx", "system", "shell", "bash"})
 _CALLS = frozenset(
@@ -32,7 +32,10 @@ _CALLS = frozenset(
         "Popen",
     }
 )
-_MAYBE_CALL = re.compile(rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(")
+_MAYBE_CALL = holding(
+    *("system", "popen", "getoutput", "getstatusoutput", "call", "check_output", "run", "Popen"),
+    like=rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(",
+)
 # Colab's older IPython took such a line among comments; today's takes it only by itself.
 _AUTOMAGIC = re.compile(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?P<line>(?:pip|conda|mamba)[ \t]+-{0,2}[a-z][^\n]*)(?:\s|#[^\n]*)*\Z"
@@ -116,7 +119,7 @@ def _texts(source: CellSource) -> Iterator[ShellText]:
     if automagic := _AUTOMAGIC.match(source.text, source.body):
         if source.tree is None:
             yield ShellText(automagic["line"], *automagic.span("line"), automagic=True)
-    elif _MAYBE_CALL.search(source.masked):
+    elif _MAYBE_CALL.fires(source.masked):
         for _, argument in shell_calls(source):
             if (found := string_of(source, argument)) is not None:
                 yield found
@@ -124,7 +127,7 @@ def _texts(source: CellSource) -> Iterator[ShellText]:
 
 def shell_calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
     """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument."""
-    if source.tree is None or not _MAYBE_CALL.search(source.masked):
+    if source.tree is None or not _MAYBE_CALL.fires(source.masked):
         return []
     return [
         (node, argument)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 Context = Literal["unquoted", "single", "double", "heredoc", "comment"]
 
 CONTEXTS: dict[str, Context] = {"u": "unquoted", "s": "single", "d": "double", "h": "heredoc", "c": "comment"}
+
+
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "--user", "--group"}),
+    "env": frozenset({"-u", "-C", "-S", "--unset", "--chdir"}),
+    "time": frozenset({"-f", "-o"}),
+    "nice": frozenset({"-n"}),
+    "ionice": frozenset({"-c", "-n"}),
+    "timeout": frozenset({"-k", "-s"}),
+    "stdbuf": frozenset({"-i", "-o", "-e"}),
+    "nohup": frozenset(),
+    "setsid": frozenset(),
+    "exec": frozenset({"-a"}),
+    "command": frozenset(),
+    "builtin": frozenset(),
+}
+"""Programs that run the program named by their arguments, with those of their options that take a value."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +85,36 @@ class Command:
     keywords: tuple[str, ...] = ()
     depth: int = 0
 
+    @cached_property  # every rule about shell lines asks
+    def program_at(self) -> int:
+        """Which word is the program, past `sudo`, `env`, `time`, `nohup` and the like with their options; the number
+        of words where there is none."""
+        words = self.words
+        at = 0
+        while at < len(words) and (wrapper := _basename(words[at])) in _WRAPPERS:
+            at += 1
+            while at < len(words):
+                value = words[at].value
+                if value.startswith("-") and value != "-":
+                    at += 2 if value in _WRAPPERS[wrapper] else 1
+                elif wrapper in ("env", "sudo") and re.match(r"[A-Za-z_]\w*=", value):
+                    at += 1
+                else:
+                    break
+            if wrapper == "timeout":
+                at += 1
+        return min(at, len(words))
+
+    @cached_property
+    def program(self) -> str:
+        """The name of the program, without its folder; "" where there is none."""
+        return _basename(self.words[self.program_at]) if self.program_at < len(self.words) else ""
+
+    @property
+    def arguments(self) -> tuple[Word, ...]:
+        """The words after the program."""
+        return self.words[self.program_at + 1 :]
+
 
 @dataclass(frozen=True)
 class Script:
@@ -78,3 +127,9 @@ class Script:
     comments: tuple[tuple[int, int], ...]
     quotes: str
     blocks: bool = False
+
+
+def _basename(word: Word) -> str:
+    if "/" not in word.value:
+        return word.value
+    return word.value if re.search(r"[{(]", word.value) else word.value.rsplit("/", 1)[-1]

@@ -4,7 +4,7 @@ import re
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule
+from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.rewriting import apply, rewrite
 
 
@@ -16,7 +16,7 @@ def rule(rule_id, pattern, replacement=None, keeps=Keeps.EXACT):
             edits = () if replacement is None else (Edit(found.start(), found.end(), replacement),)
             yield Match(found.start(), found.end(), f"found {found[0]}", edits, "act" if replacement is None else "")
 
-    return Rule(rule_id, rule_id, "", "", keeps, find, re.compile(pattern))
+    return Rule(rule_id, rule_id, "", "", keeps, find, holding("", like=pattern))
 
 
 def run(text, *rules):

@@ -1,7 +1,7 @@
 import pytest
 
 from migration.cell.source import CellSource
-from migration.parameters.form_fields import Declaration, comments, declaration, form_fields, marks, papermill_comment
+from migration.parameters.form_fields import Declaration, declaration, form_fields, marks, papermill_comment
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,6 @@ def test_many_options_are_cut_short():
 )
 def test_form_comments_are_found_where_comments_stand(text, kinds):
     assert [mark.kind for mark in marks(CellSource(text))] == kinds
-
-
-def test_comments_below_a_shell_line_are_where_they_stand():
-    text = "!a long command, much longer than its placeholder\n# here\nx = 1  # there\n"
-    assert [text[start:end] for start, end in comments(CellSource(text))] == ["# here", "# there"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import pytest
 
 from migration.cell.source import CellSource
-from migration.shell import program
 from migration.shell.guards import (
     guard,
     is_conditional_on_files,
@@ -45,7 +44,7 @@ def test_the_statement_around_a_text(text):
 def _guarded(text, test="[ -e x ]"):
     source = CellSource(text)
     ((shell, _),) = run_texts(source)
-    (command,) = (found for found in shell.commands if program(found) == "get")
+    (command,) = (found for found in shell.commands if found.program == "get")
     for edit in sorted(guard(shell, command, test), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
@@ -80,10 +79,10 @@ def test_a_test_that_the_literal_cannot_hold_is_not_written():
 
 def test_the_commands_of_a_pipeline():
     ((shell, _),) = run_texts(CellSource("!a | b $(c | d) | e; f"))
-    found = {program(command): command for command in shell.commands}
+    found = {command.program: command for command in shell.commands}
     for names in ("abe", "cd", "f"):
         for name in names:
-            assert "".join(map(program, pipeline(shell.commands, found[name]))) == names
+            assert "".join(command.program for command in pipeline(shell.commands, found[name])) == names
 
 
 @pytest.mark.parametrize(

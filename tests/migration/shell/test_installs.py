@@ -115,4 +115,4 @@ def test_what_only_looks_is_no_change(text):
 
 def test_commands_joined_by_pipes_belong_together():
     groups = pipelines(shell.commands("a | b |& c && d; e | f"))
-    assert [[shell.program(command) for command in group] for group in groups] == [["a", "b", "c"], ["d"], ["e", "f"]]
+    assert [[command.program for command in group] for group in groups] == [["a", "b", "c"], ["d"], ["e", "f"]]

@@ -48,8 +48,8 @@ def _check(text, offset, script):
             assert command.start <= word.start < word.end <= command.end
         for found in command.redirections:
             assert found.body is None or offset <= found.body[0] <= found.body[1] <= offset + len(text)
-        assert isinstance(shell.program(command), str)
-        assert shell.arguments(command) == command.words[shell.program_index(command) + 1 :]
+        assert isinstance(command.program, str)
+        assert command.arguments == command.words[command.program_at + 1 :]
     assert all(text[start - offset] == "#" and start < end for start, end in read.comments)
 
 
@@ -92,7 +92,7 @@ def test_deep_and_long_texts_are_read(piece):
 def test_words_are_those_that_python_quotes(values):
     text = "run " + " ".join(map(shlex.quote, values))
     (command,) = shell.commands(text, script=True)
-    assert [word.value for word in shell.arguments(command)] == values
+    assert [word.value for word in command.arguments] == values
     assert all(word.is_literal for word in command.words)
 
 
@@ -142,7 +142,7 @@ def test_a_comment_hides_the_lines_that_continue_it_only_where_ipython_joins_the
 def test_here_documents_are_no_commands():
     text = "cat > f <<'EOF' && b\npip install x\n EOF\nEOF\nc <<-E <<F\n\tone\n\tE\ntwo\nF\nd"
     read = shell.read(text, 5, script=True)
-    assert [shell.program(command) for command in read.commands] == ["cat", "b", "c", "d"]
+    assert [command.program for command in read.commands] == ["cat", "b", "c", "d"]
     bodies = [
         text[found.body[0] - 5 : found.body[1] - 5]
         for command in read.commands
@@ -228,15 +228,13 @@ def test_every_character_knows_its_quotes():
 )
 def test_the_program_is_found_behind_those_that_run_it(text, program, arguments):
     command = shell.commands(text)[0]
-    assert shell.program(command) == program
-    assert [word.value for word in shell.arguments(command)] == arguments
+    assert command.program == program
+    assert [word.value for word in command.arguments] == arguments
 
 
 def test_separators_and_reserved_words_are_kept():
     found = shell.commands("if ! a; then (b | c) || d; fi", script=True)
-    assert [
-        (shell.program(command), command.before, command.after, command.keywords, command.depth) for command in found
-    ] == [
+    assert [(command.program, command.before, command.after, command.keywords, command.depth) for command in found] == [
         ("a", "", ";", ("if", "!"), 0),
         ("b", "(", "|", (), 1),
         ("c", "|", ")", (), 1),

@@ -1,0 +1,71 @@
+"""Where the `#` comments of a cell stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from migration.cell.source import CellSource
+from migration.cell.strings import read_strings
+
+# Cell magics whose body takes `#` for a comment; the others (files, HTML, JavaScript) hold text that is not ours.
+_HASH_COMMENTS = frozenset(
+    [
+        "bash",
+        "sh",
+        "shell",
+        "script",
+        "python",
+        "python2",
+        "python3",
+        "pypy",
+        "timeit",
+        "prun",
+        "R",
+        "ruby",
+        "perl",
+        "cython",
+        "octave",
+    ]
+)
+
+
+@lru_cache(maxsize=4)  # several rules in turn ask for the same cell's
+def comments(source: CellSource) -> tuple[tuple[int, int], ...]:
+    """The spans of a cell's `#` comments, up to the end of their lines."""
+    return tuple(_comments(source))
+
+
+def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """The pattern's matches in a cell that do not begin inside a comment."""
+    found = list(pattern.finditer(source.text))
+    spans = comments(source) if found else ()
+    return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
+
+
+def without_commands(source: CellSource) -> str:
+    """The cell with blanks in the place of its magic and its commands; of the same length."""
+    spans = [(0, source.body), *((command.start, command.end) for command in source.commands)]
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [source.text[at:start], re.sub(r"[^\n]", " ", source.text[start:end])]
+        at = max(at, end)
+    return "".join([*pieces, source.text[at:]])
+
+
+def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
+    magic = source.magic
+    if magic is not None:
+        yield from _whole_lines(source.text, 0, magic.start)
+    if source.is_python:
+        yield from read_strings(without_commands(source), source.body)[1]
+    elif magic is not None and magic.name in _HASH_COMMENTS:
+        yield from _whole_lines(source.text, magic.body, len(source.text))
+
+
+def _whole_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Lines that are nothing but a comment; what follows an odd number of triple quotes may be text and is left out."""
+    for match in re.compile(r"^[ \t]*(#[^\n]*)", re.MULTILINE).finditer(text, start, end):
+        if not any(text.count(quotes, start, match.start()) % 2 for quotes in ('"""', "'''")):
+            yield match.span(1)
