@@ -14,7 +14,7 @@ from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.parameters.hoisting import Folders, add_preamble
 from migration.requirements import Requirements, collect_requirements
-from migration.rewriting import rewrite
+from migration.rewriting import possible_rules, rewrite
 from migration.rules import all_rules, credentials
 from migration.rules.configurations import local_configs
 
@@ -58,8 +58,15 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
         facts = replace(facts, local_configs=local_configs(workspace))
     findings: list[Finding] = []
     cells = []
+    rules = all_rules()
+    possible = {
+        kind: possible_rules(
+            rules, kind, [source.text for source, own in zip(sources, kinds, strict=True) if own == kind]
+        )
+        for kind in set(kinds)
+    }
     for cell, text, source, kind in zip(notebook["cells"], texts, sources, kinds, strict=True):
-        new, found = rewrite(source, cell_type=kind, rules=all_rules(), facts=facts)
+        new, found = rewrite(source, cell_type=kind, rules=rules, facts=facts, possible=possible[kind])
         if kind == "code" and new is not source and _broke(source, new):
             new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
             found = [_undone(source.index), *found]

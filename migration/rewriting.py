@@ -6,7 +6,7 @@ the first rule's is applied, the others get their turn in the next round, on the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -21,10 +21,18 @@ _said = lru_cache(maxsize=1024)(masked)  # what rules say is mostly the same fro
 
 
 def rewrite(
-    source: CellSource, *, cell_type: str, rules: Sequence[Rule], facts: NotebookFacts
+    source: CellSource,
+    *,
+    cell_type: str,
+    rules: Sequence[Rule],
+    facts: NotebookFacts,
+    possible: Sequence[Rule] | None = None,
 ) -> tuple[CellSource, list[Finding]]:
-    """The cell as the rules leave it, and what was found in it; a cell no rule touched comes back as it is."""
-    candidates = _candidates(tuple(rules), cell_type)
+    """The cell as the rules leave it, and what was found in it; a cell no rule touched comes back as it is.
+
+    `possible` are the rules of this cell type that can match before anything is rewritten, by default all.
+    """
+    candidates = possible_rules(rules, cell_type) if possible is None else possible
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
@@ -38,7 +46,17 @@ def rewrite(
         ]
         text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
         source = CellSource(text, index=source.index, language=source.language)
+        candidates = possible_rules(rules, cell_type)
     return source, changes
+
+
+def possible_rules(rules: Sequence[Rule], cell_type: str, texts: Iterable[str] | None = None) -> tuple[Rule, ...]:
+    """The rules that can match in cells of one type; of `texts`, if all of those are given."""
+    found = _candidates(tuple(rules), cell_type)
+    if texts is None:
+        return found
+    text = "\n".join(texts)
+    return tuple(rule for rule in found if rule.trigger is None or any(word in text for word in rule.trigger.words))
 
 
 @lru_cache(maxsize=32)

@@ -31,7 +31,7 @@ _BASH_PROGRAMS = frozenset({"source", "pushd", "popd", "shopt", "declare", "let"
 _MAYBE_ONLY_BASH = holding(
     "!",
     "%",
-    like=rf"[!%](?:\\\n|[^\n])*?(?:[{{[<&|$]|=\(|\b(?:echo|{'|'.join(sorted(_BASH_PROGRAMS - {'[['}))})\b)",
+    like=rf"(?:^|=)[ \t]*[!%](?:\\\n|[^\n])*?(?:[{{[<&|$]|=\(|\b(?:echo|{'|'.join(sorted(_BASH_PROGRAMS - {'[['}))})\b)",
 )
 _EXPANSION = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
 

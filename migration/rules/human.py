@@ -189,7 +189,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_attended,
-        holding("login", "Authenticate", "input", "getpass", like=_ATTENDED),
+        holding("login(", "login (", "Authenticate", "input(", "input (", "getpass", like=_ATTENDED),
     ),
     Rule(
         "LF812",
@@ -217,7 +217,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_tpu,
-        holding("TPU", "tpu", "torch_xla", like=_TPU),
+        holding("TPU", "colab_tpu", "to_tpu_model", "initialize_tpu", "cloud_tpu", "torch_xla", like=_TPU),
     ),
     Rule(
         "LF842",
