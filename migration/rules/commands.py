@@ -28,10 +28,9 @@ _ONLY_BASH = re.compile(
     r"\bpipefail\b|\w+=\("
 )
 _BASH_PROGRAMS = frozenset({"source", "pushd", "popd", "shopt", "declare", "let", "disown", "function", "[["})
+_WORDS_OF_BASH = "|".join(["echo", *sorted(_BASH_PROGRAMS - {"[["})])
 _MAYBE_ONLY_BASH = holding(
-    "!",
-    "%",
-    like=rf"(?:^|=)[ \t]*[!%](?:\\\n|[^\n])*?(?:[{{[<&|$]|=\(|\b(?:echo|{'|'.join(sorted(_BASH_PROGRAMS - {'[['}))})\b)",
+    *("!", "%"), like=rf"(?:^|=)[ \t]*[!%](?:\\\n|[^\n])*?(?:[{{[<&|$]|=\(|\b(?:{_WORDS_OF_BASH})\b)"
 )
 _EXPANSION = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
 
