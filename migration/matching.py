@@ -107,7 +107,8 @@ class Rule:
 class Finding:
     """What a rule found and did, as the report says it: cells count from 0, lines of the original cell from 1.
 
-    `cell` is None where the finding is about the notebook as a whole. `before` and `after` are whole lines of source;
+    `cell` is None where the finding is about the notebook as a whole. `before` and `after` are whole lines of source,
+    `line` is the first of `before`;
     both are free of secrets (`migration.secrets` masks them when the finding is made).
     """
 

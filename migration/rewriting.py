@@ -117,7 +117,7 @@ def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], af
         rule=rule.id,
         keeps=match.keeps or rule.keeps,
         cell=source.index,
-        line=origin[min(source.line_of(match.start), len(origin) - 1)],
+        line=origin[min(source.line_of(start), len(origin) - 1)],
         message=_said(match.message),
         before=masked(source.text[start:end]),
         after=masked(after),

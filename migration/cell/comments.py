@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from migration import shell
 from migration.cell.source import CellSource
 from migration.cell.strings import read_strings
 
@@ -58,7 +59,9 @@ def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
     magic = source.magic
     if magic is not None:
         yield from _whole_lines(source.text, 0, magic.start)
-    if source.is_python:
+    if source.is_shell:
+        yield from shell.read(source.text[source.body :], source.body, script=True).comments
+    elif source.is_python:
         yield from read_strings(without_commands(source), source.body)[1]
     elif magic is not None and magic.name in _HASH_COMMENTS:
         yield from _whole_lines(source.text, magic.body, len(source.text))

@@ -34,6 +34,9 @@ def _find_markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if not source.is_python:
+        for mark in _marks(source, facts, "param"):
+            edit = Edit(mark.start, mark.end, f"# param: {mark.text.strip()}".removesuffix(": "))
+            yield Match(mark.start, mark.end, "a form field stays in its cell: it is not written in Python", (edit,))
         return
     hoisted = {p.name for p in facts.parameters if p.cell == source.index and not p.stays}
     reasons = {p.name: p.stays for p in facts.parameters if p.cell == source.index and p.stays}

@@ -63,3 +63,18 @@ def test_a_secret_is_never_in_a_finding():
 def test_lines_that_an_edit_adds_come_from_the_line_it_replaces():
     text, origin = apply("a\nb\nc", [Edit(2, 3, "x\ny")], [1, 2, 3])
     assert (text, origin) == ("a\nx\ny\nc", [1, 2, 2, 3])
+
+
+def test_a_finding_names_the_lines_that_its_edits_reach():
+    def find(source, facts):
+        start = source.text.index("if colab")
+        yield Match(start, len(source.text), "a branch", (Edit(start - len("# on Colab\n"), len(source.text), "y"),))
+
+    source = CellSource("x\n# on Colab\nif colab:\n    y\n")
+    _, (finding,) = rewrite(
+        source,
+        cell_type="code",
+        rules=[Rule("A", "", "", "", Keeps.EXACT, find, holding("colab"))],
+        facts=NotebookFacts(),
+    )
+    assert (finding.line, finding.before, finding.after) == (2, "# on Colab\nif colab:\n    y", "y")

@@ -18,6 +18,7 @@ def test_comments_below_a_shell_line_are_where_they_stand():
         ("# x\nx\n'# x'", ["x", "x"]),
         ("# x\n%%bash\n# x\nx", ["x"]),
         ("%%writefile f\n# x", ["x"]),
+        ("%%bash\nx # x\necho '# x'", ["x", "x"]),
     ],
 )
 def test_matches_outside_comments_are_found(text, found):

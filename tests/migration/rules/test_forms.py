@@ -42,6 +42,13 @@ def test_titles_and_text_become_comments(before, after):
     assert _rewrite(new)[0] is new
 
 
+def test_a_field_in_a_shell_cell_becomes_a_plain_comment():
+    new, (finding,) = _rewrite('%%bash\nN=3 # @param {type: "integer"}\necho "# @param"\n')
+    assert new == '%%bash\nN=3 # param: {type: "integer"}\necho "# @param"\n'
+    assert finding.rule == "LF603"
+    assert "not written in Python" in finding.message
+
+
 @pytest.mark.parametrize(
     "text",
     [
