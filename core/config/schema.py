@@ -166,6 +166,13 @@ class PatchTSTModel(Section):
     num_heads: Count = Field(4, description="Attention heads.")
     num_layers: Count = Field(3, description="Encoder layers.")
     d_ff: Count = Field(256, description="Width of the feed-forward layers.")
+    encoder_sees: Literal["all", "visible"] = Field(
+        "all",
+        description="Patches that pass through the encoder: `all`, the hidden ones as zeros, as in the paper; or only "
+        "the `visible` ones, which is faster, with a small decoder behind it that predicts the hidden ones.",
+    )
+    decoder_width: Count = Field(64, description="Width of the decoder where the encoder sees only visible patches.")
+    decoder_layers: Count = Field(1, description="Its layers.")
     dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
     norm_windows: Count = Field(
@@ -183,6 +190,8 @@ class PatchTSTModel(Section):
             raise ValueError(f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}")
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+        if self.encoder_sees == "visible" and self.decoder_width % self.num_heads:
+            raise ValueError(f"decoder_width = {self.decoder_width} is not divisible by num_heads = {self.num_heads}")
         return self
 
 

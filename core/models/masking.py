@@ -98,14 +98,18 @@ class MaskedModel(nn.Module):
     """A model that predicts hidden units of its input from the others.
 
     unit_shape: of the mask of one sample; passes of `inpaint` run over its last axis. ratio: share of units hidden.
+    num_hidden: units that a drawn mask hides in each row of the last axis.
     gradient_checkpointing: compute each block again in the backward pass instead of keeping its activations.
     """
 
     def __init__(self, unit_shape: tuple[int, ...], ratio: float):
         super().__init__()
         self.unit_shape, self.mask_ratio = unit_shape, ratio
+        self.num_hidden = num_hidden(unit_shape[-1], ratio)
         self.gradient_checkpointing = False
-        self.register_buffer("passes_qn", complementary_masks(unit_shape[-1], ratio), persistent=False)
+        passes_qn = complementary_masks(unit_shape[-1], ratio)
+        self._pass_sizes = passes_qn.sum(-1).tolist()  # known here, so that no pass waits for the device
+        self.register_buffer("passes_qn", passes_qn, persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -134,10 +138,14 @@ class MaskedModel(nn.Module):
         x = x.to(self.dtype)
         reconstruction = torch.zeros_like(x)
         with evaluating(self):
-            for mask_n in self.passes_qn:
+            for mask_n, size in zip(self.passes_qn, self._pass_sizes, strict=True):
                 mask = mask_n.expand(len(x), *self.unit_shape)
-                reconstruction = torch.where(self.hidden_values(mask), self(x, mask).reconstruction, reconstruction)
+                reconstruction = torch.where(self.hidden_values(mask), self._predict(x, mask, size), reconstruction)
         return reconstruction, (reconstruction - x).square()
+
+    def _predict(self, x: Tensor, mask: Tensor, num_hidden: int) -> Tensor:
+        """The reconstruction under a mask that hides `num_hidden` units in each row."""
+        return self(x, mask).reconstruction
 
 
 @contextmanager

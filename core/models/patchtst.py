@@ -5,7 +5,11 @@ Nie, Nguyen, Sinthong, Kalagnanam: A Time Series is Worth 64 Words: Long-term Fo
 Each channel is cut into patches and passes through one shared Transformer encoder on its own; some patches are set to
 zero, and a linear head predicts them from the rest.
 
-Shape suffixes: b batch, t time, c channel, n patch, p sample within a patch, d width.
+Under `encoder_sees: visible` hidden patches do not pass through the encoder at all, which saves their share of its
+work; a small decoder puts a learned token in their places and predicts them. He, Chen, Xie, Li, Dollár, Girshick:
+Masked Autoencoders Are Scalable Vision Learners, CVPR 2022.
+
+Shape suffixes: b batch, t time, c channel, n patch, v visible patch, p sample within a patch, d width.
 A missing value is NaN: zero in the input, absent from instance statistics, loss and error.
 """
 
@@ -76,6 +80,26 @@ class EncoderLayer(nn.Module):
         return self.norm_feed_forward(z_bcnd + self.dropout(self.feed_forward(z_bcnd)))
 
 
+class Decoder(nn.Module):
+    """From tokens of visible patches to tokens of all, in fewer layers of smaller width."""
+
+    def __init__(self, settings: PatchTSTModel, num_patches: int):
+        super().__init__()
+        self.width = settings.decoder_width
+        small = settings.model_copy(update={"d_model": self.width, "d_ff": 2 * self.width})
+        self.narrow = nn.Linear(settings.d_model, self.width)
+        self.hidden_d = nn.Parameter(torch.zeros(self.width))
+        self.position_nd = nn.Parameter(sinusoids(num_patches, self.width) * POSITION_STD)
+        self.layers = nn.ModuleList(EncoderLayer(small) for _ in range(settings.decoder_layers))
+
+    def forward(self, z_bcvd: Tensor, at_bcv: Tensor, *, recompute: bool) -> Tensor:
+        """z_bcvd: tokens of visible patches, at_bcv: where they stand among the N patches. Gives (B, C, N, width)."""
+        z_bcvd = self.narrow(z_bcvd)
+        empty_bcnd = self.hidden_d.to(z_bcvd.dtype).expand(*z_bcvd.shape[:2], len(self.position_nd), -1)
+        z_bcnd = empty_bcnd.scatter(2, at_bcv.unsqueeze(-1).expand_as(z_bcvd), z_bcvd)
+        return run_blocks(self.layers, z_bcnd + self.position_nd, recompute=recompute)
+
+
 class PatchTST(MaskedModel):
     """Masked autoencoder over the patches of each channel.
 
@@ -104,15 +128,24 @@ class PatchTST(MaskedModel):
         self.position_nd = nn.Parameter(sinusoids(self.num_patches, settings.d_model) * POSITION_STD)
         self.dropout = nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.num_layers))
-        self.head = nn.Linear(settings.d_model, settings.patch_length)
+        self.decoder = Decoder(settings, self.num_patches) if settings.encoder_sees == "visible" else None
+        self.head = nn.Linear(self.decoder.width if self.decoder else settings.d_model, settings.patch_length)
 
     def forward(
-        self, x_btc: Tensor, mask_bcn: Tensor | None = None, *, generator: torch.Generator | None = None
+        self,
+        x_btc: Tensor,
+        mask_bcn: Tensor | None = None,
+        *,
+        num_hidden: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> MaskedOutput:
         """Hide patches, predict them, and compare.
 
         x_btc: float (B, window, num_channels); NaN is missing. It is computed in the type of the weights.
         mask_bcn: bool (B, num_channels, num_patches), True hides; drawn from `generator` where not given.
+        num_hidden: how many patches a given mask hides in each channel, by default the share of `mask_ratio`. Where the
+        encoder sees only visible patches, it sees as many as this leaves: of a mask that hides fewer not all that it
+        could, of one that hides more some as zeros.
         Returns the loss (in instance-normalised units under `instance_norm`), the reconstruction (B, T, C) in the
         units of x, the mask, and how many values the loss averages.
         """
@@ -126,7 +159,13 @@ class PatchTST(MaskedModel):
         if self.settings.instance_norm:
             mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~hidden_bcn1)
             x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
-        prediction_bcnp = at_least_float32(self.head(self.encode(x_bcnp.masked_fill(hidden_bcn1, 0.0))))
+        seen_bcnp = x_bcnp.masked_fill(hidden_bcn1, 0.0)
+        if self.decoder is None:
+            z_bcnd = self.encode(seen_bcnp)
+        else:
+            num_visible = self.num_patches - (self.num_hidden if num_hidden is None else num_hidden)
+            z_bcnd = self._encode_visible(self.decoder, seen_bcnp, mask_bcn, num_visible)
+        prediction_bcnp = at_least_float32(self.head(z_bcnd))
         loss, count = masked_mse(prediction_bcnp, x_bcnp, hidden_bcn1 & observed_bcnp)
         if self.settings.instance_norm:
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
@@ -136,10 +175,24 @@ class PatchTST(MaskedModel):
         """Hidden patches (B, C, N) to hidden values (B, T, C)."""
         return mask_bcn.repeat_interleave(self.settings.patch_length, -1).transpose(1, 2)
 
+    def _predict(self, x_btc: Tensor, mask_bcn: Tensor, num_hidden: int) -> Tensor:
+        return self(x_btc, mask_bcn, num_hidden=num_hidden).reconstruction
+
     def encode(self, x_bcnp: Tensor) -> Tensor:
         """Patches (B, C, N, P), zero where hidden or missing, to tokens (B, C, N, D)."""
         z_bcnd = self.dropout(self.embed(x_bcnp) + self.position_nd)
         return run_blocks(self.layers, z_bcnd, recompute=self.gradient_checkpointing)
+
+    def _encode_visible(self, decoder: Decoder, x_bcnp: Tensor, mask_bcn: Tensor, num_visible: int) -> Tensor:
+        """Tokens (B, C, N, decoder width) of all patches, of which the first `num_visible` unmasked were encoded.
+
+        The number is told and not counted: the shapes are known without asking the device.
+        """
+        at_bcv = mask_bcn.byte().argsort(dim=-1, stable=True)[..., :num_visible]
+        x_bcvp = x_bcnp.gather(2, at_bcv.unsqueeze(-1).expand(-1, -1, -1, x_bcnp.shape[-1]))
+        z_bcvd = self.dropout(self.embed(x_bcvp) + self.position_nd[at_bcv])
+        z_bcvd = run_blocks(self.layers, z_bcvd, recompute=self.gradient_checkpointing)
+        return decoder(z_bcvd, at_bcv, recompute=self.gradient_checkpointing)
 
     def patchify(self, x_btc: Tensor) -> Tensor:
         """Windows (B, T, C) to patches (B, C, N, P) in the type of the weights; raises ValueError for another shape."""

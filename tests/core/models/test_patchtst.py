@@ -115,17 +115,50 @@ def test_mask_hides_equally_many_patches_per_channel():
     assert out.loss.dtype == out.reconstruction.dtype == torch.float32
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("instance_norm", [False, True])
-def test_a_hidden_patch_cannot_leak_into_any_prediction(instance_norm):
-    model, x, mask = build(instance_norm=instance_norm).eval(), windows(), a_mask()
+def test_a_hidden_patch_cannot_leak_into_any_prediction(instance_norm, encoder_sees):
+    model, x, mask = build(instance_norm=instance_norm, encoder_sees=encoder_sees).eval(), windows(), a_mask()
     hidden = model.unpatchify(mask[..., None].expand(-1, -1, -1, PATCH))
     torch.testing.assert_close(
         model(x, mask_bcn=mask).reconstruction, model(x + 7 * hidden, mask_bcn=mask).reconstruction, atol=0, rtol=0
     )
 
 
-def test_loss_ignores_visible_and_missing_values():
-    model, x, mask = build().eval(), windows(), a_mask()
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_the_encoder_sees_what_is_visible_and_nothing_else(pre_norm):
+    """Each channel of each window by itself, its visible patches picked by hand."""
+    model, x, mask = build(norm="layer", pre_norm=pre_norm, encoder_sees="visible").eval(), windows(), a_mask()
+    patches = model.patchify(x)
+    predicted = model.patchify(model(x, mask).reconstruction)
+    for b in range(BATCH):
+        for c in range(CHANNELS):
+            seen = ~mask[b, c]
+            z = model.embed(patches[b, c, seen]) + model.position_nd[seen]
+            for layer in model.layers:
+                z = layer(z[None, None])[0, 0]
+            tokens = model.decoder.hidden_d.repeat(NUM_PATCHES, 1)
+            tokens[seen] = model.decoder.narrow(z)
+            tokens = tokens + model.decoder.position_nd
+            for layer in model.decoder.layers:
+                tokens = layer(tokens[None, None])[0, 0]
+            torch.testing.assert_close(predicted[b, c], model.head(tokens), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_hidden", [1, 2, 4])
+def test_a_mask_of_another_size_is_told(num_hidden):
+    model, x = build(norm="layer", encoder_sees="visible").eval(), windows()
+    mask = torch.zeros(BATCH, CHANNELS, NUM_PATCHES, dtype=torch.bool)
+    mask[..., :num_hidden] = True
+    told = model(x, mask, num_hidden=num_hidden).reconstruction
+    last = x.clone()
+    last[:, -PATCH:] += 1.0  # the last patch is the first to be left out where too many were taken for hidden
+    assert not torch.allclose(told, model(last, mask, num_hidden=num_hidden).reconstruction)
+
+
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_loss_ignores_visible_and_missing_values(encoder_sees):
+    model, x, mask = build(encoder_sees=encoder_sees).eval(), windows(), a_mask()
     x[0, 3:12, 0] = torch.nan
     x[1] = torch.nan
     out = model(x, mask_bcn=mask)
@@ -133,11 +166,12 @@ def test_loss_ignores_visible_and_missing_values():
     torch.testing.assert_close(out.loss, (out.reconstruction - x)[chosen].square().mean())
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 @pytest.mark.parametrize("instance_norm", [False, True])
 @pytest.mark.parametrize("missing", ["patch", "channel", "all"])
-def test_missing_values_never_make_nan(norm, instance_norm, missing):
-    model, x = build(norm=norm, instance_norm=instance_norm), windows()
+def test_missing_values_never_make_nan(norm, instance_norm, missing, encoder_sees):
+    model, x = build(norm=norm, instance_norm=instance_norm, encoder_sees=encoder_sees), windows()
     x[{"patch": (0, slice(8, 16), 0), "channel": (slice(None), slice(None), 1), "all": ()}[missing]] = torch.nan
     out = model(x, mask_bcn=a_mask())
     out.loss.backward()
@@ -156,9 +190,10 @@ def test_a_missing_value_counts_as_zero_in_the_input():
     assert torch.equal(model(with_gap, mask_bcn=mask).reconstruction, model(with_zero, mask_bcn=mask).reconstruction)
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("instance_norm", [False, True])
-def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm):
-    model, x = build(dropout=0.3, instance_norm=instance_norm), windows(6)
+def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm, encoder_sees):
+    model, x = build(dropout=0.3, instance_norm=instance_norm, encoder_sees=encoder_sees), windows(6)
     model(x)  # moves the BatchNorm statistics away from their start
     model.layers[0].eval()
     first, second = model.inpaint(x), model.inpaint(x)
@@ -169,8 +204,9 @@ def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm):
     torch.testing.assert_close(model.inpaint(x[2:3])[1], first[1][2:3], atol=1e-5, rtol=1e-5)
 
 
-def test_inpaint_predicts_each_patch_while_it_is_hidden():
-    model, x = build().eval(), windows(1)
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_inpaint_predicts_each_patch_while_it_is_hidden(encoder_sees):
+    model, x = build(encoder_sees=encoder_sees).eval(), windows(1)
     reconstruction, error = model.inpaint(x)
     torch.testing.assert_close(error, (reconstruction - x).square())
     for n in range(NUM_PATCHES):
@@ -182,10 +218,11 @@ def test_inpaint_predicts_each_patch_while_it_is_hidden():
         assert not same.all()  # other patches do look at it
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("micro", [8, 16])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_micro_batches_give_the_same_step(micro, norm):
-    whole, parts = build(norm=norm), build(norm=norm)
+def test_micro_batches_give_the_same_step(micro, norm, encoder_sees):
+    whole, parts = (build(norm=norm, encoder_sees=encoder_sees) for _ in range(2))
     x, mask = windows(32), a_mask(32)
     x[5, :30] = torch.nan
     for _ in range(2):
@@ -202,9 +239,10 @@ def test_micro_batches_give_the_same_step(micro, norm):
     torch.testing.assert_close(dict(parts.named_buffers()), dict(whole.named_buffers()), atol=1e-6, rtol=1e-6)
 
 
-def test_learns_sinusoids():
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_learns_sinusoids(encoder_sees):
     torch.manual_seed(0)
-    model = PatchTST(settings(d_model=32, d_ff=64), num_channels=2, window=64)
+    model = PatchTST(settings(d_model=32, d_ff=64, encoder_sees=encoder_sees), num_channels=2, window=64)
     phase = torch.rand(32, 1, 2) * 6.28
     x = torch.sin(torch.arange(64.0)[None, :, None] * torch.tensor([0.3, 0.5]) + phase)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -220,9 +258,10 @@ def test_learns_sinusoids():
     assert model.inpaint(x)[1].mean() < 0.15
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_bfloat16_autocast(norm):
-    model, x, mask = build(norm=norm), windows(), a_mask()
+def test_bfloat16_autocast(norm, encoder_sees):
+    model, x, mask = build(norm=norm, encoder_sees=encoder_sees), windows(), a_mask()
     expected = model(x, mask_bcn=mask).loss
     with torch.autocast("cpu", torch.bfloat16):
         out = model(x, mask_bcn=mask)
