@@ -49,7 +49,7 @@ validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, ex
 
 .PHONY: test
 test: $(READY) lint  ## Lint, then all tests
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 .PHONY: lint
 lint: $(READY)  ## Check style and formatting

@@ -140,6 +140,7 @@ def test_a_finding_that_repeats_in_every_file_is_named_once(root):
         (4_000_000, timedelta(minutes=1), "running"),
         (os.getpid(), timedelta(minutes=3), "running"),
     ],
+    ids=["dead and old", "dead and just heard of", "alive and old"],
 )
 def test_a_run_is_running_while_its_process_lives_or_it_was_heard_of(root, pid, age, expected):
     updated = (datetime.now(UTC) - age).isoformat()
