@@ -10,25 +10,10 @@ from migration import shell
 from migration.cell.source import CellSource
 from migration.cell.strings import read_strings
 
-# Cell magics whose body takes `#` for a comment; the others (files, HTML, JavaScript) hold text that is not ours.
+# Cell magics, beside those of a shell, whose body takes `#` for a comment; others (files, HTML, JavaScript) hold text
+# that is not ours.
 _HASH_COMMENTS = frozenset(
-    [
-        "bash",
-        "sh",
-        "shell",
-        "script",
-        "python",
-        "python2",
-        "python3",
-        "pypy",
-        "timeit",
-        "prun",
-        "R",
-        "ruby",
-        "perl",
-        "cython",
-        "octave",
-    ]
+    {"script", "python", "python2", "python3", "pypy", "timeit", "prun", "R", "ruby", "perl", "cython", "octave"}
 )
 
 
