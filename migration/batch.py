@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import signal
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from multiprocessing import get_context
@@ -39,6 +41,7 @@ RUNTIME_FILE = Path(__file__).resolve().parents[1] / f"{RUNTIME_MODULE}.py"
 _FEWEST_IN_PARALLEL = 16
 _LEAST_BYTES_IN_PARALLEL = 16 * 2**20
 _PIECE = 2**20
+_SELDOM = (50_000, 10, 10)  # thresholds of the garbage collector
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def run_tasks(
     if jobs == 0:
         jobs = _suitable_jobs(tasks)
     if jobs == 1 or len(tasks) < 2:
-        return list(_in_this_process(tasks, options, on_done))
+        with _few_collections():
+            return list(_in_this_process(tasks, options, on_done))
     results = _in_processes(tasks, options, min(jobs, len(tasks)), on_done)
     return [results[task] for task in tasks]
 
@@ -223,6 +227,17 @@ def _suitable_jobs(tasks: Sequence[Task]) -> int:
     return min(usable_cores(), len(tasks)) if worthwhile else 1
 
 
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Looks for cycles of objects less often: parsing makes many objects and next to no cycles."""
+    usual = gc.get_threshold()
+    gc.set_threshold(*_SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[[Task], None]) -> Iterator[Result]:
     for task in tasks:
         yield migrate_file(task, options)
@@ -251,7 +266,7 @@ def _in_processes(
 
 def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tuple[Task, Result]]:
     """Results as they come, until all are there or a process died."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare_worker)
     try:
         futures: dict[Future[Result], Task] = {pool.submit(migrate_file, task, options): task for task in tasks}
         for future in as_completed(futures):
@@ -262,5 +277,6 @@ def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tu
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _prepare_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are the parent's
+    gc.set_threshold(*_SELDOM)

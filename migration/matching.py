@@ -7,7 +7,7 @@ person can act. Rules never change text themselves: `migration.rewriting` applie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -62,19 +62,23 @@ class Trigger:
     Looking for a word takes a fiftieth of the time of a pattern, and few cells hold one.
     """
 
-    words: tuple[str, ...]
+    words: frozenset[str]
     pattern: re.Pattern[str] | None = None
 
-    def fires(self, text: str) -> bool:
-        for word in self.words:  # a loop: `any` costs more than the look itself
+    def fires(self, text: str, held: Set[str] | None = None) -> bool:
+        """Whether the text has what is asked for; `held` are the words known to be in it, if they are."""
+        for word in self.words if held is None else ():  # a loop: `any` costs more than the look itself
             if word in text:
-                return self.pattern is None or self.pattern.search(text) is not None
-        return False
+                break
+        else:
+            if held is None or self.words.isdisjoint(held):
+                return False
+        return self.pattern is None or self.pattern.search(text) is not None
 
 
 def holding(*words: str, like: str | re.Pattern[str] | None = None) -> Trigger:
     """The trigger of a cell that holds one of some words and a text like the pattern (of several lines)."""
-    return Trigger(words, re.compile(like, re.MULTILINE) if isinstance(like, str) else like)
+    return Trigger(frozenset(words), re.compile(like, re.MULTILINE) if isinstance(like, str) else like)
 
 
 Find = Callable[["CellSource", "NotebookFacts"], Iterator[Match]]

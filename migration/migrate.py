@@ -14,9 +14,10 @@ from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.parameters.hoisting import Folders, add_preamble
 from migration.requirements import Requirements, collect_requirements
-from migration.rewriting import possible_rules, rewrite
+from migration.rewriting import Candidates, rewrite
 from migration.rules import all_rules, credentials
 from migration.rules.configurations import local_configs
+from migration.rules.human import unparsed
 
 RUNTIME_MODULE = "landfall_runtime"
 
@@ -57,11 +58,11 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     findings: list[Finding] = []
-    cells = []
+    cells, rewritten = [], []
     rules = all_rules()
     possible = {
-        kind: possible_rules(
-            rules, kind, [source.text for source, own in zip(sources, kinds, strict=True) if own == kind]
+        kind: Candidates.of(rules, kind).within(
+            source.text for source, own in zip(sources, kinds, strict=True) if own == kind
         )
         for kind in set(kinds)
     }
@@ -70,11 +71,15 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
         if kind == "code" and new is not source and _broke(source, new):
             new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
             found = [_undone(source.index), *found]
+        # A cell that no rule had to read holds nothing of Colab's, and is none of a migration's business.
+        if kind == "code" and (source.was_parsed or new is not source) and new.error and (said := unparsed(source)):
+            found = [said, *found]
         findings += found
+        rewritten += [new] if kind == "code" else []
         cells.append({**cell, "source": text if new is source else _with_ends_of(text, new.text)})
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
     # Last, for a finding counts the cells of the original.
-    cells = add_preamble(migrated["cells"], facts, folders or Folders())
+    cells = add_preamble(migrated["cells"], facts, folders or Folders(), rewritten)
     if added := len(cells) - len(migrated["cells"]):
         findings.append(_added(added))
     return Migration(

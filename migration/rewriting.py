@@ -7,7 +7,7 @@ the first rule's is applied, the others get their turn in the next round, on the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from migration.cell.source import CellSource
@@ -17,7 +17,8 @@ from migration.secrets import masked
 
 MAX_ROUNDS = 20
 
-_said = lru_cache(maxsize=1024)(masked)  # what rules say is mostly the same from cell to cell
+# The same lines are found by several rules and in many notebooks of a folder, in the same words.
+_masked = lru_cache(maxsize=4096)(masked)
 
 
 def rewrite(
@@ -26,13 +27,13 @@ def rewrite(
     cell_type: str,
     rules: Sequence[Rule],
     facts: NotebookFacts,
-    possible: Sequence[Rule] | None = None,
+    possible: Candidates | None = None,
 ) -> tuple[CellSource, list[Finding]]:
     """The cell as the rules leave it, and what was found in it; a cell no rule touched comes back as it is.
 
-    `possible` are the rules of this cell type that can match before anything is rewritten, by default all.
+    `possible` are those that can match before anything is rewritten, by default all of this cell type.
     """
-    candidates = possible_rules(rules, cell_type) if possible is None else possible
+    candidates = possible or Candidates.of(rules, cell_type)
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
@@ -46,31 +47,44 @@ def rewrite(
         ]
         text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
         source = CellSource(text, index=source.index, language=source.language)
-        candidates = possible_rules(rules, cell_type)
+        candidates = Candidates.of(rules, cell_type)
     return source, changes
 
 
-def possible_rules(rules: Sequence[Rule], cell_type: str, texts: Iterable[str] | None = None) -> tuple[Rule, ...]:
-    """The rules that can match in cells of one type; of `texts`, if all of those are given."""
-    found = _candidates(tuple(rules), cell_type)
-    if texts is None:
-        return found
-    text = "\n".join(texts)
-    return tuple(rule for rule in found if rule.trigger is None or any(word in text for word in rule.trigger.words))
+@dataclass(frozen=True)
+class Candidates:
+    """The rules that can match in some cells, and the words of their triggers that these can hold."""
+
+    rules: tuple[Rule, ...]
+    words: frozenset[str]
+
+    @staticmethod
+    def of(rules: Sequence[Rule], cell_type: str) -> Candidates:
+        """All that look at cells of one type."""
+        return _candidates(tuple(rules), cell_type)
+
+    def within(self, texts: Iterable[str]) -> Candidates:
+        """Those that can match in one of the texts."""
+        text = "\n".join(texts)
+        words = frozenset(filter(text.__contains__, self.words))
+        rules = (rule for rule in self.rules if rule.trigger is None or not rule.trigger.words.isdisjoint(words))
+        return Candidates(tuple(rules), words)
 
 
 @lru_cache(maxsize=32)
-def _candidates(rules: tuple[Rule, ...], cell_type: str) -> tuple[Rule, ...]:
-    return tuple(rule for rule in rules if rule.find is not None and cell_type in rule.cells)
+def _candidates(rules: tuple[Rule, ...], cell_type: str) -> Candidates:
+    found = tuple(rule for rule in rules if rule.find is not None and cell_type in rule.cells)
+    return Candidates(found, frozenset().union(*(rule.trigger.words for rule in found if rule.trigger)))
 
 
-def _matches(rules: Sequence[Rule], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
+def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """What the rules find whose trigger the cell holds; rules of one family share a trigger."""
+    held = frozenset(filter(source.text.__contains__, candidates.words))
     fired: dict[Trigger | None, bool] = {None: True}
-    for rule in rules:
+    for rule in candidates.rules:
         trigger = rule.trigger
         if trigger is not None and trigger not in fired:
-            fired[trigger] = trigger.fires(source.text)
+            fired[trigger] = trigger.fires(source.text, held)
         if fired[trigger] and rule.find is not None:
             yield from ((rule, match) for match in rule.find(source, facts))
 
@@ -118,10 +132,10 @@ def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], af
         keeps=match.keeps or rule.keeps,
         cell=source.index,
         line=origin[min(source.line_of(start), len(origin) - 1)],
-        message=_said(match.message),
-        before=masked(source.text[start:end]),
-        after=masked(after),
-        action=_said(match.action),
+        message=_masked(match.message),
+        before=_masked(source.text[start:end]),
+        after=_masked(after),
+        action=_masked(match.action),
     )
 
 

@@ -7,8 +7,8 @@ where a name or a command says so (`api_key = …`, `wandb login …`): hashes o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
@@ -24,43 +24,44 @@ class Secret:
     end: int
 
 
-# One row per form: what it is, a text it cannot be without (searched first: the pattern runs only where it occurs; the
-# fewer different ones the faster), and the pattern, whose group 1, or else the whole, is the secret. A pattern begins
-# with its literal part where it can, which the engine finds fast, and looks behind after it.
+# One row per form: what it is, a text in small letters that it cannot be without (searched first: the pattern runs only
+# where it occurs; the fewer different ones the faster), and the pattern, whose group 1, or else the whole, is the
+# secret. A pattern begins with its literal part where it can, which the engine finds fast, and looks behind after it.
 _FORMS: tuple[tuple[str, str, str], ...] = (
     ("Hugging Face token", "hf_", r"hf_(?<!\w...)[A-Za-z0-9]{30,}\b"),
-    ("Hugging Face token", "api_org_", r"api_org_(?<!\w.{8})[A-Za-z0-9]{30,}\b"),
+    ("Hugging Face token", "api", r"api_org_(?<!\w.{8})[A-Za-z0-9]{30,}\b"),
     ("Anthropic key", "sk-", r"sk-ant-(?<![\w-].{7})[\w-]{24,}"),
     ("OpenAI key", "sk-", r"sk-(?<![\w-]...)(?:proj|svcacct|admin|None)-[\w-]{20,}"),
     ("OpenRouter key", "sk-", r"sk-or-(?<![\w-].{6})v\d-[0-9a-f]{40,}"),
     ("OpenAI key", "sk-", r"sk-(?<![\w-]...)[A-Za-z0-9]{32,}(?![\w-])"),
-    ("Google API key", "AIza", r"AIza(?<![\w+/-].{4})[\w-]{35}(?![\w+/-])"),
+    ("Google API key", "aiza", r"AIza(?<![\w+/-].{4})[\w-]{35}(?![\w+/-])"),
     ("Google access token", "ya29.", r"ya29\.(?<!\w.{5})[\w.-]{30,}"),
-    ("Google client secret", "GOCSPX-", r"GOCSPX-[\w-]{20,}"),
+    ("Google client secret", "gocspx-", r"GOCSPX-[\w-]{20,}"),
     ("Google refresh token", "1//0", r"1//0(?<![\w+/].{4})[\w-]{30,}(?![\w+/])"),
     ("Google authorisation code", "4/", r"4/(?<![\w+/.%-]..)[01A][\w-]{30,120}(?![\w+/=-])"),
-    ("Google authorisation code", "4%2F", r"4%2F(?<![\w+/.%-].{4})[01A][\w-]{30,120}(?![\w+/-])"),
+    ("Google authorisation code", "4%2f", r"4%2F(?<![\w+/.%-].{4})[01A][\w-]{30,120}(?![\w+/-])"),
     ("GitHub token", "gh", r"gh(?<!\w..)[opsur]_[A-Za-z0-9]{36,}\b"),
-    ("GitHub token", "github_pat_", r"github_pat_\w{30,}"),
-    ("GitLab token", "glpat-", r"glpat-[\w-]{20,}"),
-    ("AWS key id", "IA", r"A[KS]IA(?<![\w+/].{4})[0-9A-Z]{16}(?![\w+/])"),
+    ("GitHub token", "pat", r"github_pat_\w{30,}"),
+    ("GitLab token", "pat", r"glpat-[\w-]{20,}"),
+    ("AWS key id", "akia", r"AKIA(?<![\w+/].{4})[0-9A-Z]{16}(?![\w+/])"),
+    ("AWS key id", "asia", r"ASIA(?<![\w+/].{4})[0-9A-Z]{16}(?![\w+/])"),
     ("Slack token", "xox", r"xox[abeoprs]-(?<!\w.{5})[\w-]{10,}"),
-    ("Slack webhook", "hooks.slack.com", r"hooks\.slack\.com/services/(T\w+/B\w+/\w{16,})"),
-    ("Discord webhook", "/api/webhooks/", r"/api/webhooks/(\d{15,}/[\w-]{50,})"),
-    ("Telegram bot token", ":AA", r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])"),
-    ("Groq key", "gsk_", r"gsk_(?<!\w.{4})[A-Za-z0-9]{40,}\b"),
+    ("Slack webhook", "hooks", r"hooks\.slack\.com/services/(T\w+/B\w+/\w{16,})"),
+    ("Discord webhook", "hooks", r"/api/webhooks/(\d{15,}/[\w-]{50,})"),
+    ("Telegram bot token", ":aa", r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])"),
+    ("Groq key", "sk_", r"gsk_(?<!\w.{4})[A-Za-z0-9]{40,}\b"),
     ("Replicate token", "r8_", r"r8_(?<!\w...)[A-Za-z0-9]{36,}\b"),
-    ("Pinecone key", "pcsk_", r"pcsk_\w{40,}"),
+    ("Pinecone key", "sk_", r"pcsk_\w{40,}"),
     ("LangSmith key", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}\w*"),
     ("Tavily key", "tvly-", r"tvly-(?<!\w.{5})[\w-]{28,}"),
-    ("NVIDIA key", "nvapi-", r"nvapi-[\w-]{50,}"),
-    ("Databricks token", "dapi", r"dapi(?<!\w....)[0-9a-f]{32}\b"),
-    ("Kaggle token", "KGAT_", r"KGAT_\w{30,}"),
+    ("NVIDIA key", "api", r"nvapi-[\w-]{50,}"),
+    ("Databricks token", "api", r"dapi(?<!\w....)[0-9a-f]{32}\b"),
+    ("Kaggle token", "kgat_", r"KGAT_\w{30,}"),
     ("Weights & Biases key", "wandb", r"wandb_v1_\w{40,}"),
-    ("JSON web token", "eyJ", r"eyJ(?<![\w+/]...)[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    ("JSON web token", "eyj", r"eyJ(?<![\w+/]...)[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
     (
         "private key",
-        "PRIVATE KEY",
+        "key",
         r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----((?:[\w+/=:,. \r\n-]|\\[nr]|[\"'],?){64,20000}?)"
         r"(?:-----END|\Z)",
     ),
@@ -71,29 +72,29 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ),
     ("password of a command", " -u ", r" -u [\"']?[\w.@-]+:([^\s\"'{}$\\‹›]{4,80})"),
     ("token in a URL", "://", r"://(?<=\w...)([\w-]{20,})(?::x-oauth-basic)?@(?=[\w.-])"),
-    ("Kaggle key", "username", r"username[\\\"'\s:]+[\w.@-]*[\\\"'\s,]+key[\\\"'\s:]+([0-9a-f]{32})(?![0-9a-f])"),
+    ("Kaggle key", "key", r"username[\\\"'\s:]+[\w.@-]*[\\\"'\s,]+key[\\\"'\s:]+([0-9a-f]{32})(?![0-9a-f])"),
     ("bearer token", "earer ", r"earer (?<=[Bb]earer )([\w.~+/-]{20,}=*)"),
     ("Weights & Biases key", "wandb", r"wandb(?:\.|\s+)login\b[\s\S]{0,60}?(?<![0-9a-f])([0-9a-f]{40})(?![0-9a-f])"),
-    ("ngrok token", "uthtoken", r"uthtoken[\s=:\"'(]+(\w{20,})"),
-    ("ngrok token", "auth_token(", r"auth_token\(\s*[\"'](\w{20,})"),
+    ("ngrok token", "token", r"uthtoken[\s=:\"'(]+(\w{20,})"),
+    ("ngrok token", "token", r"auth_token\(\s*[\"'](\w{20,})"),
 )
 # Their forms also fit words and hashes, so that the value must look random, or like a password.
 _LOOSE_KINDS = frozenset({"bearer token", "ngrok token", "token in a URL"})
 _PASSWORD_KINDS = frozenset({"password in a URL", "password of a command"})
 
-# The words a name ends in that is given a secret, in the ways they are written (`api_key`, `API_KEY`, `apiKey`), and
-# what may follow them in the name.
-_KEY_WORDS = {
-    **dict.fromkeys(("token", "TOKEN", "Token", "secret", "SECRET", "Secret"), ""),
-    **dict.fromkeys(("key", "KEY", "Key"), "(?:_id|_ID)?"),
+# The words a name ends in that is given a secret, and the ways they are written with what may follow them in the name
+# (`api_key`, `API_KEY`, `apiKey`).
+_KEY_NAMES = {
+    "token": ("token", "TOKEN", "Token"),
+    "secret": ("secret", "SECRET", "Secret"),
+    "key": ("key(?:_id|_ID)?", "KEY(?:_id|_ID)?", "Key(?:_id|_ID)?"),
 }
-_PASSWORD_WORDS = {
-    **dict.fromkeys(("passw", "Passw"), "(?:or)?d"),
-    **dict.fromkeys(("PASSW",), "(?:OR)?D"),
-    **dict.fromkeys(("passphrase", "pwd", "PWD"), ""),
+_PASSWORD_NAMES = {
+    "pass": ("passw(?:or)?d", "Passw(?:or)?d", "PASSW(?:OR)?D", "passphrase"),
+    "pwd": ("pwd", "PWD"),
 }
-# No text without one of these holds a secret.
-_WORDS = (*dict.fromkeys(literal for _, literal, _ in _FORMS), *_KEY_WORDS, *_PASSWORD_WORDS)
+# No text without one of these holds a secret, in small letters.
+_WORDS = tuple(dict.fromkeys([*(word for _, word, _ in _FORMS), *_KEY_NAMES, *_PASSWORD_NAMES]))
 # `name = "…"`, `name: …`, `"NAME": "…"`, `environ["NAME"] = "…"`, `setdefault("NAME", "…")`, `?name=…`, `--name …`.
 _KEY_VALUE = r"(?:\\?[\"']?\]?\s{0,40}(?:=|:|,)\s{0,40}|[ \t]+)(?:\\?[\"'])?([A-Za-z0-9][\w+/.~-]{15,199}=*)"
 _PASSWORD_VALUE = (
@@ -114,6 +115,8 @@ _NO_SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
+# A picture or a sound inside HTML: most of the text of some outputs, and no place for a secret.
+_MEDIA = re.compile(r";base64,[A-Za-z0-9+/=]{1000,}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Forms that only hold the place of a value, and words that say so.
 _PLACEHOLDER = re.compile(
@@ -134,14 +137,8 @@ def find_secrets(text: str) -> list[Secret]:
     if "\x1b" in text:
         # Colours of a traceback, as blanks: their last letter would belong to the word after it.
         text = _COLOUR.sub(lambda code: " " * len(code[0]), text)
-    present = frozenset(filter(text.__contains__, _WORDS))
-    if not present:
-        return []
-    found = sorted(
-        [*_with_known_form(text, present), *_given_to_a_name(text, present)], key=lambda secret: secret.start
-    )
     merged: list[Secret] = []
-    for secret in found:
+    for secret in _found(text) if ";base64," not in text else _found_outside_media(text):
         if merged and secret.start < merged[-1].end:
             first = merged[-1]
             merged[-1] = Secret(first.kind, first.start, max(first.end, secret.end))
@@ -173,9 +170,25 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER_WORD.search(value) is not None and not _is_random(value)
 
 
+def _found(text: str) -> list[Secret]:
+    """The secrets of a text in order; they may overlap."""
+    present = frozenset(filter(text.lower().__contains__, _WORDS))
+    if not present:
+        return []
+    found = [*_with_known_form(text, present), *_given_to_a_name(text, present)]
+    return sorted(found, key=lambda secret: secret.start)
+
+
+def _found_outside_media(text: str) -> Iterator[Secret]:
+    at = 0
+    for start, end in [*(match.span() for match in _MEDIA.finditer(text)), (len(text), len(text))]:
+        yield from (replace(secret, start=secret.start + at, end=secret.end + at) for secret in _found(text[at:start]))
+        at = end
+
+
 def _with_known_form(text: str, present: Set[str]) -> Iterator[Secret]:
-    for kind, literal, pattern in _FORMS:
-        for match in _compiled(pattern).finditer(text) if literal in present else ():
+    for kind, word, pattern in _FORMS:
+        for match in _compiled(pattern).finditer(text) if word in present else ():
             group = 1 if match.re.groups else 0
             if _accepts(kind, match[group]):
                 yield Secret(kind, match.start(group), match.end(group))
@@ -192,18 +205,22 @@ def _accepts(kind: str, value: str) -> bool:
 
 
 def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
-    for word, rest in _KEY_WORDS.items():
-        for match in _compiled(f"{word}{rest}(){_KEY_VALUE}").finditer(text) if word in present else ():
+    for written in _present(_KEY_NAMES, present):
+        for match in _compiled(f"{written}(){_KEY_VALUE}").finditer(text):
             name = _name_up_to(text, match.start(1))
             if _names_a_secret(name) and _is_random(match[2]):
                 yield Secret(f"value of {name}", *match.span(2))
-    for word, rest in _PASSWORD_WORDS.items():
-        for match in _compiled(f"{word}{rest}(){_PASSWORD_VALUE}").finditer(text) if word in present else ():
+    for written in _present(_PASSWORD_NAMES, present):
+        for match in _compiled(f"{written}(){_PASSWORD_VALUE}").finditer(text):
             is_quoted = match[3] is not None
             value = match[3] if is_quoted else match[4]
             is_hash = "hash" in _name_up_to(text, match.start(1)).lower()
             if _is_password(value) and (is_quoted or _is_no_variable(value)) and not is_hash:
                 yield Secret("password", *match.span(3 if is_quoted else 4))
+
+
+def _present(names: Mapping[str, Sequence[str]], present: Set[str]) -> Iterator[str]:
+    return (written for word, ways in names.items() if word in present for written in ways)
 
 
 def _name_up_to(text: str, end: int) -> str:

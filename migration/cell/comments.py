@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from migration import shell
-from migration.cell.source import CellSource
+from migration.cell.source import CellSource, once_a_cell
 from migration.cell.strings import read_strings
 
 # Cell magics, beside those of a shell, whose body takes `#` for a comment; others (files, HTML, JavaScript) hold text
@@ -17,7 +16,7 @@ _HASH_COMMENTS = frozenset(
 )
 
 
-@lru_cache(maxsize=4)  # several rules in turn ask for the same cell's
+@once_a_cell
 def comments(source: CellSource) -> tuple[tuple[int, int], ...]:
     """The spans of a cell's `#` comments, up to the end of their lines."""
     return tuple(_comments(source))
@@ -26,7 +25,8 @@ def comments(source: CellSource) -> tuple[tuple[int, int], ...]:
 def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     """The pattern's matches in a cell that do not begin inside a comment."""
     found = list(pattern.finditer(source.text))
-    spans = comments(source) if found else ()
+    may_be_inside = any("#" in source.text[source.text.rfind("\n", 0, m.start()) + 1 : m.start() + 1] for m in found)
+    spans = comments(source) if may_be_inside else ()
     return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import TypeVar, cast
 
 from migration.cell.scanning import Command, find_commands, parse
 from migration.cell.trees import walk
 
+_T = TypeVar("_T")
 _CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>\S+)[ \t]*(?P<argument>[^\n]*)")
 _LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
 _PYTHON_CELL_MAGICS = frozenset({"capture", "time", "timeit", "prun", "memit", "python", "python3", "pypy"})
@@ -44,6 +47,7 @@ class CellSource:
         self.text = text
         self.index = index
         self.language = language
+        self.answers: dict[Callable[[CellSource], object], object] = {}  # of functions marked `once_a_cell`
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -114,6 +118,11 @@ class CellSource:
         """Every node of the tree, level by level; none where it does not parse."""
         return walk(self.tree) if self.tree else []
 
+    @property
+    def was_parsed(self) -> bool:
+        """Whether anything has asked for the tree, or for why there is none."""
+        return "_parsed" in self.__dict__
+
     @cached_property
     def error(self) -> SyntaxError | None:
         return self._parsed[1]
@@ -174,6 +183,19 @@ class CellSource:
             return None, error
         except (ValueError, RecursionError, MemoryError) as error:
             return None, SyntaxError(str(error))
+
+
+def once_a_cell(function: Callable[[CellSource], _T]) -> Callable[[CellSource], _T]:
+    """Makes a function of a cell keep its answer for as long as the cell is there: many rules ask in turn."""
+
+    @wraps(function)
+    def kept(source: CellSource) -> _T:
+        answers = source.answers
+        if function not in answers:
+            answers[function] = function(source)
+        return cast("_T", answers[function])
+
+    return kept
 
 
 def compiles(text: str) -> bool:

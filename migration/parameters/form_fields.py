@@ -8,11 +8,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from migration.cell.comments import comments
-from migration.cell.source import CellSource
+from migration.cell.source import CellSource, once_a_cell
 
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
 
@@ -66,7 +65,7 @@ class FormField:
         return self.statement.value  # type: ignore[union-attr, return-value]
 
 
-@lru_cache(maxsize=8)
+@once_a_cell
 def form_fields(source: CellSource) -> tuple[FormField, ...]:
     """The `#@param` fields of a cell, in order; kept for the rules that ask one after the other."""
     return tuple(_read_fields(source))

@@ -10,7 +10,7 @@ import ast
 import builtins
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -292,9 +292,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def add_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Folders) -> list[dict[str, Any]]:
+def add_preamble(
+    cells: list[dict[str, Any]], facts: NotebookFacts, folders: Folders, known: Iterable[CellSource] = ()
+) -> list[dict[str, Any]]:
     """The cells with the parameters cell and the set-up cell before the first code cell, where the notebook needs them.
 
-    Cells that have the tags are extended where something is missing, and left alone otherwise.
+    Cells that have the tags are extended where something is missing, and left alone otherwise. `known` are code cells
+    that were read before; one with the same text is not read again.
     """
-    return with_preamble(cells, facts, folders)
+    return with_preamble(cells, facts, folders, known)

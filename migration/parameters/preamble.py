@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,9 @@ class _Needs:
         return self.folders or self.drive or self.python or self.bash or self.drive_links
 
 
-def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Folders) -> list[dict[str, Any]]:
+def with_preamble(
+    cells: list[dict[str, Any]], facts: NotebookFacts, folders: Folders, known: Iterable[CellSource] = ()
+) -> list[dict[str, Any]]:
     """The cells with a parameters cell and a set-up cell where they need them; see `parameters.add_preamble`."""
     from migration.rules.configurations import localised
 
@@ -56,7 +58,7 @@ def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Fo
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if facts.language != "python" or first is None:
         return cells
-    needs = _needs(cells, facts, "\n".join(fields.values()))
+    needs = _needs(cells, facts, "\n".join(fields.values()), {source.text: source for source in known})
     if not needs and not fields:
         return cells
     lines = {
@@ -85,13 +87,15 @@ def with_preamble(cells: list[dict[str, Any]], facts: NotebookFacts, folders: Fo
     return [*cells[:parameters], head, body, *cells[parameters + 1 :]]
 
 
-def _needs(cells: Sequence[dict[str, Any]], facts: NotebookFacts, parameters: str) -> _Needs:
+def _needs(
+    cells: Sequence[dict[str, Any]], facts: NotebookFacts, parameters: str, known: Mapping[str, CellSource]
+) -> _Needs:
     """What the code cells and the lines that join the parameters cell ask for."""
     from migration.rules.commands import needs_bash
     from migration.rules.paths import needs_drive_links
 
     texts = [cell["source"] for cell in cells if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)]
-    code = [CellSource(text, language=facts.language) for text in [*texts, parameters]]
+    code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
     text = "\n".join(source.text for source in code)
     has_fields = any(not parameter.stays for parameter in facts.parameters)
     drive = _holds(text, facts.drive) or any(parameter.folder == "drive" for parameter in facts.parameters)

@@ -25,7 +25,7 @@ _KERNEL_PROCESS = re.compile(r"(?:python[\d.]*|ipykernel\S*|jupyter\S*|colab\S*)
 _CLOUD_PROGRAMS = {"gsutil": "Cloud Storage", "gcloud": "Google Cloud", "bq": "BigQuery"}
 _ONLY_BASH = re.compile(
     r"\[\[|[<>]\(|<<<|&>|\|&|>&(?![\d-])|\$'|\$\{[^}]*(?://|:\d|\^|,,|!)|\$(?:RANDOM|EUID|BASH\w*|HOSTNAME)\b|"
-    r"\bpipefail\b|\w+=\("
+    r"\bpipefail\b|=(?<=\w=)\("
 )
 _BASH_PROGRAMS = frozenset({"source", "pushd", "popd", "shopt", "declare", "let", "disown", "function", "[["})
 _WORDS_OF_BASH = "|".join(["echo", *sorted(_BASH_PROGRAMS - {"[["})])
@@ -290,6 +290,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: another path has to be chosen",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_link_at_root,
-        trigger=holding("ln", like=r"\bln[ \t]+-"),
+        trigger=holding("ln", like=r"ln(?<=\bln)[ \t]+-"),
     ),
 )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from migration.facts import NotebookFacts
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
-_PLACEHOLDER = re.compile(
-    r"""(?P<name>[A-Za-z_]\w*)(?:["']\s*\])?\s*=\s*["'](?P<value>[^"'\n]*)["'][ \t]*(?!\s*# type:)(?=[,)}\s;#]|\Z)"""
-)
+# From the sign on, which few places hold; the name before it is read where this is found.
+_VALUE = re.compile(r"""=\s*["'](?P<value>[^"'\n]*)["'][ \t]*(?!\s*# type:)(?=[,)}\s;#]|\Z)""")
+_NAME = re.compile(r"""(?<!\w)([A-Za-z_]\w*)(?:["']\s*\])?\s*\Z""")
 _SAYS_SO = re.compile(
     r"\Z|.*(?:your|insert|enter|paste|replace|\bput\b|<|xxx|\.\.\.|\*\*\*|_here|\bhere\b|change_?me|fill)",
     re.IGNORECASE,
@@ -162,11 +162,14 @@ def _find_placeholders(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
     if facts.language != "python" or not source.is_python:
         return
     seen: set[str] = set()
-    for match in _PLACEHOLDER.finditer(source.text):
-        name, value = match["name"], match["value"]
-        if not is_secret_name(name) or MASK in value or not is_placeholder(value) or not _SAYS_SO.match(value):
+    for match in _VALUE.finditer(source.text):
+        named, value = _NAME.search(source.text, max(0, match.start() - 120), match.start()), match["value"]
+        if named is None or not is_secret_name(named[1]):
             continue
-        before = source.text[source.line_span(match.start(), match.start())[0] : match.start()]
+        if MASK in value or not is_placeholder(value) or not _SAYS_SO.match(value):
+            continue
+        name, start = named[1], named.start()
+        before = source.text[source.line_span(start, start)[0] : start]
         is_argument = not re.fullmatch(r"\s*(?:[\w.]+\.|os\.environ\[[\"'])?", before)
         if before.lstrip().startswith("#") or (is_argument and not value):
             continue
@@ -175,7 +178,7 @@ def _find_placeholders(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         seen.add(name)
         variable = variable_for(name)
         action = f'set {variable} in the environment and write `os.environ["{variable}"]` here, or fill in the value'
-        yield Match(match.start(), match.end(), f"`{name}` waits for a secret to be filled in", (), action)
+        yield Match(start, match.end(), f"`{name}` waits for a secret to be filled in", (), action)
 
 
 RULES: tuple[Rule, ...] = (
@@ -197,7 +200,7 @@ RULES: tuple[Rule, ...] = (
         holding(
             *("Token", "token", "TOKEN", "Key", "key", "KEY", "Secret", "secret", "SECRET"),
             *("Pass", "pass", "PASS", "Pwd", "pwd", "Credential", "credential"),
-            like=r"(?:[Tt]oken|TOKEN|[Kk]ey|KEY|[Ss]ecret|SECRET|[Pp]ass|PASS|[Pp]wd|[Cc]redential)\w*[\"'\]\s]*=\s*[\"']",
+            like=r"=\s*[\"']",
         ),
     ),
     Rule(

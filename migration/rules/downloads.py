@@ -42,7 +42,7 @@ _NOT_ONE_FILE = {
 """Options that send something, or do not make one file whose name is known."""
 
 _REMOTE = re.compile(r"(?:https?|ftp)://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]))", re.IGNORECASE)
-_REMOVAL = re.compile(r"\brm[ \t]+-\w*[rR][^\n]*|\brmtree\([^\n]*")
+_REMOVAL = re.compile(r"rm(?<=\brm)[ \t]+-\w*[rR][^\n]*|rmtree(?<=\brmtree)\([^\n]*")
 _NAME = re.compile(r"(?:[\w.+@%~-]|\{[\w.\[\]]+\})+")
 _VARIES = re.compile(f"[{{}}$`*{FIELD}]")
 _GIVES_NO_FILE = frozenset({"-", ".", ".."})
@@ -89,9 +89,10 @@ def _read_cluster(program: str, word: Word, rest: list[Word], found: _Arguments)
 
 
 def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    removals = [(found.start(), found[0]) for found in _REMOVAL.finditer(source.text)]
-    for text, _ in run_texts(source):
-        commands = text.commands if "clone" in text.text else ()
+    texts = [text for text, _ in run_texts(source) if "clone" in text.text]
+    removals = [(found.start(), found[0]) for found in _REMOVAL.finditer(source.text)] if texts else []
+    for text in texts:
+        commands = text.commands
         for index, command in enumerate(commands):
             folder = _cloned_folder(command, text)
             if folder is None or _is_tested(commands[:index]) or is_conditional_on_files(source, text):

@@ -129,7 +129,7 @@ def _written(command: shell.Command) -> Iterator[str]:
         yield from plain
     elif program == "sed" and any(value.startswith(("-i", "--in-place")) for value in values):
         yield from plain[1:]
-    options = _TARGET_OPTIONS.get(re.sub(r"\d+(?:\.\d+)?$", "", program), ())
+    options = _TARGET_OPTIONS.get(program.rstrip("0123456789."), ())
     is_installer = program in ("bash", "sh") and "-p" in values and any("conda" in value.lower() for value in plain)
     for at, value in enumerate(values[:-1]):
         if value in options or (value == "-p" and is_installer):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from migration.cell.comments import outside_comments
 from migration.cell.source import CellSource
-from migration.matching import Keeps, Match, Rule, holding
+from migration.matching import Finding, Keeps, Match, Rule, holding
 from migration.rules import credentials, hazards
+from migration.secrets import masked
 from migration.shell.texts import shell_texts
 
 if TYPE_CHECKING:
@@ -153,22 +154,25 @@ def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
     return found[:1]
 
 
-def _find_unparsable(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    error = source.error if facts.language == "python" else None
+def unparsed(source: CellSource) -> Finding | None:
+    """What to say of a cell that cannot be parsed; None for any other."""
+    error = source.error
     if error is None:
-        return
+        return None
     line = max(1, min(error.lineno or 1, len(source.line_starts)))
-    start = source.line_starts[line - 1]
-    reason = str(error.msg).rstrip(".")
-    if _OLD_PRINT.search(source.text):
-        message = f"the cell is Python 2, or cannot be parsed: {reason}, line {line}"
-        action = "rewrite the cell for Python 3, and check its paths and shell lines by hand"
-    else:
-        message = f"the cell cannot be parsed: {reason}, line {line}"
-        action = (
-            "complete or correct the cell, and check its paths and shell lines by hand: only its text was looked at"
-        )
-    yield Match(start, start, message, (), action)
+    start, end = source.line_span(source.line_starts[line - 1], source.line_starts[line - 1])
+    is_old = _OLD_PRINT.search(source.text) is not None
+    cause = "is Python 2, or cannot be parsed" if is_old else "cannot be parsed"
+    remedy = "rewrite the cell for Python 3" if is_old else "complete or correct the cell"
+    return Finding(
+        rule="LF901",
+        keeps=Keeps.NEEDS_HUMAN,
+        cell=source.index,
+        line=line,
+        message=masked(f"the cell {cause}: {str(error.msg).rstrip('.')}, line {line}"),
+        before=masked(source.text[start:end]),
+        action=f"{remedy}, and check its paths and shell lines by hand: only its text was looked at",
+    )
 
 
 def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -231,10 +235,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF901",
         "cell that cannot be parsed",
-        "Python 2, half lines, templates",
+        "Python 2, half lines, templates, in a cell that may hold something of Colab's; no other cell is parsed",
         "only what its text shows clearly; reported",
         Keeps.NEEDS_HUMAN,
-        _find_unparsable,
     ),
     Rule(
         "LF902",

@@ -12,7 +12,7 @@ from migration.facts import NotebookFacts
 from migration.matching import Edit, Match
 from migration.rules.paths_text import find_paths
 
-MAKES_LINK = re.compile(r"\bln\s")
+MAKES_LINK = re.compile(r"ln(?<=\bln)\s")
 
 
 def drive_links(source: CellSource, mounts: tuple[str, ...]) -> tuple[str, ...]:

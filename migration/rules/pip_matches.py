@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from migration import shell
-from migration.cell.source import CellSource
+from migration.cell.source import CellSource, once_a_cell
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match
 from migration.shell.installs import PipCall, pip_call
 from migration.shell.texts import ShellText, shell_texts
 
 
-@lru_cache(maxsize=4)
+@once_a_cell
 def pip_calls(source: CellSource) -> tuple[tuple[ShellText, PipCall], ...]:
     """Every pip command of the cell, with the text it stands in."""
     return tuple(

@@ -169,7 +169,7 @@ RULES: tuple[Rule, ...] = (
         writes='`pip install "x>=1"`',
         keeps=Keeps.EQUIVALENT,
         find=_find_bounds,
-        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
+        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
     ),
     Rule(
         id="LF505",
@@ -178,7 +178,7 @@ RULES: tuple[Rule, ...] = (
         writes='`!"$KERNEL_PYTHON" -m pip freeze | grep -qF ADDRESS || "$KERNEL_PYTHON" -m pip install ADDRESS`',
         keeps=Keeps.EQUIVALENT,
         find=_find_addresses,
-        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*://"),
+        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*://"),
     ),
     Rule(
         id="LF506",
@@ -187,7 +187,7 @@ RULES: tuple[Rule, ...] = (
         writes="`pip install x==1`, which pip skips without the network once it is installed",
         keeps=Keeps.EXACT,
         find=_find_pinned,
-        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
+        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
     ),
     Rule(
         id="LF509",
@@ -205,6 +205,6 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: the report names the CUDA version that the driver must support",
         keeps=Keeps.EQUIVALENT,
         find=_find_cuda,
-        trigger=holding("pip", like=r"\bpip\b[^\n]*(?:\\\n[^\n]*)*(?i:cu(?:da)?)\d"),
+        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?i:cu(?:da)?)\d"),
     ),
 )

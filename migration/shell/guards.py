@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from migration import shell
-from migration.cell.source import CellSource
+from migration.cell.source import CellSource, once_a_cell
 from migration.cell.statements import place_of
 from migration.matching import Edit
 from migration.shell.texts import ShellText, shell_texts
@@ -18,9 +18,14 @@ _ASKS_FOR_FILES = re.compile(r"\b(?:l?exists|is_?file|is_?dir|listdir|glob|iterd
 _SUBSTITUTION = re.compile(r"\$\(|`|[<>]\(")
 
 
-def run_texts(source: CellSource) -> Iterator[tuple[ShellText, str]]:
+@once_a_cell
+def run_texts(source: CellSource) -> tuple[tuple[ShellText, str], ...]:
     """The shell texts of a cell whose exit status nobody asks for, each with what runs it: `!`, `%%` (a script), or
     the function of a call that stands as a statement."""
+    return tuple(_run_texts(source))
+
+
+def _run_texts(source: CellSource) -> Iterator[tuple[ShellText, str]]:
     for text in shell_texts(source):
         if text.magic or text.automagic:
             continue

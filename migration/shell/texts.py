@@ -9,10 +9,9 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from migration import shell
-from migration.cell.source import CellSource, Command
+from migration.cell.source import CellSource, Command, once_a_cell
 from migration.cell.strings import FIELD, Literal, characters, read_strings
 from migration.matching import Edit, holding
 
@@ -100,7 +99,7 @@ class ShellText:
         return self.at(position + 1) if self.literal is None or position + 1 < len(self.positions) else self.end
 
 
-@lru_cache(maxsize=4)
+@once_a_cell
 def shell_texts(source: CellSource) -> tuple[ShellText, ...]:
     """Every text of the cell that a shell reads: its lines, its body, strings in calls."""
     return tuple(_texts(source))
@@ -127,7 +126,7 @@ def _texts(source: CellSource) -> Iterator[ShellText]:
 
 def shell_calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
     """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument."""
-    if source.tree is None or not _MAYBE_CALL.fires(source.masked):
+    if not _MAYBE_CALL.fires(source.masked) or source.tree is None:
         return []
     return [
         (node, argument)

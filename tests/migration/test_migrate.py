@@ -118,6 +118,22 @@ def test_a_rewritten_cell_that_would_not_compile_is_left_and_reported(monkeypatc
     assert [(found.rule, found.cell) for found in migration.needs_human] == [("LF902", 0)]
 
 
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("x = open('/content/a'\ny = (", True),  # rewritten by its text
+        ("print 'a'\nfrom google.colab import files", True),
+        ("from google.colab import files\nfiles.download('a'", True),  # read, and left as it is
+        ("print 'a'", False),  # nothing of Colab's: it does not run there, either
+        ("pip install -q torch", False),  # readable once it is rewritten
+        ("x = 1", False),
+    ],
+)
+def test_a_cell_is_told_that_cannot_be_parsed_where_a_rule_had_to_read_it(text, told):
+    findings = migrate(notebook_of(text)).findings
+    assert [finding.cell for finding in findings if finding.rule == "LF901"] == [0] * told
+
+
 @pytest.mark.parametrize("ends", ["\r\n", "\n"])
 def test_lines_keep_their_ends(ends):
     source = ends.join(["x = 1", "y = '/content/a'", "z = 2", ""])

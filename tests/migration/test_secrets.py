@@ -134,6 +134,15 @@ def test_base64_of_pictures_holds_no_secrets():
         assert find_secrets("\n".join(picture[at : at + 76] for at in range(0, len(picture), 76))) == []
 
 
+def test_secrets_beside_a_picture_inside_html_are_found_where_they_stand():
+    picture = base64.b64encode(random.Random(0).randbytes(3_000)).decode()
+    token = FORMS["Hugging Face token"]
+    image = f"<img src='data:image/png;base64,{picture}'>"
+    text = f"{token} {image} {token} {image}\n{token}"
+    assert masked(text) == text.replace(token, MASK)
+    assert [text[secret.start : secret.end] for secret in find_secrets(text)] == [token] * 3
+
+
 def test_masking_twice_changes_nothing_and_text_without_secrets_is_the_same_object():
     text = " ".join(FORMS.values()) + f" password='hunter2!' api_key={HEX} https://a:b4c-d5e@host"
     once = masked(text)

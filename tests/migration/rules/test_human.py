@@ -28,7 +28,7 @@ def _found(text, *, language="python"):
         ("import wandb\nwandb.login()", [("LF811", 2)]),
         ("wandb.login(key=k)", []),
         ("# input()\nform.input(1)", []),
-        ("print 'old'\nx = raw_input('a')", [("LF811", 2), ("LF901", 1)]),
+        ("print 'old'\nx = raw_input('a')", [("LF811", 2)]),
         ("!huggingface-cli login", [("LF812", 1)]),
         ("!hf auth login --token $HF_TOKEN", []),
         ("%%bash\nls\ngcloud auth login", [("LF812", 3)]),
@@ -75,12 +75,19 @@ def test_code_that_runs_anywhere_is_not_reported(text):
     "text, line", [("a = 1\nb = # YOUR CODE", 2), ("print 'a'", 1), ("f(", 1), ("x = 1\n  y = 2", 2)]
 )
 def test_cells_that_cannot_be_parsed_name_the_line(text, line):
-    assert _found(text) == [("LF901", line)]
+    found = human.unparsed(CellSource(text, index=3))
+    assert (found.rule, found.cell, found.line, found.keeps) == ("LF901", 3, line, Keeps.NEEDS_HUMAN)
+    assert found.before == text.split("\n")[line - 1]
 
 
 def test_the_reason_is_told_whole():
-    _, (finding,) = rewrite(CellSource("f("), cell_type="code", rules=human.RULES, facts=NotebookFacts())
-    assert "'(' was never closed" in finding.message
+    assert "'(' was never closed" in human.unparsed(CellSource("f(")).message
+    assert "Python 2" in human.unparsed(CellSource("print 'a'")).message
+
+
+@pytest.mark.parametrize("text", ["", "x = 1", "!ls {", "%%bash\nls ("])
+def test_cells_that_can_be_read_are_not_told(text):
+    assert human.unparsed(CellSource(text)) is None
 
 
 def test_other_languages_are_told_where_they_use_colab():
