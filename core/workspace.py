@@ -23,7 +23,8 @@ def find_root(start: Path | str | None = None) -> Path:
     Raises UsageError where no folder above `start` is a workspace.
     """
     origin = Path(start) if start is not None else Path.cwd()
-    for folder in (origin.resolve(), *origin.resolve().parents):
+    resolved = origin.resolve()
+    for folder in (resolved, *resolved.parents):
         if all((folder / marker).exists() for marker in _MARKERS):
             return folder
     raise UsageError(f"{origin} is not inside a Landfall workspace", hint="change into the repository, or --repo-root")
