@@ -1,29 +1,40 @@
-"""`python -m benchmarks [--rounds N]`: each comparison on a line."""
+"""`python -m benchmarks [QUESTION…] [--full] [--peers DIR]`: each comparison on two lines, all of them as JSON."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
+from pathlib import Path
 
-import torch
-
-from benchmarks.peers import BENCHMARKS
+from benchmarks.run import Effort, write_results
 from core.cli import run_command
-from core.devices.host import usable_cores
 from core.errors import EXIT_OK
+
+# One module each, with a function `comparisons`.
+QUESTIONS = ("patchtst", "scalogram")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description="Speed against named peers, on the CPU.")
-    parser.add_argument("--rounds", type=int, default=5, help="paired rounds of each comparison (default: 5)")
+    parser = argparse.ArgumentParser(prog="benchmarks", description="Speed beside named peers, in paired rounds.")
+    parser.add_argument("question", nargs="*", choices=[*QUESTIONS, []], help=f"by default all: {', '.join(QUESTIONS)}")
+    parser.add_argument("--full", action="store_true", help="also what takes minutes, in nine rounds instead of five")
+    parser.add_argument("--rounds", type=int, help="paired rounds of each comparison")
+    parser.add_argument("--bf16", action="store_true", help="also in bfloat16; a CPU without it emulates it slowly")
+    parser.add_argument("--peers", type=Path, help="a folder with clones of PatchTST, Swin-MAE and SimMIM")
+    parser.add_argument("--no-write", action="store_true", help="leave benchmarks/results as it is")
 
     def command(arguments: argparse.Namespace) -> int:
-        torch.manual_seed(0)
-        torch.set_num_threads(usable_cores())
-        sys.stdout.write(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {arguments.rounds} rounds\n")
-        for benchmark in BENCHMARKS:
-            sys.stdout.write(f"{benchmark(arguments.rounds)}\n")
-            sys.stdout.flush()
+        rounds = arguments.rounds or (9 if arguments.full else 5)
+        effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
+        for question in arguments.question or QUESTIONS:
+            found = []
+            for comparison in importlib.import_module(f"benchmarks.{question}").comparisons(effort):
+                sys.stdout.write(f"{comparison}\n")
+                sys.stdout.flush()
+                found.append(comparison)
+            if not arguments.no_write:
+                write_results(question, found)
         return EXIT_OK
 
     return run_command(command, parser, None)

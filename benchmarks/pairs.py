@@ -3,51 +3,78 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
 
-Work = Callable[[], object]
+from benchmarks.sides import Side
+
+
+@dataclass(frozen=True)
+class Task:
+    """One side of a comparison: who does the work, what builds it, and whether its process is tuned."""
+
+    name: str
+    maker: str
+    settings: dict[str, Any]
+    tuned: bool = True
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Medians over paired rounds. `ratio` is peer seconds over our seconds, round by round: above 1 we are faster."""
+    """Medians over paired rounds. `ratio` is peer seconds over our seconds, round by round: above 1 we are faster.
+
+    `goal` is the ratio wanted, 0 where there is none. `memory_ratio` is our peak memory over the peer's. `floor` is
+    what the work would reach per second if it were nothing but its matrix products, at the rate that this machine has
+    for their shapes; 0 where it was not measured.
+    """
 
     title: str
+    ours: str
     peer: str
     unit: str
     ours_per_second: float
     peers_per_second: float
     ratio: float
     ratio_range: tuple[float, float]
+    memory_ratio: float
+    goal: float = 0.0
+    floor: float = 0.0
 
     def __str__(self) -> str:
         low, high = self.ratio_range
+        goal = f", goal {self.goal:g}" if self.goal else ""
+        floor = f"; {self.ours_per_second / self.floor:.0%} of the floor" if self.floor else ""
         return (
-            f"{self.title:<44} {self.ours_per_second:9.1f} {self.unit}/s   {self.peer} {self.peers_per_second:9.1f}   "
-            f"ratio {self.ratio:.2f} ({low:.2f} to {high:.2f})"
+            f"{self.title}\n  {self.ours} {self.ours_per_second:,.1f} {self.unit}/s, {self.peer} "
+            f"{self.peers_per_second:,.1f}: ratio {self.ratio:.2f} ({low:.2f} to {high:.2f}{goal}); "
+            f"memory × {self.memory_ratio:.2f}{floor}"
         )
 
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
-def compare(title: str, ours: Work, theirs: Work, *, peer: str, unit: str, count: int, rounds: int) -> Comparison:
-    """Runs both once to warm up, then `rounds` times in turn. `count` units are done in each run."""
-    ours()
-    theirs()
-    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(rounds)]
+
+def compare(
+    title: str, ours: Task, theirs: Task, *, unit: str, count: int, rounds: int, goal: float = 0.0
+) -> Comparison:
+    """Starts both sides, then lets them work `rounds` times in turn. `count` units are done in each run."""
+    with ExitStack() as stack:
+        sides = [stack.enter_context(Side(task.maker, tuned=task.tuned, **task.settings)) for task in (ours, theirs)]
+        pairs = [(sides[0].seconds(), sides[1].seconds()) for _ in range(rounds)]
+        facts = [side.facts() for side in sides]
     ratios = sorted(their_seconds / our_seconds for our_seconds, their_seconds in pairs)
+    floor_seconds = facts[0].get("floor_seconds", 0.0)
     return Comparison(
         title=title,
-        peer=peer,
+        ours=ours.name,
+        peer=theirs.name,
         unit=unit,
         ours_per_second=count / statistics.median(our_seconds for our_seconds, _ in pairs),
         peers_per_second=count / statistics.median(their_seconds for _, their_seconds in pairs),
         ratio=statistics.median(ratios),
         ratio_range=(ratios[0], ratios[-1]),
+        memory_ratio=facts[0]["peak_mb"] / facts[1]["peak_mb"],
+        goal=goal,
+        floor=count / floor_seconds if floor_seconds else 0.0,
     )
-
-
-def _seconds(work: Work) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

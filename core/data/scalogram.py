@@ -19,6 +19,7 @@ Reference: Torrence and Compo, A Practical Guide to Wavelet Analysis, 1998.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -33,8 +34,11 @@ NUM_PLANES = 3
 AMPLITUDE_FLOOR = 1e-3
 # Highest frequency where the configuration names none, as a share of the sampling rate.
 HIGHEST_SHARE = 0.4
-# Standard deviations above its centre beyond which a wavelet's spectrum is nothing (below 5e-5 of its peak).
-BAND_WIDTHS = 4.5
+# Standard deviations from its centre beyond which a wavelet's spectrum is nothing (below 4e-4 of its peak).
+BAND_WIDTH = 4.0
+# How often a wavelet's output is sampled, in samples to a cycle of its bandwidth: one would do for the output, means of
+# its magnitude want more (docs/performance.md).
+OVERSAMPLING = 1.5
 
 
 class Scalogram:
@@ -72,19 +76,17 @@ class Scalogram:
 
         Signals (B, A, T) to (B, A, F, num_columns), float32; at most T/2 columns. Averaging amplitudes, before any
         logarithm, keeps short bursts and does not alias.
+
+        The spectrum of a mirrored window is real. The output of a wavelet is therefore a Fourier transform of real
+        numbers, of which one half is the window and the other its mirror image: the fast transform of real input gives
+        the window alone. Its magnitude stays the same when the wavelet's band is moved to frequency zero, where as many
+        points as the band is wide hold all of it.
         """
-        num_samples, device = x_bat.shape[-1], x_bat.device
-        banks = filter_banks(self.settings, num_samples, num_columns, float(sampling_rate_hz), device)
-        with torch.autocast(device.type, enabled=False):
-            x_bat = (x_bat - x_bat.nanmean(-1, keepdim=True)).masked_fill(x_bat.isnan(), 0.0)
-            spectrum_ba1v = torch.fft.rfft(torch.cat([x_bat, x_bat.flip(-1)], dim=-1)).unsqueeze(-2)
-            octaves = []
-            for bank_fv in banks:
-                rows, num_bins = bank_fv.shape
-                mirrored_bafm = torch.fft.ifft(spectrum_ba1v[..., :num_bins] * bank_fv)
-                window_bafm = mirrored_bafm[..., : num_bins // 2]
-                octaves.append(F.adaptive_avg_pool2d(window_bafm.abs(), (rows, num_columns)))
-            return torch.cat(octaves, dim=-2)
+        bands = wavelet_bands(self.settings, x_bat.shape[-1], num_columns, float(sampling_rate_hz), x_bat.device)
+        with torch.autocast(x_bat.device.type, enabled=False):
+            cosines_bav = cosine_spectrum((x_bat - x_bat.nanmean(-1, keepdim=True)).masked_fill(x_bat.isnan(), 0.0))
+            columns = [column_means(band.amplitudes(cosines_bav, num_columns), num_columns) for band in bands]
+            return torch.cat(columns, dim=-2)
 
     def frequencies_hz(self, sampling_rate_hz: float) -> Tensor:
         """Centre frequency of each row of the transform, ascending, log-spaced: float64 (F,)."""
@@ -117,31 +119,70 @@ def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> 
     return torch.logspace(math.log10(lowest), math.log10(highest), settings.frequencies, dtype=torch.float64)
 
 
-@lru_cache(maxsize=16)
-def filter_banks(
-    settings: ScalogramSettings, num_samples: int, num_columns: int, sampling_rate_hz: float, device: torch.device
-) -> tuple[Tensor, ...]:
-    """Wavelets in the frequency domain, lowest first: float32 (F_i, M_i), over the first bins of a mirrored window.
+@dataclass(frozen=True)
+class Band:
+    """Wavelets of neighbouring rows, sampled alike.
 
-    A wavelet's output holds no frequency above its own band. Its spectrum therefore fits into M bins, and their inverse
-    transform samples the same output at M instead of 2T points; each octave down halves M. Twice the band and four
-    points to a column keep the mean amplitude that of the full rate. The factor M / 2T makes up for the shorter
-    transform.
+    points: to a column. first_f: the lowest bin of each wavelet's band. filter_fm: its values from there on, which
+    take the length of the Fourier transform out of the result.
     """
+
+    points: int
+    first_f: Tensor
+    filter_fm: Tensor
+
+    def amplitudes(self, cosines_bav: Tensor, num_columns: int) -> Tensor:
+        """Spectra of mirrored windows (B, A, T + 1) to magnitudes (B, A, F, points · num_columns + 1), at equal steps
+        from the window's first edge, half a sample before its first sample, to its last."""
+        length = self.filter_fm.shape[1]
+        bands_bafm = F.pad(cosines_bav, (0, length)).unfold(-1, length, 1)[..., self.first_f, :] * self.filter_fm
+        wave_bafn = torch.fft.rfft(bands_bafm, n=2 * self.points * num_columns)
+        # `abs` guards against overflow, which takes twice the time.
+        return wave_bafn.real.square().addcmul_(wave_bafn.imag, wave_bafn.imag).sqrt_()
+
+
+def column_means(amplitude_bafn: Tensor, num_columns: int) -> Tensor:
+    """Means of equal stretches, by trapezoids: (B, A, F, n · num_columns + 1) → (B, A, F, num_columns)."""
+    points = amplitude_bafn.shape[-1] // num_columns
+    mean_bafw = F.avg_pool1d(amplitude_bafn[..., :-1].flatten(0, -2).unsqueeze(1), points)
+    edge_bafw = amplitude_bafn[..., ::points]
+    # The sum has each stretch's first edge in full and its last not at all, where half of both is due.
+    return mean_bafw.view_as(edge_bafw[..., 1:]) + edge_bafw.diff() / (2 * points)
+
+
+def cosine_spectrum(x_bat: Tensor) -> Tensor:
+    """Spectrum of windows continued as their own mirror image, real for the time of their first edge: (B, A, T + 1)."""
+    num_samples = x_bat.shape[-1]
+    spectrum_bav = torch.fft.rfft(torch.cat([x_bat, x_bat.flip(-1)], dim=-1))
+    half_sample_v = torch.arange(num_samples + 1, device=x_bat.device) * (-0.5 * math.pi / num_samples)
+    return (spectrum_bav * torch.polar(torch.ones_like(half_sample_v), half_sample_v)).real
+
+
+@lru_cache(maxsize=16)
+def wavelet_bands(
+    settings: ScalogramSettings, num_samples: int, num_columns: int, sampling_rate_hz: float, device: torch.device
+) -> tuple[Band, ...]:
+    """The wavelets of all rows, lowest first, in bands of as many points to a column as their width asks for."""
     centre_f = row_frequencies_hz(settings, sampling_rate_hz)
     bins_per_hz = 2 * num_samples / sampling_rate_hz
-    bin_hz_v = torch.arange(num_samples + 1, dtype=torch.float64) / bins_per_hz
-    bank_fv = 2.0 * torch.exp(-0.5 * (settings.omega0 * (bin_hz_v / centre_f.unsqueeze(1) - 1.0)).square())
-    bank_fv[:, 0] = 0.0  # a constant offset has no frequency
+    half_width_f = centre_f * (BAND_WIDTH / settings.omega0) * bins_per_hz
+    # A constant offset has no frequency: the lowest bin is the second.
+    first_f = (centre_f * bins_per_hz - half_width_f).clamp(min=1).floor().long()
+    last_f = (centre_f * bins_per_hz + half_width_f).clamp(max=num_samples).ceil().long()
+    width_f = last_f - first_f + 1
 
-    band_f = centre_f * (1.0 + BAND_WIDTHS / settings.omega0) * bins_per_hz
-    octave_f = torch.log2(num_samples / (2 * band_f).clamp(min=8 * num_columns)).floor().clamp(min=0)
-    banks = []
-    for octave in octave_f.unique().flip(0):
-        num_bins = 2 * math.ceil(num_samples / 2 ** (octave.item() + 1))
-        bank = bank_fv[octave_f == octave, :num_bins] * (num_bins / (2 * num_samples))
-        banks.append(bank.to(device, torch.float32))
-    return tuple(banks)
+    # Transforms of these lengths, 2 or 3 times a power of two times the columns, are fast ones.
+    offered = torch.tensor(sorted(2**power * factor for power in range(24) for factor in (1, 3)))
+    points_f = offered[torch.searchsorted(offered, width_f * OVERSAMPLING / (2 * num_columns))]
+    points_f = points_f.cummax(0).values  # the highest band may be cut short at half the sampling rate
+    bands = []
+    for points in points_f.unique():
+        rows = points_f == points
+        bin_fm = first_f[rows, None] + torch.arange(int(width_f[rows].max()))
+        deviation_fm = settings.omega0 * (bin_fm / bins_per_hz / centre_f[rows, None] - 1.0)
+        filter_fm = torch.exp(-0.5 * deviation_fm.square()) / num_samples * (bin_fm <= num_samples)
+        bands.append(Band(int(points), first_f[rows].to(device), filter_fm.to(device, torch.float32)))
+    return tuple(bands)
 
 
 def _resize_rows(image_bafw: Tensor, height: int) -> Tensor:

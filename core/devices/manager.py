@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core.config.compose import execution_from_environment
 from core.config.execution import Device, DeviceKind, Execution
 from core.config.schema import Stream
-from core.devices import memory, process
+from core.devices import memory, process, tuning
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
@@ -45,6 +45,8 @@ class DeviceManager:
         # Allocators and cuBLAS read their environment once, when the detector wakes them.
         memory.prepare_environment(self.config.device)
         process.adopt(self.config)
+        if self.config.tune:
+            tuning.tune_process()
         if detector is None:
             from core.devices.detect import SystemDetector
 

@@ -30,6 +30,8 @@ from core.models.normalisation import WindowBatchNorm
 # Added to the variance of a window under instance normalisation. Inputs come scaled to unit spread over the training
 # data, so a window that moves less than a tenth of that is not blown up to unit variance.
 INSTANCE_VARIANCE_FLOOR = 1e-2
+# Up to so many patches, two products and a softmax are faster on a CPU than its fused kernel: docs/performance.md.
+PLAIN_LENGTH = 128
 # Spread of the initial positions: about half that of an embedded patch.
 POSITION_STD = 0.5
 
@@ -51,8 +53,19 @@ class SelfAttention(nn.Module):
     def forward(self, z_bcnd: Tensor) -> Tensor:
         qkv = self.qkv(z_bcnd.flatten(0, 1))  # channels are independent: batch and channel are one axis
         qkv = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        z = F.scaled_dot_product_attention(*qkv.unbind(0))
+        z = attend(*qkv.unbind(0))
         return self.out(z.transpose(1, 2).flatten(-2)).view_as(z_bcnd)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Scaled dot-product attention of (…, N, D).
+
+    The way is chosen by device and length and never by a measurement, so that a run has the same digits each time.
+    """
+    length, width = query.shape[-2:]
+    if query.device.type == "cpu" and length <= PLAIN_LENGTH:
+        return ((query * width**-0.5) @ key.transpose(-2, -1)).softmax(-1) @ value
+    return F.scaled_dot_product_attention(query, key, value)
 
 
 class EncoderLayer(nn.Module):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from core.config.schema import Scalogram as ScalogramSettings
-from core.data.scalogram import AMPLITUDE_FLOOR, Scalogram, filter_banks
+from core.data.scalogram import AMPLITUDE_FLOOR, Scalogram, cosine_spectrum, wavelet_bands
 from core.errors import ConfigError, DataError
 
 RATE = 1000.0
@@ -39,19 +39,29 @@ def many_sines(rate, num_samples):
 def test_same_as_pywavelets_away_from_the_edges(num_samples, omega0):
     """PyWavelets averages its wavelet over each sample, which damps and delays; less so on a finer signal."""
     pywt = pytest.importorskip("pywt")
-    finer = 64
+    finer = 96
     transform = build(frequency_min_hz=40.0, omega0=omega0)
     signal = torch.from_numpy(many_sines(RATE, num_samples)).float()
-    ours = transform.amplitudes(signal[None, None], RATE, num_samples // 2)[0, 0].numpy()
+    cosines = cosine_spectrum(signal[None, None] - signal.mean())
 
     centre = omega0 / (2 * np.pi)
     scales = centre * finer * RATE / transform.frequencies_hz(RATE).numpy()
     fine_signal = many_sines(finer * RATE, finer * num_samples)
     theirs, _ = pywt.cwt(fine_signal, scales, f"cmor2.0-{centre:.12f}", method="fft", precision=16)
-    theirs = 2 / np.sqrt(scales)[:, None] * np.abs(theirs)[:, :: 2 * finer]
+    theirs = 2 / np.sqrt(scales)[:, None] * np.abs(theirs)
     # Six standard deviations of the longest wavelet in from either edge.
-    edge = math.ceil(6 * omega0 / (2 * np.pi * 40.0) * RATE / 2)
-    assert np.abs(ours - theirs)[:, edge:-edge].max() < 2e-3 * theirs.max()
+    edge_s = 6 * omega0 / (2 * np.pi * 40.0)
+    row = 0
+    for band in wavelet_bands(transform.settings, num_samples, num_samples // 2, RATE, torch.device("cpu")):
+        ours = band.amplitudes(cosines, num_samples // 2)[0, 0].numpy()
+        step = 2 / band.points  # in samples; the first point stands half a sample before the first sample
+        at = finer * (step * np.arange(ours.shape[1]) - 0.5)
+        inside = (at > edge_s * finer * RATE) & (at < theirs.shape[1] - edge_s * finer * RATE)
+        assert (at == at.round()).all()
+        expected = theirs[row : row + len(ours), at[inside].astype(int)]
+        assert np.abs(ours[:, inside] - expected).max() < 2e-3 * theirs.max()
+        row += len(ours)
+    assert row == 24
 
 
 @pytest.mark.parametrize("row", [3, 12, 20])
@@ -79,19 +89,32 @@ def test_the_transform_is_linear_and_blind_to_an_offset():
     assert (both <= transform.amplitudes(one, RATE, 32) + transform.amplitudes(other, RATE, 32) + 1e-4).all()
 
 
+def full_rate(transform, x):
+    """The definition: every wavelet's output at every sample, in 64 bit."""
+    num_samples = x.shape[-1]
+    centred = (x - x.mean(-1, keepdim=True)).double()
+    hz = torch.fft.fftfreq(2 * num_samples, 1 / RATE, dtype=torch.float64)
+    deviation = transform.settings.omega0 * (hz / transform.frequencies_hz(RATE).unsqueeze(1) - 1)
+    bank = torch.where(hz > 0, 2 * torch.exp(-0.5 * deviation.square()), 0.0)
+    spectrum = torch.fft.fft(torch.cat([centred, centred.flip(-1)], -1)).unsqueeze(-2)
+    return torch.fft.ifft(spectrum * bank)[..., :num_samples].abs()
+
+
 @pytest.mark.parametrize("num_samples", [4096, 4095, 1999])
-def test_low_octaves_may_be_sampled_sparsely(num_samples):
-    """Few columns let low frequencies use short transforms; the columns stay what they are at the full rate."""
-    x = noise(2, 1, num_samples).transpose(1, 2)
+@pytest.mark.parametrize("num_columns", [32, 100])
+def test_columns_are_means_of_the_transform_at_the_full_rate(num_samples, num_columns):
     transform = build(frequency_min_hz=5.0)
-    banks = filter_banks(transform.settings, num_samples, 32, RATE, torch.device("cpu"))
-    assert len(banks) >= 3
-    assert sum(len(bank) for bank in banks) == 24
-    sparse = transform.amplitudes(x, RATE, 32)
-    dense = F.adaptive_avg_pool1d(transform.amplitudes(x, RATE, num_samples // 2)[:, 0], 32)
-    error = (sparse[:, 0] - dense).abs()
-    assert error.max() < 0.03 * dense.max()
-    assert error.mean() < 0.02 * dense.mean()
+    bands = wavelet_bands(transform.settings, num_samples, num_columns, RATE, torch.device("cpu"))
+    assert sum(len(band.first_f) for band in bands) == 24
+    assert [band.points for band in bands] == sorted({band.points for band in bands})
+    click = torch.zeros(1, 1, num_samples)
+    click[..., num_samples // 3] = 1.0
+    for x in (noise(2, 1, num_samples).transpose(1, 2), click):
+        found = transform.amplitudes(x, RATE, num_columns)
+        # Means over stretches that need not be whole samples.
+        expected = full_rate(transform, x).repeat_interleave(num_columns, -1).unflatten(-1, (num_columns, -1)).mean(-1)
+        assert (found - expected).abs().max() < 0.03 * expected.max()
+        assert (found - expected).square().mean().sqrt() < 0.01 * expected.square().mean().sqrt()
 
 
 def test_a_batch_is_its_windows():

@@ -7,7 +7,7 @@ from core.config.schema import PatchTSTModel
 from core.errors import ConfigError
 from core.models import patchtst
 from core.models.masking import random_mask
-from core.models.patchtst import PatchTST
+from core.models.patchtst import PLAIN_LENGTH, PatchTST, attend
 
 BATCH, WINDOW, CHANNELS, PATCH = 3, 48, 2, 8
 NUM_PATCHES = WINDOW // PATCH
@@ -107,6 +107,17 @@ def test_same_as_transformers(monkeypatch, norm, pre_norm, instance_norm, traini
 
 
 # ------------------------------------------------------------------------------------------------------- properties
+@pytest.mark.parametrize("length", [2, PLAIN_LENGTH, PLAIN_LENGTH + 1])
+def test_attention_is_the_fused_kernels(length):
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (torch.randn(3, 2, 4, length, 8, generator=generator.manual_seed(0)) for _ in range(2))
+    ours.requires_grad_(), theirs.requires_grad_()
+    out, expected = attend(*ours), torch.nn.functional.scaled_dot_product_attention(*theirs)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-4)
+    (out**2).sum().backward(), (expected**2).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-4)
+
+
 def test_mask_hides_equally_many_patches_per_channel():
     out = build()(windows(), generator=torch.Generator().manual_seed(0))
     assert out.mask.shape == (BATCH, CHANNELS, NUM_PATCHES)

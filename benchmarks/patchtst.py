@@ -1,0 +1,129 @@
+"""PatchTST-SSL: training steps and scoring, beside the public implementations of the same model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from benchmarks.floor import floor_seconds
+from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.run import Effort
+from benchmarks.sides import Work
+from core.config.schema import PatchTSTModel
+from core.models.patchtst import PatchTST
+
+# Two sizes: many channels with wide heads, and the paper's own recipe for seven channels.
+SETTINGS: dict[str, dict[str, int]] = {
+    "64 channels": {
+        "batch": 16, "channels": 64, "window": 512, "patch": 16, "width": 128, "heads": 4, "layers": 3, "hidden": 256,
+    },
+    "7 channels": {
+        "batch": 64, "channels": 7, "window": 504, "patch": 12, "width": 128, "heads": 16, "layers": 3, "hidden": 512,
+    },
+}  # fmt: skip
+MASK_RATIO = 0.4
+# What the paper's recipes train with.
+PAPER_DROPOUT = 0.2
+
+
+def comparisons(effort: Effort) -> Iterator[Comparison]:
+    """Training steps: first as the libraries' users run them, then with the same dropout and process for both."""
+    for name, sizes in SETTINGS.items():
+        for arithmetic in ("32", "bf16") if effort.bf16 else ("32",):
+            yield from _steps(name, sizes, arithmetic, effort)
+
+
+def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) -> Iterator[Comparison]:
+    def task(side: str, maker: str, *, tuned: bool = True, **options: Any) -> Task:
+        return Task(side, f"benchmarks.patchtst:{maker}", {"sizes": sizes, "arithmetic": arithmetic, **options}, tuned)
+
+    def against(title: str, ours: Task, theirs: Task, goal: float) -> Comparison:
+        title = f"PatchTST-SSL train step, {name}, {arithmetic} bit: {title}".replace("bf16 bit", "bf16")
+        return compare(title, ours, theirs, unit="windows", count=sizes["batch"], rounds=effort.rounds, goal=goal)
+
+    ours, visible = task("Landfall", "our_step"), task("Landfall, visible patches", "our_step", encoder_sees="visible")
+    as_run = task("transformers, dropout .2", "transformers_step", tuned=False, dropout=PAPER_DROPOUT)
+    tuned = task("transformers", "transformers_step", dropout=0.0)
+    fastest = {"64 channels": 4.5, "7 channels": 6.0}[name] if arithmetic == "32" else 4.0
+    yield against("out of the box", ours, as_run, 3.0)
+    yield against("out of the box, visible patches only", visible, as_run, fastest)
+    yield against("same dropout and process", ours, tuned, 1.5)
+    yield against("same dropout and process, visible patches only", visible, tuned, 2.2)
+    if effort.peers and effort.full:
+        theirs = task("official PatchTST", "official_step", tuned=False, folder=str(effort.peers / "PatchTST"))
+        yield against("out of the box, the authors' code", ours, theirs, 3.0)
+
+
+# ------------------------------------------------------------------------------------------------------------ the sides
+def our_step(sizes: dict[str, int], arithmetic: str, encoder_sees: str = "all") -> Work:
+    s = SimpleNamespace(**sizes)
+    settings = PatchTSTModel(
+        patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
+        num_layers=s.layers, d_ff=s.hidden, encoder_sees=encoder_sees,
+    )  # fmt: skip
+    model = PatchTST(settings, num_channels=s.channels, window=s.window)
+    x_btc = torch.randn(s.batch, s.window, s.channels)
+    return training_step(model, lambda: model(x_btc).loss, arithmetic, fused=True, floor=True)
+
+
+def transformers_step(sizes: dict[str, int], arithmetic: str, dropout: float) -> Work:
+    from transformers import PatchTSTConfig, PatchTSTForPretraining
+
+    s = SimpleNamespace(**sizes)
+    config = PatchTSTConfig(
+        num_input_channels=s.channels, context_length=s.window, patch_length=s.patch, patch_stride=s.patch,
+        d_model=s.width, num_attention_heads=s.heads, num_hidden_layers=s.layers, ffn_dim=s.hidden,
+        attention_dropout=dropout, ff_dropout=dropout, positional_dropout=dropout, path_dropout=0.0, head_dropout=0.0,
+        mask_type="random", random_mask_ratio=MASK_RATIO, scaling=None, do_mask_input=True,
+    )  # fmt: skip
+    model = PatchTSTForPretraining(config)
+    x_btc = torch.randn(s.batch, s.window, s.channels)
+    return training_step(model, lambda: model(past_values=x_btc).loss, arithmetic, fused=dropout == 0.0)
+
+
+def official_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
+    """The authors' code (github.com/yuqinie98/PatchTST) as its pre-training script drives it."""
+    sys.path.insert(0, str(Path(folder) / "PatchTST_self_supervised"))
+    from src.models.patchTST import PatchTST as Official
+
+    s = SimpleNamespace(**sizes)
+    num_patches = s.window // s.patch
+    model = Official(
+        c_in=s.channels, target_dim=0, patch_len=s.patch, stride=s.patch, num_patch=num_patches, n_layers=s.layers,
+        n_heads=s.heads, d_model=s.width, d_ff=s.hidden, shared_embedding=True, dropout=PAPER_DROPOUT,
+        head_dropout=PAPER_DROPOUT, act="relu", head_type="pretrain", res_attention=False,
+    )  # fmt: skip
+    x_bncp = torch.randn(s.batch, num_patches, s.channels, s.patch)
+    keep = num_patches - int(MASK_RATIO * num_patches)
+
+    def loss() -> torch.Tensor:
+        # As its callback `PatchMaskCB`: a random order of patches for each channel, the first of them kept.
+        order = torch.rand(s.batch, num_patches, s.channels).argsort(dim=1)
+        hidden = order.argsort(dim=1) >= keep
+        error = (model(x_bncp.masked_fill(hidden.unsqueeze(-1), 0.0)) - x_bncp).square().mean(-1)
+        return (error * hidden).sum() / hidden.sum()
+
+    return training_step(model, loss, arithmetic, fused=False)
+
+
+def training_step(
+    model: torch.nn.Module, loss: Callable[[], torch.Tensor], arithmetic: str, *, fused: bool, floor: bool = False
+) -> Work:
+    """Forward, backward and AdamW; under `floor` it also knows the least time of its matrix products."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused or None)
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=arithmetic == "bf16"):
+            value = loss()
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    if floor:
+        step.facts = {"floor_seconds": floor_seconds(step)}  # type: ignore[attr-defined]
+    return step

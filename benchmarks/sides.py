@@ -1,0 +1,105 @@
+"""The two sides of a comparison, each in a process of its own: alone with its settings, run in turn with the other."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+Work = Callable[[], object]
+
+_OFF = {"LANDFALL_TUNE": "0"}
+
+
+class Side:
+    """A process that does one piece of work whenever it is asked, and tells how long it took.
+
+    maker: `module:function` that builds the work, a callable without arguments, from `settings`. tuned: the process has
+    `core.devices.tuning`; that is what Landfall's commands have, and users of other libraries do not.
+    Raises RuntimeError, with what the process said, where it ends early.
+    """
+
+    def __init__(self, maker: str, *, tuned: bool, **settings: Any):
+        command = [sys.executable, "-m", "benchmarks.sides", maker, json.dumps(settings)]
+        environment = {**os.environ, **({} if tuned else _OFF)}
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._maker = maker
+        self._answer()
+
+    def seconds(self) -> float:
+        """Does the work twice, and times the second."""
+        return float(self._ask("run")["seconds"])
+
+    def facts(self) -> dict[str, Any]:
+        """The most memory the process has held in MiB, and what the work tells of itself in an attribute `facts`."""
+        return self._ask("facts")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _ask(self, word: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._maker} ended with status {self._process.wait()}: see what it wrote above")
+        return dict(json.loads(line))
+
+
+def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: TextIO) -> None:
+    """Builds the work, warms it up twice, and answers until the questions end."""
+    import torch
+
+    from core.config.compose import execution_from_environment
+    from core.devices import process_memory
+    from core.devices.host import usable_cores
+    from core.devices.tuning import tune_process
+
+    if execution_from_environment().tune:
+        tune_process()
+    torch.manual_seed(0)
+    torch.set_num_threads(usable_cores())
+    module, name = maker.split(":")
+    work: Work = getattr(importlib.import_module(module), name)(**settings)
+    for _ in range(2):
+        work()
+
+    def answer(**told: Any) -> None:
+        answers.write(json.dumps(told) + "\n")
+        answers.flush()
+
+    answer(ready=True)
+    for question in questions:
+        if question == "run\n":
+            work()  # while the other side worked, this one's memory and threads went cold
+            started = time.perf_counter()
+            work()
+            answer(seconds=time.perf_counter() - started)
+        else:
+            answer(peak_mb=process_memory.peak_meter().peak_mb(), **getattr(work, "facts", {}))
+
+
+if __name__ == "__main__":
+    # What libraries print must not stand among the answers.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        serve(sys.argv[1], json.loads(sys.argv[2]), sys.stdin, answers)

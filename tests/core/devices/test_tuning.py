@@ -1,0 +1,57 @@
+"""Process settings, each in a process of its own: they stay until it ends."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import REPO_ROOT
+
+# Memory that a process has freed and still holds, in MiB, after a tensor of 256 MiB has come and gone.
+PROGRAM = """\
+import logging, platform, sys
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+if sys.argv[1] == "other":
+    platform.libc_ver = lambda: ("", "")
+from core.devices.manager import DeviceManager
+from core.devices import process_memory
+DeviceManager()
+import torch
+torch.ones(8).sum()
+before = process_memory.resident_mb()
+block = torch.ones(256 * 2**18)
+del block
+kept = process_memory.resident_mb() - before
+process_memory.give_back()
+print(round(kept), round(process_memory.resident_mb() - before))
+"""
+
+
+def kept_and_left(kind="usual", **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, kind], cwd=REPO_ROOT, env={**os.environ, **environment},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    kept, left = map(int, done.stdout.split())
+    return kept, left, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
+def test_a_tuned_process_keeps_what_it_frees_until_it_is_asked_for_it():
+    kept, left, said = kept_and_left()
+    assert kept > 200
+    assert left < 50
+    assert "freed memory is kept for the next step (off by tune=false)" in said
+
+
+def test_without_tuning_freed_memory_goes_back():
+    kept, _, said = kept_and_left(LANDFALL_TUNE="0")
+    assert kept < 50
+    assert "freed memory" not in said
+
+
+def test_another_c_library_is_told_and_left_alone():
+    kept, _, said = kept_and_left("other")
+    assert kept < 50
+    assert "no mallopt" in said
