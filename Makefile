@@ -101,9 +101,11 @@ docs-local docs-baseline: docs-%:
 	  ln -sf docs/$*/$${pair#*:}.md $${pair%:*}.md && ls -l $${pair%:*}.md | sed 's/.* \(.* -> \)/\1/' || exit 1; \
 	done
 
-.PHONY: bench
-bench: $(READY)  ## Run the benchmarks against named peers
+.PHONY: bench bench-full
+bench: $(READY)  ## Measure the speed beside named peers (minutes; ARGS="patchtst --peers DIR")
 	$(BIN)/python -m benchmarks $(ARGS)
+bench-full: $(READY)  ## The same in nine rounds, with what takes longer
+	$(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: clean
 clean:  ## Remove what runs and set-up made; data you brought stays

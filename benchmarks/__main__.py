@@ -12,7 +12,7 @@ from core.cli import run_command
 from core.errors import EXIT_OK
 
 # One module each, with a function `comparisons`.
-QUESTIONS = ("patchtst", "scalogram")
+QUESTIONS = ("patchtst", "swinmae", "scalogram")
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
         rounds = arguments.rounds or (9 if arguments.full else 5)
         effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
         for question in arguments.question or QUESTIONS:
+            sys.stdout.write(f"{question}\n")
             found = []
             for comparison in importlib.import_module(f"benchmarks.{question}").comparisons(effort):
                 sys.stdout.write(f"{comparison}\n")

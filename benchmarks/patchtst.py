@@ -43,7 +43,7 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
         return Task(side, f"benchmarks.patchtst:{maker}", {"sizes": sizes, "arithmetic": arithmetic, **options}, tuned)
 
     def against(title: str, ours: Task, theirs: Task, goal: float) -> Comparison:
-        title = f"PatchTST-SSL train step, {name}, {arithmetic} bit: {title}".replace("bf16 bit", "bf16")
+        title = f"{name}, {'32 bit' if arithmetic == '32' else arithmetic}: {title}"
         return compare(title, ours, theirs, unit="windows", count=sizes["batch"], rounds=effort.rounds, goal=goal)
 
     ours, visible = task("Landfall", "our_step"), task("Landfall, visible patches", "our_step", encoder_sees="visible")

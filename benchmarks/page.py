@@ -1,0 +1,85 @@
+"""`docs/performance.md`, made from `benchmarks/results/`: `python -m benchmarks.page --write`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.run import RESULTS
+from core.cli import run_page_command
+
+FILE = "docs/performance.md"
+
+_INTRODUCTION = """\
+# Performance
+
+Generated from `benchmarks/results/` by `python -m benchmarks.page --write`. `make bench` measures anew,
+`make bench-full` everything, in nine rounds.
+
+Two sides do the same work in turn, each in a process of its own. *Ratio* is the peer's time over ours, round by round:
+the median, and in brackets the least and the largest. *Floor* is the share of a training step that its matrix products
+take by themselves, each shape measured at its best rate on this machine: at 100 % a step is nothing but them. *Memory*
+is our peak over the peer's. "Out of the box" is what users of either have: Landfall tunes its process (`tune`), others
+do not, and the peers train with their recipes' dropout of .2. Where it says so, both sides run in a tuned process
+without dropout.
+
+A goal that was missed says so. Goals were set on a faster machine, whose matrix products leave less of a step to them:
+where we are near the floor, a larger ratio is not to be had from the same work.
+[experiments.md](experiments.md) has what was tried for each part, and what did not help.
+"""
+
+_TITLES = {
+    "patchtst": "PatchTST-SSL, a training step",
+    "swinmae": "Swin-MAE, a training step",
+    "scalogram": "Scalograms",
+}
+
+
+def page(folder: Path = RESULTS) -> str:
+    """The whole page."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in _files(folder)]
+    return "\n".join([_INTRODUCTION, *map(_section, documents)])
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    return (path for question in _TITLES if (path := folder / f"{question}.json").exists())
+
+
+def _section(document: dict[str, Any]) -> str:
+    machine, versions = document["machine"], document["versions"]
+    told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    head = [
+        f"## {_TITLES[document['question']]}",
+        "",
+        f"{document['date']}, {machine['cpu']}, {machine['cores']} cores ({machine['capability']}); {told}.",
+        "",
+        "| | ours | peer | ratio | goal | floor | memory |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *map(_row, document["comparisons"])]) + "\n"
+
+
+def _row(found: dict[str, Any]) -> str:
+    low, high = found["ratio_range"]
+    goal = "" if not found["goal"] else f"{found['goal']:g}" + (" (missed)" if found["ratio"] < found["goal"] else "")
+    cells = (
+        found["title"],
+        f"{found['ours']}: {found['ours_per_second']:,.1f} {found['unit']}/s",
+        f"{found['peer']}: {found['peers_per_second']:,.1f}",
+        f"**{found['ratio']:.1f}** ({low:.1f} to {high:.1f})",
+        goal,
+        f"{found['ours_per_second'] / found['floor']:.0%}" if found["floor"] else "",
+        f"{found['memory_ratio']:.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_page_command(FILE, page, description="Prints the page of measured speeds.", argv=argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

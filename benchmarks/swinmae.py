@@ -1,0 +1,92 @@
+"""Swin-MAE: training steps, beside the authors' code and transformers' SimMIM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.patchtst import training_step
+from benchmarks.run import Effort
+from benchmarks.sides import Work
+from core.config.schema import SwinMAEModel
+from core.models.swinmae import SwinMAE
+
+BATCH, SIZE, MASK_RATIO = 8, 224, 0.75
+# Of the authors' code, and of SimMIM's Swin-T.
+SHALLOW, DEEP = (2, 2, 2, 2), (2, 2, 6, 2)
+
+
+def comparisons(effort: Effort) -> Iterator[Comparison]:
+    """Images of 224 pixels in 32 bit, 8 at a time."""
+
+    def against(title: str, ours: Task, theirs: Task, goal: float) -> Comparison:
+        return compare(title, ours, theirs, unit="images", count=BATCH, rounds=effort.rounds, goal=goal)
+
+    full, visible = (
+        Task(name, "benchmarks.swinmae:our_step", {"depths": DEEP, "encoder_sees": sees})
+        for name, sees in (("Landfall", "all"), ("Landfall, visible windows", "visible"))
+    )
+    simmim = Task("transformers (SimMIM)", "benchmarks.swinmae:transformers_step", {"depths": DEEP}, tuned=False)
+    yield against("out of the box", full, simmim, 0.0)
+    yield against("out of the box, visible windows only", visible, simmim, 0.0)
+    tuned = Task("transformers (SimMIM)", "benchmarks.swinmae:transformers_step", {"depths": DEEP})
+    yield against("same process, visible windows only", visible, tuned, 3.3)
+    if effort.peers:
+        folder = str(effort.peers / "Swin-MAE")
+        official = Task("official Swin-MAE", "benchmarks.swinmae:official_step", {"folder": folder}, tuned=False)
+        shallow, shallow_visible = (
+            Task(name, "benchmarks.swinmae:our_step", {"depths": SHALLOW, "encoder_sees": sees})
+            for name, sees in (("Landfall", "all"), ("Landfall, visible windows", "visible"))
+        )
+        yield against("the authors' size, out of the box", shallow, official, 2.0)
+        yield against("the authors' size, out of the box, visible windows only", shallow_visible, official, 6.0)
+
+
+# ------------------------------------------------------------------------------------------------------------ the sides
+def our_step(depths: list[int], encoder_sees: str) -> Work:
+    settings = SwinMAEModel(
+        embed_dim=96, depths=tuple(depths), num_heads=(3, 6, 12, 24), decoder_depths=(2, 2, 2), window_size=7,
+        mask_unit=8, mask_ratio=MASK_RATIO, encoder_sees=encoder_sees,
+    )  # fmt: skip
+    model = SwinMAE(settings, image_size=SIZE)
+    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    return training_step(model, lambda: model(image_bchw).loss, "32", fused=True, floor=True)
+
+
+def transformers_step(depths: list[int]) -> Work:
+    """SimMIM's form: a Swin encoder and one linear layer to pixels, no decoder of blocks."""
+    from transformers import SwinConfig, SwinForMaskedImageModeling
+
+    config = SwinConfig(
+        image_size=SIZE, patch_size=4, embed_dim=96, depths=depths, num_heads=[3, 6, 12, 24], window_size=7,
+        drop_path_rate=0.0, encoder_stride=32,
+    )  # fmt: skip
+    model = SwinForMaskedImageModeling(config)
+    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    num_patches = (SIZE // 4) ** 2
+
+    def loss() -> torch.Tensor:
+        hidden_bn = torch.rand(BATCH, num_patches) < MASK_RATIO
+        return model(pixel_values=image_bchw, bool_masked_pos=hidden_bn).loss
+
+    return training_step(model, loss, "32", fused=False)
+
+
+def official_step(folder: str) -> Work:
+    """The authors' code (github.com/Zian-Xu/Swin-MAE) in its own default size: depths 2-2-2-2 and a mirror decoder."""
+    sys.path.insert(0, str(Path(folder)))
+    from functools import partial
+
+    import swin_mae
+
+    model = swin_mae.SwinMAE(
+        norm_layer=partial(torch.nn.LayerNorm, eps=1e-6), img_size=SIZE, patch_size=4, in_chans=3, embed_dim=96,
+        decoder_embed_dim=768, depths=(2, 2, 2, 2), num_heads=(3, 6, 12, 24), window_size=7, qkv_bias=True,
+        mlp_ratio=4, drop_path_rate=0.1, drop_rate=0, attn_drop_rate=0, mask_ratio=MASK_RATIO,
+    )  # fmt: skip
+    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    return training_step(model, lambda: model(image_bchw)[0], "32", fused=False)
