@@ -206,6 +206,12 @@ class SwinMAEModel(Section):
     decoder_depths: tuple[Count, ...] = Field(
         (2, 2), description="Swin blocks per decoder stage, deepest first; one stage fewer than the encoder has."
     )
+    encoder_sees: Literal["all", "visible"] = Field(
+        "all",
+        description="Patches that pass through the encoder: `all`, a learned token for each hidden one, as in the "
+        "paper; or only the `visible` ones, which is faster, and the token before the decoder. Mask units must then be "
+        "whole patches of the deepest stage.",
+    )
     window_size: Count = Field(4, description="Patches per side of an attention window.")
     mlp_ratio: Positive = Field(4.0, description="Width of the feed-forward layers over the stage width.")
     dropout: Fraction = Field(0.0, description="Dropout of attention outputs and feed-forward layers.")
@@ -221,6 +227,20 @@ class SwinMAEModel(Section):
         for stage, heads in enumerate(self.num_heads):
             if (self.embed_dim * 2**stage) % heads:
                 raise ValueError(f"stage {stage} is {self.embed_dim * 2**stage} wide: {heads} heads do not divide it")
+        return self
+
+    @model_validator(mode="after")
+    def _hidden_patches_can_be_left_out(self) -> SwinMAEModel:
+        if self.encoder_sees == "all":
+            return self
+        if len(self.depths) < 2:
+            raise ValueError("encoder_sees = visible needs two stages or more: one has no decoder to fill in the rest")
+        joined = 2 ** (len(self.depths) - 1)
+        if self.mask_unit % joined:
+            raise ValueError(
+                f"mask_unit = {self.mask_unit} is not divisible by the {joined} patches per side that "
+                f"{len(self.depths)} stages merge into one, as encoder_sees = visible needs"
+            )
         return self
 
 

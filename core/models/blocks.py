@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def run_blocks(blocks: Iterable[nn.Module], z: Tensor, *, recompute: bool) -> Tensor:
-    """Passes z through the blocks in turn.
+    """Passes z, a tensor or a tuple of tensors that has a `device`, through the blocks in turn.
 
     recompute: gradient checkpointing (Chen et al., 2016). Only the input of each block is kept, and the backward pass
     runs the block a second time: with the same random numbers, hence to the same gradients, and without moving running

@@ -7,8 +7,11 @@ Whole units of patches are replaced by a learned token after the patch embedding
 decoder without skip connections and a linear head predict their pixels. As in the paper's code there are no absolute
 positions and no norm between encoder and decoder.
 
-Shape suffixes: b batch, c channel, h/w rows and columns (of pixels or patches), d width, n mask unit, v attention
-window, l patch within a window, a head, p values of a patch.
+Under `encoder_sees: visible` hidden patches do not pass through the encoder at all, which saves their share of its
+work; the learned token takes their places in the deepest map, before the decoder.
+
+Shape suffixes: b batch, c channel, h/w rows and columns (of pixels or patches), d width, n mask unit, u visible unit,
+t token of a visible patch, p values of a patch.
 A missing pixel is NaN, e.g. the plane of an axis the sensor lacks: zero in the input, absent from loss and error.
 """
 
@@ -17,16 +20,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
 from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, masked_mse
+from core.models.swin import WEIGHT_STD, PatchExpanding, PatchMerging, SwinBlock
+from core.models.visible_windows import VisibleMap, WindowChunks, chunk_windows, visible_units, z_curve
 
 TARGET_VARIANCE_FLOOR = 1e-6
-WEIGHT_STD = 0.02
 
 
 @dataclass(frozen=True)
@@ -56,106 +59,6 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-class WindowAttention(nn.Module):
-    """Multi-head attention within square windows of a map, with a learned bias per relative position.
-
-    With a shift the map is rolled first, so that windows straddle the borders of the unshifted ones; patches that
-    only the roll made neighbours do not attend to each other.
-    """
-
-    def __init__(self, dim: int, num_heads: int, map_size: int, window: int, shift: int):
-        super().__init__()
-        self.num_heads, self.window, self.shift = num_heads, window, shift
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.out = nn.Linear(dim, dim)
-        self.relative_bias = nn.Parameter(torch.empty((2 * window - 1) ** 2, num_heads))
-        nn.init.trunc_normal_(self.relative_bias, std=WEIGHT_STD)
-        self.register_buffer("relative_index_ll", _relative_index(window), persistent=False)
-        self.register_buffer("strangers_vll", _strangers(map_size, window, shift) if shift else None, persistent=False)
-
-    def forward(self, z_bhwd: Tensor) -> Tensor:
-        height, width = z_bhwd.shape[1:3]
-        if self.shift:
-            z_bhwd = z_bhwd.roll((-self.shift, -self.shift), dims=(1, 2))
-        z_bvld = to_windows(z_bhwd, self.window)
-        batch, num_windows, length, _ = z_bvld.shape
-
-        # Windows and heads share one axis: attention is four-dimensional and its bias repeats over the batch only.
-        qkv = self.qkv(z_bvld).unflatten(-1, (3, self.num_heads, -1)).permute(3, 0, 1, 4, 2, 5).flatten(2, 3)
-        bias = self.attention_bias(num_windows).flatten(0, 1).to(qkv.dtype).expand(batch, -1, -1, -1)
-        z = F.scaled_dot_product_attention(*qkv.unbind(0), attn_mask=bias)
-        z_bvld = z.view(batch, num_windows, self.num_heads, length, -1).transpose(2, 3).flatten(-2)
-
-        z_bhwd = from_windows(self.out(z_bvld), height, width, self.window)
-        return z_bhwd.roll((self.shift, self.shift), dims=(1, 2)) if self.shift else z_bhwd
-
-    def attention_bias(self, num_windows: int) -> Tensor:
-        """What is added to the attention logits: (V, A, L, L)."""
-        bias_vall = self.relative_bias[self.relative_index_ll].permute(2, 0, 1).expand(num_windows, -1, -1, -1)
-        if self.strangers_vll is None:
-            return bias_vall
-        return bias_vall.masked_fill(self.strangers_vll.unsqueeze(1), -torch.inf)
-
-
-class DropPath(nn.Dropout):
-    """Stochastic depth: in training, drops a residual branch for whole samples and scales up the others."""
-
-    def forward(self, z_bhwd: Tensor) -> Tensor:
-        if not self.training or self.p == 0.0:
-            return z_bhwd
-        return z_bhwd * super().forward(z_bhwd.new_ones(len(z_bhwd), 1, 1, 1))
-
-
-class SwinBlock(nn.Module):
-    """Window attention, then feed-forward; both pre-norm with a residual. A window as large as the map never shifts."""
-
-    def __init__(self, settings: SwinMAEModel, level: int, map_size: int, drop_path: float, *, shifted: bool):
-        super().__init__()
-        dim, num_heads = settings.embed_dim * 2**level, settings.num_heads[level]
-        window = min(settings.window_size, map_size)
-        shift = window // 2 if shifted and window < map_size else 0
-        hidden = int(dim * settings.mlp_ratio)
-        self.norm_attention = nn.LayerNorm(dim)
-        self.attention = WindowAttention(dim, num_heads, map_size, window, shift)
-        self.norm_feed_forward = nn.LayerNorm(dim)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(settings.dropout), nn.Linear(hidden, dim)
-        )
-        self.dropout = nn.Dropout(settings.dropout)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, z_bhwd: Tensor) -> Tensor:
-        z_bhwd = z_bhwd + self.drop_path(self.dropout(self.attention(self.norm_attention(z_bhwd))))
-        return z_bhwd + self.drop_path(self.dropout(self.feed_forward(self.norm_feed_forward(z_bhwd))))
-
-
-class PatchMerging(nn.Module):
-    """Joins each 2 × 2 patches into one of twice the width: (B, H, W, D) → (B, H/2, W/2, 2D)."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.norm = nn.LayerNorm(4 * dim)
-        self.reduce = nn.Linear(4 * dim, 2 * dim, bias=False)
-
-    def forward(self, z_bhwd: Tensor) -> Tensor:
-        quarters = [z_bhwd[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
-        return self.reduce(self.norm(torch.cat(quarters, dim=-1)))
-
-
-class PatchExpanding(nn.Module):
-    """Splits each patch into 2 × 2 of half the width: (B, H, W, D) → (B, 2H, 2W, D/2)."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.expand = nn.Linear(dim, 2 * dim, bias=False)
-        self.norm = nn.LayerNorm(dim // 2)
-
-    def forward(self, z_bhwd: Tensor) -> Tensor:
-        batch, height, width, dim = z_bhwd.shape
-        z = self.expand(z_bhwd).view(batch, height, width, 2, 2, dim // 2).permute(0, 1, 3, 2, 4, 5)
-        return self.norm(z.reshape(batch, 2 * height, 2 * width, dim // 2))
-
-
 class SwinMAE(MaskedModel):
     """Masked autoencoder of square images.
 
@@ -180,22 +83,35 @@ class SwinMAE(MaskedModel):
         dim, patch = settings.embed_dim, settings.patch_size
         self.embed = nn.Conv2d(in_channels, dim, kernel_size=patch, stride=patch)
         self.norm_embed = nn.LayerNorm(dim)
-        self.mask_token = nn.Parameter(torch.empty(dim))
+        self.sees_visible = settings.encoder_sees == "visible"
+        deepest = len(settings.depths) - 1
+        # Stands in for hidden patches where the encoder begins or, if it sees only visible ones, where it ends.
+        self.mask_token = nn.Parameter(torch.empty(dim * 2**deepest if self.sees_visible else dim))
         self.encoder = _encoder(settings, map_size=image_size // patch)
         self.decoder = _decoder(settings, map_size=image_size // patch)
         self.norm_decoder = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, patch * patch * in_channels)
+        place_t2 = z_curve(settings.mask_unit, deepest) if self.sees_visible else None
+        self.register_buffer("place_t2", place_t2, persistent=False)
         self.apply(_initialise)
         nn.init.normal_(self.mask_token, std=WEIGHT_STD)
 
     def forward(
-        self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, generator: torch.Generator | None = None
+        self,
+        image_bchw: Tensor,
+        mask_bn: Tensor | None = None,
+        *,
+        num_hidden: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> MaskedOutput:
         """Hide mask units, predict their pixels, and compare.
 
         image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. It is computed in the type of the
         weights.
         mask_bn: bool (B, num_units), units row by row, True hides; drawn from `generator` where not given.
+        num_hidden: how many units a given mask hides in each image, by default the share of `mask_ratio`. Where the
+        encoder sees only visible patches, it sees as many units as this leaves: of a mask that hides fewer not all that
+        it could, of one that hides more some as zeros.
         Returns the loss (of normalised patches under `norm_target`), the reconstruction (B, C, H, W) in the units of
         the image, the mask, and how many values the loss averages. Under `norm_target` each reconstructed patch is
         given its true mean and variance.
@@ -208,7 +124,7 @@ class SwinMAE(MaskedModel):
             mask_bn = self.draw_mask(len(image_bchw), generator=generator)
         observed_bchw = ~image_bchw.isnan()
         image_bchw = image_bchw.masked_fill(~observed_bchw, 0.0)
-        prediction_bhwp = at_least_float32(self.decode(self.encode(image_bchw, mask_bn)))
+        prediction_bhwp = at_least_float32(self.decode(self.encode(image_bchw, mask_bn, num_hidden=num_hidden)))
 
         target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
         hidden_bhw1 = self.hidden_patches(mask_bn).unsqueeze(-1)
@@ -220,12 +136,65 @@ class SwinMAE(MaskedModel):
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
         return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count)
 
-    def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None) -> Tensor:
-        """Images without NaN to the deepest map (B, H', W', D'); the mask token stands in for hidden patches."""
+    def _predict(self, image_bchw: Tensor, mask_bn: Tensor, num_hidden: int) -> Tensor:
+        return self(image_bchw, mask_bn, num_hidden=num_hidden).reconstruction
+
+    def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_hidden: int | None = None) -> Tensor:
+        """Images without NaN to the deepest map (B, H', W', D'); the mask token stands in for hidden patches.
+
+        Without a mask every patch passes through the encoder, whatever `encoder_sees`.
+        """
+        if mask_bn is not None and self.sees_visible:
+            num_visible = self.num_units - (self.num_hidden if num_hidden is None else num_hidden)
+            return self._encode_visible(image_bchw.masked_fill(self.hidden_values(mask_bn), 0.0), mask_bn, num_visible)
         z_bhwd = self.norm_embed(self.embed(image_bchw).permute(0, 2, 3, 1))
         if mask_bn is not None:
             z_bhwd = torch.where(self.hidden_patches(mask_bn).unsqueeze(-1), self.mask_token.to(z_bhwd.dtype), z_bhwd)
         return run_blocks(self.encoder, z_bhwd, recompute=self.gradient_checkpointing)
+
+    def _encode_visible(self, image_bchw: Tensor, mask_bn: Tensor, num_visible: int) -> Tensor:
+        """The deepest map, for which the first `num_visible` unmasked units were encoded.
+
+        The number is told and not counted: the shapes are known without asking the device.
+        """
+        unit_bu = visible_units(mask_bn, num_visible)
+        stages, place_bt2 = self._stages(unit_bu)
+        seen = VisibleMap(self._embed_units(image_bchw, unit_bu), stages)
+        z_btd = run_blocks(self.encoder, seen, recompute=self.gradient_checkpointing).z_btd
+
+        side = self.image_size // self.settings.patch_size >> len(stages) - 1
+        at_bt1 = place_bt2[..., :1] * side + place_bt2[..., 1:]
+        map_bnd = self.mask_token.to(z_btd.dtype).expand(len(z_btd), side**2, -1)
+        return map_bnd.scatter(1, at_bt1.expand_as(z_btd), z_btd).unflatten(1, (side, side))
+
+    def _stages(self, unit_bu: Tensor) -> tuple[tuple[dict[int, WindowChunks], ...], Tensor]:
+        """How the patches of some units (B, U) attend in each stage, by the shift of the block.
+
+        Also gives the row and column of those of the deepest stage: int64 (B, T', 2).
+        """
+        unit = self.settings.mask_unit
+        per_side = self.image_size // (self.settings.patch_size * unit)
+        corner_bu2 = torch.stack((unit_bu // per_side, unit_bu % per_side), dim=-1) * unit
+        place_bt2 = (corner_bu2.unsqueeze(2) + self.place_t2).flatten(1, 2)
+        stages: list[dict[int, WindowChunks]] = [{}]
+        for layer in self.encoder:
+            if isinstance(layer, PatchMerging):
+                place_bt2 = place_bt2[:, ::4] // 2
+                stages.append({})
+            elif layer.attention.shift not in stages[-1]:
+                window, shift = layer.attention.window, layer.attention.shift
+                stages[-1][shift] = chunk_windows(place_bt2, window=window, shift=shift)
+        return tuple(stages), place_bt2
+
+    def _embed_units(self, image_bchw: Tensor, unit_bu: Tensor) -> Tensor:
+        """Embed the patches of some units only: (B, T, D)."""
+        pixels = self.settings.patch_size * self.settings.mask_unit
+        grid = image_bchw.unflatten(3, (-1, pixels)).unflatten(2, (-1, pixels))  # b c rows p columns p
+        image_bncpp = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+        image = image_bncpp[torch.arange(len(unit_bu), device=unit_bu.device).unsqueeze(1), unit_bu].flatten(0, 1)
+        row_t, column_t = self.place_t2.unbind(-1)
+        z = self.embed(image).flatten(2)[..., row_t * self.settings.mask_unit + column_t]
+        return self.norm_embed(z.transpose(1, 2)).view(len(unit_bu), -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
         """The deepest map to predicted patches (B, H, W, patch_size² · in_channels)."""
@@ -261,34 +230,6 @@ def patch_statistics(target_bhwp: Tensor, observed_bhwp: Tensor) -> tuple[Tensor
     squared_bhwp = ((target_bhwp - mean_bhw1) * observed_bhwp).square()
     variance_bhw1 = squared_bhwp.sum(-1, keepdim=True) / (count_bhw1 - 1).clamp(min=1)
     return mean_bhw1, (variance_bhw1 + TARGET_VARIANCE_FLOOR).sqrt()
-
-
-def to_windows(z_bhwd: Tensor, window: int) -> Tensor:
-    """Cut a map into windows: (B, H, W, D) → (B, V, window², D)."""
-    z = z_bhwd.unflatten(2, (-1, window)).unflatten(1, (-1, window))  # b rows window columns window d
-    return z.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-
-
-def from_windows(z_bvld: Tensor, height: int, width: int, window: int) -> Tensor:
-    """Put windows back together: (B, V, window², D) → (B, H, W, D)."""
-    z = z_bvld.view(len(z_bvld), height // window, width // window, window, window, -1)
-    return z.transpose(2, 3).reshape(len(z_bvld), height, width, -1)
-
-
-def _relative_index(window: int) -> Tensor:
-    """Row of the bias table for each pair of patches in a window: int64 (L, L)."""
-    place_l2 = torch.cartesian_prod(torch.arange(window), torch.arange(window))
-    offset_ll2 = place_l2[:, None] - place_l2[None, :] + window - 1
-    return offset_ll2[..., 0] * (2 * window - 1) + offset_ll2[..., 1]
-
-
-def _strangers(map_size: int, window: int, shift: int) -> Tensor:
-    """Pairs of patches that share a window only because the map was rolled: bool (V, L, L)."""
-    position = torch.arange(map_size)
-    band = (position >= map_size - window).long() + (position >= map_size - shift).long()
-    region_hw = 3 * band[:, None] + band[None, :]
-    region_vl = to_windows(region_hw[None, :, :, None], window)[0, :, :, 0]
-    return region_vl[:, :, None] != region_vl[:, None, :]
 
 
 def _enlarge(mask_bhw: Tensor, factor: int) -> Tensor:

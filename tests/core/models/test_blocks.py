@@ -28,6 +28,7 @@ CASES = {
     "PatchTST, batch norm": (patchtst, {"dropout": 0.2}),
     "PatchTST, layer norm before": (patchtst, {"dropout": 0.2, "norm": "layer", "pre_norm": True}),
     "Swin-MAE": (swinmae, {"dropout": 0.2, "drop_path": 0.5}),
+    "Swin-MAE, visible patches": (swinmae, {"dropout": 0.2, "drop_path": 0.5, "encoder_sees": "visible"}),
 }
 
 

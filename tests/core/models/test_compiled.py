@@ -16,13 +16,21 @@ def patchtst():
     return PatchTST(settings, num_channels=2, window=48), torch.randn(10, 48, 2)
 
 
-def swinmae():
+def swinmae(**changes):
     torch.manual_seed(0)
-    settings = SwinMAEModel(embed_dim=8, depths=(2,), num_heads=(2,), decoder_depths=())
+    settings = SwinMAEModel(**{"embed_dim": 8, "depths": (2,), "num_heads": (2,), "decoder_depths": (), **changes})
     return SwinMAE(settings, image_size=32), torch.randn(2, 3, 32, 32)
 
 
-@pytest.mark.parametrize("build, checkpointing", [(patchtst, True), (swinmae, False)])
+def swinmae_visible():
+    """Two stages, the first of them in more than one chunk of tokens."""
+    stages = {"depths": (2, 1), "num_heads": (2, 2), "decoder_depths": (1,)}
+    return swinmae(encoder_sees="visible", window_size=2, **stages)
+
+
+@pytest.mark.parametrize(
+    "build, checkpointing", [(patchtst, True), (swinmae, False), (swinmae_visible, False), (swinmae_visible, True)]
+)
 def test_one_graph_with_the_same_gradients_and_statistics(build, checkpointing):
     model, x = build()
     mask = model.draw_mask(len(x))

@@ -6,6 +6,7 @@ import torch
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
 from core.models.factory import count_parameters
+from core.models.swin import DropPath
 from core.models.swinmae import PRESETS, SwinMAE, patch_statistics
 
 IMAGE = 32
@@ -126,8 +127,9 @@ def test_encoder_same_as_transformers(case, masked):
 
 
 # ------------------------------------------------------------------------------------------------------- properties
-def test_mask_hides_equally_many_whole_units():
-    model = build()
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_mask_hides_equally_many_whole_units(encoder_sees):
+    model = build(encoder_sees=encoder_sees)
     out = model(images(), generator=torch.Generator().manual_seed(0))
     assert out.mask.shape == (3, 16)
     assert (out.mask.sum(-1) == 12).all()
@@ -143,9 +145,10 @@ def test_patchify_round_trip():
     assert torch.equal(patches[0, 1, 2], x[0, :, 2:4, 4:6].permute(1, 2, 0).flatten())
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("norm_target", [False, True])
-def test_loss_ignores_visible_and_missing_pixels(norm_target):
-    model, x = build(norm_target=norm_target).eval(), images()
+def test_loss_ignores_visible_and_missing_pixels(norm_target, encoder_sees):
+    model, x = build(norm_target=norm_target, encoder_sees=encoder_sees).eval(), images()
     x[0, 1:] = torch.nan
     x[1, :, 5:9, 7:12] = torch.nan
     mask = a_mask(model)
@@ -170,10 +173,11 @@ def test_patch_statistics_are_those_of_the_observed_values():
         torch.testing.assert_close(scale[b, 0, 0, 0], seen.std(), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
 @pytest.mark.parametrize("norm_target", [False, True])
 @pytest.mark.parametrize("missing", ["planes", "block", "all"])
-def test_missing_pixels_never_make_nan(norm_target, missing):
-    model, x = build(norm_target=norm_target), images()
+def test_missing_pixels_never_make_nan(norm_target, missing, encoder_sees):
+    model, x = build(norm_target=norm_target, encoder_sees=encoder_sees), images()
     x[{"planes": (slice(None), slice(1, 3)), "block": (0, 0, slice(0, 9)), "all": ()}[missing]] = torch.nan
     out = model(x, generator=torch.Generator().manual_seed(0))
     out.loss.backward()
@@ -183,8 +187,9 @@ def test_missing_pixels_never_make_nan(norm_target, missing):
     assert torch.equal(model.inpaint(x)[1].isnan(), x.isnan())
 
 
-def test_inpaint_is_deterministic_and_independent_of_the_batch():
-    model, x = build(dropout=0.3, drop_path=0.5), images(5)
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_inpaint_is_deterministic_and_independent_of_the_batch(encoder_sees):
+    model, x = build(dropout=0.3, drop_path=0.5, encoder_sees=encoder_sees), images(5)
     first, second = model.inpaint(x), model.inpaint(x)
     assert model.training
     assert torch.equal(first[1], second[1])
@@ -192,8 +197,9 @@ def test_inpaint_is_deterministic_and_independent_of_the_batch():
     torch.testing.assert_close(model.inpaint(x[2:3])[1], first[1][2:3], atol=1e-5, rtol=1e-5)
 
 
-def test_inpaint_predicts_each_unit_while_it_is_hidden():
-    model, x = build().eval(), images(1)
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_inpaint_predicts_each_unit_while_it_is_hidden(encoder_sees):
+    model, x = build(encoder_sees=encoder_sees).eval(), images(1)
     reconstruction, error = model.inpaint(x)
     torch.testing.assert_close(error, (reconstruction - x).square())
     for n in range(model.num_units):
@@ -207,8 +213,6 @@ def test_inpaint_predicts_each_unit_while_it_is_hidden():
 
 
 def test_drop_path_drops_whole_samples_and_keeps_the_mean():
-    from core.models.swinmae import DropPath
-
     torch.manual_seed(0)
     z = torch.ones(2000, 2, 2, 1)
     dropped = DropPath(0.25)(z).flatten(1)
@@ -218,15 +222,20 @@ def test_drop_path_drops_whole_samples_and_keeps_the_mean():
     assert torch.equal(DropPath(0.25).eval()(z), z)
 
 
-def test_learns_stripes():
+# Units of one deepest patch, as patch merging needs them where only visible ones are encoded.
+TWO_STAGES = {"depths": (2, 2), "num_heads": (1, 2), "decoder_depths": (2,), "window_size": 8}
+
+
+@pytest.mark.parametrize("changes, steps", [({}, 70), ({"encoder_sees": "visible", **TWO_STAGES}, 120)])
+def test_learns_stripes(changes, steps):
     torch.manual_seed(0)
-    model = build(image_size=16, mask_unit=2)
+    model = build(image_size=16, mask_unit=2, **changes)
     phase = torch.rand(8, 1, 1, 1) * 6.28
     x = torch.sin(torch.arange(16.0)[:, None] * 0.6 + torch.arange(16.0) * 0.3 + phase).expand(-1, 3, -1, -1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     generator = torch.Generator().manual_seed(0)
     losses = []
-    for _ in range(70):
+    for _ in range(steps):
         optimizer.zero_grad()
         loss = model(x, generator=generator).loss
         loss.backward()
@@ -235,8 +244,9 @@ def test_learns_stripes():
     assert sum(losses[-5:]) < 0.25 * sum(losses[:5])
 
 
-def test_bfloat16_autocast():
-    model, x = build(), images()
+@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+def test_bfloat16_autocast(encoder_sees):
+    model, x = build(encoder_sees=encoder_sees), images()
     mask = a_mask(model)
     expected = model(x, mask_bn=mask).loss
     with torch.autocast("cpu", torch.bfloat16):
