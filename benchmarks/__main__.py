@@ -7,6 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from benchmarks.pairs import Comparison
 from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
@@ -29,13 +30,15 @@ def main() -> int:
         effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
         for question in arguments.question or QUESTIONS:
             sys.stdout.write(f"{question}\n")
-            found = []
-            for comparison in importlib.import_module(f"benchmarks.{question}").comparisons(effort):
-                sys.stdout.write(f"{comparison}\n")
-                sys.stdout.flush()
-                found.append(comparison)
-            if not arguments.no_write:
-                write_results(question, found)
+            found: list[Comparison] = []
+            try:
+                for comparison in importlib.import_module(f"benchmarks.{question}").comparisons(effort):
+                    sys.stdout.write(f"{comparison}\n")
+                    sys.stdout.flush()
+                    found.append(comparison)
+            finally:  # what was measured stays, also where a peer does not start
+                if found and not arguments.no_write:
+                    write_results(question, found)
         return EXIT_OK
 
     return run_command(command, parser, None)
