@@ -18,7 +18,8 @@ from migration.secrets import masked
 MAX_ROUNDS = 20
 
 # The same lines are found by several rules and in many notebooks of a folder, in the same words.
-_masked = lru_cache(maxsize=4096)(masked)
+_masked_before = lru_cache(maxsize=4096)(masked)
+_MOST_KEPT = 1000  # characters; a line may as well be megabytes
 
 
 def rewrite(
@@ -123,6 +124,10 @@ def _without_overlap(pairs: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]
             taken += spans
             chosen.append((rule, match))
     return chosen
+
+
+def _masked(text: str) -> str:
+    return _masked_before(text) if len(text) <= _MOST_KEPT else masked(text)
 
 
 def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], after: str) -> Finding:
