@@ -45,8 +45,6 @@ class DeviceManager:
         # Allocators and cuBLAS read their environment once, when the detector wakes them.
         memory.prepare_environment(self.config.device)
         process.adopt(self.config)
-        if self.config.tune:
-            tuning.tune_process()
         if detector is None:
             from core.devices.detect import SystemDetector
 
@@ -54,6 +52,8 @@ class DeviceManager:
         found = detector.detect_capabilities()
         self.found = [found] if isinstance(found, DeviceCapabilities) else list(found)
         self._chosen, self._reason, self._fallback = self._choose_device()
+        if self.config.tune:
+            tuning.tune_process()
 
     # ------------------------------------------------------------------------------------------------- what there is
     @property
