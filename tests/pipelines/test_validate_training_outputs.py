@@ -90,6 +90,12 @@ def remove(pattern: str) -> Damage:
     return lambda root: [path.unlink() for path in _found(root, pattern)]
 
 
+def tear_last_row(root):
+    """A file cut inside a number or at a line's end may still be a table: this one ends at a comma."""
+    path = root / LOSS_CSV
+    path.write_text(path.read_text().rpartition(",")[0] + ",")
+
+
 def cut(pattern: str) -> Damage:
     return lambda root: [
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]) for path in _found(root, pattern)
@@ -188,7 +194,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda root: set_losses(root, [(0.6, 0.6), (0.5, 0.5), (0.4, 0.4)], also_in_log=False), "loss-artifacts"
     ),
     "CSV gone": (remove(LOSS_CSV), "loss loss-artifacts tensorboard"),
-    "CSV torn": (cut(LOSS_CSV), "loss loss-artifacts tensorboard"),
+    "CSV torn": (tear_last_row, "loss loss-artifacts tensorboard"),
     "PNG cut": (cut("artifacts/loss/patchtst_loss_curve.png"), "loss-artifacts"),
     "scaler changed": (
         change_json("artifacts/scaler_patchtst.json", lambda scaler: scaler["scale"].reverse()), "scaler"
