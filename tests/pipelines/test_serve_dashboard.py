@@ -155,7 +155,7 @@ def test_ctrl_c_ends_it_cleanly(page):
     )
     assert "http://127.0.0.1:" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert out == ""
     assert "Traceback" not in err
