@@ -81,6 +81,9 @@ def official_step(folder: str) -> Work:
     sys.path.insert(0, str(Path(folder)))
     from functools import partial
 
+    import numpy as np
+
+    np.float = float  # the authors' code is older than NumPy 1.20
     import swin_mae
 
     model = swin_mae.SwinMAE(
