@@ -83,7 +83,7 @@ def official_step(folder: str) -> Work:
 
     import numpy as np
 
-    np.float = float  # the authors' code is older than NumPy 1.20
+    np.float, np.int = float, int  # the authors' code is older than NumPy 1.20
     import swin_mae
 
     model = swin_mae.SwinMAE(
