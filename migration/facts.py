@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar, cast
 
 from migration.cell.source import CellSource
 from migration.colab.drive_mounts import is_static, mount_points
@@ -36,6 +36,8 @@ _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR", "python": "KERNEL_PYT
 _MOST_ROUNDS = 6
 
 Binding = tuple[int, int, str | None]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,16 @@ class NotebookFacts:
     static_mount: bool = False
     uses_colab: bool = False
     local_configs: frozenset[str] = frozenset()
-    _names: WeakKeyDictionary[CellSource, Names] = field(
-        default_factory=WeakKeyDictionary, compare=False, repr=False, init=False
+    _answers: dict[tuple[Callable[..., Any], CellSource], object] = field(
+        default_factory=dict, compare=False, repr=False, init=False
     )
-    _concerned: WeakKeyDictionary[CellSource, bool] = field(
-        default_factory=WeakKeyDictionary, compare=False, repr=False, init=False
-    )
-    _choices: WeakKeyDictionary[CellSource, list[Choice]] = field(
-        default_factory=WeakKeyDictionary, compare=False, repr=False, init=False
-    )
+
+    def once(self, function: Callable[[CellSource, NotebookFacts], _T], source: CellSource) -> _T:
+        """What a function says of a cell in the light of these facts; asked once, for many rules want to know."""
+        key = (function, source)
+        if key not in self._answers:
+            self._answers[key] = function(source, self)
+        return cast("_T", self._answers[key])
 
     def colab_path(self, source: CellSource, node: ast.expr) -> str | None:
         """The dotted path below `google.colab` that a name or attribute stands for at this place of this cell, such as
@@ -89,15 +92,11 @@ class NotebookFacts:
 
     def names(self, source: CellSource) -> Names:
         """What the names of a cell stand for; nothing where the cell cannot hold one of interest."""
-        if source not in self._names:
-            self._names[source] = self._read(source)
-        return self._names[source]
+        return self.once(_names, source)
 
     def choices(self, source: CellSource) -> list[Choice]:
         """The branches of a cell that hang on Colab; see `local_branch.choices`."""
-        if source not in self._choices:
-            self._choices[source] = choices(source, self.flag_of(source), self.needed) if self.concern(source) else []
-        return self._choices[source]
+        return self.once(_choices, source)
 
     def flag_of(self, source: CellSource) -> FlagOf:
         """Knows the names and calls of this cell that only answer the question."""
@@ -115,39 +114,45 @@ class NotebookFacts:
 
     def concern(self, source: CellSource) -> bool:
         """Whether a cell's text can ask about Colab or use it; no other cell is parsed."""
-        if source not in self._concerned:
-            text = source.text
-            self._concerned[source] = (
-                _names_colab(text)
-                or (self.uses_colab and RUNTIME in text)
-                or bool(self._words and self._words.search(text))
-            )
-        return self._concerned[source]
+        return self.once(_concern, source)
 
     @cached_property
-    def _words(self) -> re.Pattern[str] | None:
+    def words(self) -> re.Pattern[str] | None:
+        """Finds the names that stand for a part of google.colab or tell whether the notebook runs there."""
         paths = {name: {path for _, _, path in places} - {None, GOOGLE} for name, places in self.bindings.items()}
         names = self.flags | {name for name, found in paths.items() if found}
         return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
 
-    def _read(self, source: CellSource) -> Names:
-        if not self.concern(source) or source.tree is None:
-            return Names()
-        before = {
-            name: [place for place in places if place[0] < source.index][-1][2]
-            for name, places in self.bindings.items()
-            if places and places[0][0] < source.index
-        }
 
-        def later(name: str) -> str | None:
-            return next((path for cell, _, path in self.bindings.get(name, ()) if cell >= source.index), None)
+def _concern(source: CellSource, facts: NotebookFacts) -> bool:
+    text = source.text
+    return (
+        _names_colab(text) or (facts.uses_colab and RUNTIME in text) or bool(facts.words and facts.words.search(text))
+    )
 
-        # What this run has rewritten already still is what it was.
-        packages = (PACKAGE, RUNTIME) if self.uses_colab else (PACKAGE,)
-        try:
-            return read_names(source.tree, before=before, later=later, flags=self.flags, packages=packages)
-        except RecursionError:
-            return Names()
+
+def _choices(source: CellSource, facts: NotebookFacts) -> list[Choice]:
+    return choices(source, facts.flag_of(source), facts.needed) if facts.concern(source) else []
+
+
+def _names(source: CellSource, facts: NotebookFacts) -> Names:
+    if not facts.concern(source) or source.tree is None:
+        return Names()
+    before = {
+        name: [place for place in places if place[0] < source.index][-1][2]
+        for name, places in facts.bindings.items()
+        if places and places[0][0] < source.index
+    }
+
+    def later(name: str) -> str | None:
+        return next((path for cell, _, path in facts.bindings.get(name, ()) if cell >= source.index), None)
+
+    # What this run has rewritten already still is what it was.
+    packages = (PACKAGE, RUNTIME) if facts.uses_colab else (PACKAGE,)
+    try:
+        return read_names(source.tree, before=before, later=later, flags=facts.flags, packages=packages)
+    except RecursionError:
+        return Names()
 
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> NotebookFacts:

@@ -7,7 +7,7 @@ person can act. Rules never change text themselves: `migration.rewriting` applie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -65,15 +65,12 @@ class Trigger:
     words: frozenset[str]
     pattern: re.Pattern[str] | None = None
 
-    def fires(self, text: str, held: Set[str] | None = None) -> bool:
-        """Whether the text has what is asked for; `held` are the words known to be in it, if they are."""
-        for word in self.words if held is None else ():  # a loop: `any` costs more than the look itself
+    def fires(self, text: str) -> bool:
+        """Whether the text has what is asked for."""
+        for word in self.words:  # a loop: `any` costs more than the look itself
             if word in text:
-                break
-        else:
-            if held is None or self.words.isdisjoint(held):
-                return False
-        return self.pattern is None or self.pattern.search(text) is not None
+                return self.pattern is None or self.pattern.search(text) is not None
+        return False
 
 
 def holding(*words: str, like: str | re.Pattern[str] | None = None) -> Trigger:
@@ -88,7 +85,8 @@ Find = Callable[["CellSource", "NotebookFacts"], Iterator[Match]]
 class Rule:
     """One row of the table.
 
-    A cell without the `trigger` is never given to `find`. `cells` are the cell types looked at.
+    A cell without the `trigger` is never given to `find`, nor, where `of_colab` says so, one that can neither ask about
+    Colab nor use it (`NotebookFacts.concern`). `cells` are the cell types looked at.
     A rule must not match what it writes, so that migrating twice changes nothing. A row without `find` documents what
     another stage does (the file's structure, outputs, parameters); that stage reports under its id.
     """
@@ -101,6 +99,7 @@ class Rule:
     find: Find | None = None
     trigger: Trigger | None = None
     cells: tuple[str, ...] = ("code",)
+    of_colab: bool = False
 
     @property
     def anchor(self) -> str:

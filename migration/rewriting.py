@@ -54,7 +54,7 @@ def rewrite(
 
 @dataclass(frozen=True)
 class Candidates:
-    """The rules that can match in some cells, and the words of their triggers that these can hold."""
+    """The rules that look at some cells, and the words of their triggers that these can hold."""
 
     rules: tuple[Rule, ...]
     words: frozenset[str]
@@ -65,11 +65,9 @@ class Candidates:
         return _candidates(tuple(rules), cell_type)
 
     def within(self, texts: Iterable[str]) -> Candidates:
-        """Those that can match in one of the texts."""
+        """The same rules, for cells of these texts."""
         text = "\n".join(texts)
-        words = frozenset(filter(text.__contains__, self.words))
-        rules = (rule for rule in self.rules if rule.trigger is None or not rule.trigger.words.isdisjoint(words))
-        return Candidates(tuple(rules), words)
+        return Candidates(self.rules, frozenset(filter(text.__contains__, self.words)))
 
 
 @lru_cache(maxsize=32)
@@ -78,16 +76,28 @@ def _candidates(rules: tuple[Rule, ...], cell_type: str) -> Candidates:
     return Candidates(found, frozenset().union(*(rule.trigger.words for rule in found if rule.trigger)))
 
 
+@lru_cache(maxsize=4096)  # most cells hold none of the words, or the same few
+def _asked_by(words: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """The rules whose trigger asks for no word, or for one of these."""
+    return tuple(rule for rule in rules if rule.trigger is None or not rule.trigger.words.isdisjoint(words))
+
+
 def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """What the rules find whose trigger the cell holds; rules of one family share a trigger."""
     held = frozenset(filter(source.text.__contains__, candidates.words))
-    fired: dict[Trigger | None, bool] = {None: True}
-    for rule in candidates.rules:
-        trigger = rule.trigger
-        if trigger is not None and trigger not in fired:
-            fired[trigger] = trigger.fires(source.text, held)
-        if fired[trigger] and rule.find is not None:
-            yield from ((rule, match) for match in rule.find(source, facts))
+    fired: dict[Trigger, bool] = {}
+    concerns_colab = facts.concern(source)
+    for rule in _asked_by(held, candidates.rules):
+        if rule.of_colab and not concerns_colab:
+            continue
+        if (trigger := rule.trigger) is not None and trigger.pattern is not None:
+            if trigger not in fired:
+                fired[trigger] = trigger.pattern.search(source.text) is not None
+            if not fired[trigger]:
+                continue
+        if rule.find is not None:
+            for match in rule.find(source, facts):
+                yield rule, match
 
 
 def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, list[int]]:

@@ -162,11 +162,14 @@ def _ask_ipython(lines: list[str], at: int) -> Place | None:
             tokens = ipython.make_tokens_by_line([*lines[:at], *rest])
         except (SyntaxError, IndentationError):
             return None
-    found = [
-        transformer
-        for kind in (ipython.MagicAssign, ipython.SystemAssign, ipython.EscapedCommand, ipython.HelpEnd)
-        if (transformer := kind.find(tokens)) is not None
-    ]
+    try:
+        found = [
+            transformer
+            for kind in (ipython.MagicAssign, ipython.SystemAssign, ipython.EscapedCommand, ipython.HelpEnd)
+            if (transformer := kind.find(tokens)) is not None
+        ]
+    except IndexError:  # IPython's own, where a text ends inside a string behind `=%`
+        return None
     if not found:
         return None
     first = min(found, key=ipython.TokenTransformBase.sortby)

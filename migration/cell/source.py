@@ -207,6 +207,6 @@ def compiles(text: str) -> bool:
             warnings.simplefilter("ignore")
             code = TransformerManager().transform_cell(text)
             compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, RuntimeError):
+    except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError, RuntimeError):
         return False
     return True

@@ -67,7 +67,7 @@ _SHELL_CELLS = frozenset(
 )
 _OWN_NAMESPACE = frozenset({"python", "python3", "pypy", "timeit"})
 _BINDS_ANYTHING = frozenset({"run", "reset", "pylab", "store", "load", "rerun", "recall", "macro"})
-_MAY_BIND_ANYTHING = (
+_MAY_BIND_ANYTHING = re.compile(
     r"import\s*\(?\s*\*|\bexec|\b(?:globals|locals|vars)\s*\(|get_ipython"
     rf"|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
 )
@@ -95,36 +95,40 @@ class NotebookNames:
         self.used: dict[str, list[Use]] = {}
         self.anything: list[tuple[Place, str]] = []
         self._unparsed: list[CellSource] = []
-        words = "|".join(map(re.escape, sorted(names)))
-        of_interest = re.compile(rf"\b(?:{words})\b|{_MAY_BIND_ANYTHING}")
+        named = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")
         for source in cells:
-            if of_interest.search(source.text):
+            if named.search(source.text) or _MAY_BIND_ANYTHING.search(source.text):
                 self._read(source)
 
     def bindings(self, name: str) -> list[Place]:
         """Every place where `name` is bound, in order."""
+        unparsed = self._unparsed_with(name)
+        if not unparsed:
+            return sorted(self.bound.get(name, []))
         pattern = re.compile(
             rf"^[ \t]*(?:[\w.]+\s*,\s*)*{re.escape(name)}\s*(?:,[^=\n(]*)?(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)|"
             rf"\b(?:for|import|as|global|def|class|del)\s+(?:[\w.]+\s*,\s*)*{re.escape(name)}\b",
             re.MULTILINE,
         )
-        unparsed = [(source.index, m.start()) for source in self._unparsed for m in pattern.finditer(source.text)]
-        return sorted(self.bound.get(name, []) + unparsed)
+        by_text = [(source.index, match.start()) for source in unparsed for match in pattern.finditer(source.text)]
+        return sorted(self.bound.get(name, []) + by_text)
 
     def uses_before(self, name: str, place: Place) -> list[Use]:
         """The uses of `name` that stand before a place, in order."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        unparsed = [
+        by_text = [
             Use((source.index, match.start()), deferred=False)
-            for source in self._unparsed
-            if source.index < place[0] and (match := word.search(source.text))
+            for source in self._unparsed_with(name)
+            if source.index < place[0] and (match := re.search(rf"\b{re.escape(name)}\b", source.text))
         ]
         found = [use for use in self.used.get(name, []) if use.place < place]
-        return sorted(found + unparsed, key=lambda use: use.place)
+        return sorted(found + by_text, key=lambda use: use.place)
 
     def anything_before(self, place: Place) -> str:
         """What stands before a place and may bind any name, or an empty text."""
         return next((text for where, text in sorted(self.anything) if where < place), "")
+
+    def _unparsed_with(self, name: str) -> list[CellSource]:
+        return [source for source in self._unparsed if name in source.text]
 
     def _read(self, source: CellSource) -> None:
         magic = source.magic

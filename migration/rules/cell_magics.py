@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         writes="nothing: it fails in Colab as well",
         keeps=Keeps.EXACT,
         find=_find_misplaced,
-        trigger=holding("%", like=r"\n[ \t]*%%|^[ \t]*%[ \t]*$"),
+        trigger=holding("%", like=r"%%|%[ \t]*$"),
     ),
     Rule(
         id="LF569",

@@ -213,6 +213,6 @@ def _trigger(part: Part) -> Trigger | None:
 
 
 RULES: tuple[Rule, ...] = tuple(
-    Rule(part.id, part.name, part.calls, part.local, part.keeps, _finder(part), _trigger(part))
+    Rule(part.id, part.name, part.calls, part.local, part.keeps, _finder(part), _trigger(part), of_colab=True)
     for part in (*PARTS, _UNKNOWN)
 )

@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
-from weakref import WeakKeyDictionary
 
 from migration.cell.folding import fold, take_out
 from migration.cell.source import CellSource
@@ -117,8 +116,6 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
 
 def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     flag_of = facts.flag_of(source)
-    if not facts.concern(source):
-        return
     tests = _tests(source)
     for node in _expressions(source, facts, ast.BoolOp):
         if answer(node, flag_of) is not None:
@@ -178,8 +175,6 @@ def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit |
 
 
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not facts.concern(source):
-        return
     if source.tree is None:
         yield from _find_text_tests(source)
         return
@@ -212,8 +207,6 @@ def _find_text_tests(source: CellSource) -> Iterator[Match]:
 
 
 def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not facts.concern(source):
-        return
     flag_of = facts.flag_of(source)
     gone = _gone_ids(source, facts)
     for node in source.nodes if source.tree else ():
@@ -226,24 +219,19 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
     """The expressions of some kinds that run here, without the tests of branches; their text is checked."""
-    if not facts.concern(source) or source.tree is None:
+    if source.tree is None:
         return
-    for node, formatted in _running(source, facts):
+    for node, formatted in facts.once(_running, source):
         if isinstance(node, kinds) and (not formatted or _is_at(source, node)):
             yield node
 
 
-_known: WeakKeyDictionary[CellSource, tuple[NotebookFacts, list[tuple[ast.expr, bool]]]] = WeakKeyDictionary()
-
-
 def _running(source: CellSource, facts: NotebookFacts) -> list[tuple[ast.expr, bool]]:
-    """The expressions of a cell that run here, each with whether it stands in an f-string; several rules ask."""
-    if source not in _known or _known[source][0] is not facts:
-        _known[source] = (facts, list(_read_running(source, facts)))
-    return _known[source][1]
+    """The expressions of a cell that run here, each with whether it stands in an f-string."""
+    return list(_walk_running(source, facts))
 
 
-def _read_running(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[ast.expr, bool]]:
+def _walk_running(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[ast.expr, bool]]:
     skipped = _gone_ids(source, facts)
     skipped |= {id(choice.node.test) for choice in facts.choices(source) if isinstance(choice.node, ast.If)}
     waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)] if source.tree else []
@@ -304,6 +292,7 @@ RULES: tuple[Rule, ...] = (
         "the branch that runs outside Colab, in the place of the whole statement",
         Keeps.EQUIVALENT,
         _find_ifs,
+        of_colab=True,
     ),
     Rule(
         "LF302",
@@ -313,6 +302,7 @@ RULES: tuple[Rule, ...] = (
         "the handler, in the place of the whole statement",
         Keeps.EQUIVALENT,
         _find_tries,
+        of_colab=True,
     ),
     Rule(
         "LF303",
@@ -322,6 +312,7 @@ RULES: tuple[Rule, ...] = (
         "the branch for Colab, in the place of the whole statement; its calls get local means",
         Keeps.EQUIVALENT,
         _find_kept,
+        of_colab=True,
     ),
     Rule(
         "LF304",
@@ -330,6 +321,7 @@ RULES: tuple[Rule, ...] = (
         "`b`",
         Keeps.EQUIVALENT,
         _find_conditionals,
+        of_colab=True,
     ),
     Rule(
         "LF305",
@@ -338,6 +330,7 @@ RULES: tuple[Rule, ...] = (
         "`cond`",
         Keeps.EQUIVALENT,
         _find_operands,
+        of_colab=True,
     ),
     Rule(
         "LF306",
@@ -347,6 +340,7 @@ RULES: tuple[Rule, ...] = (
         "`IN_COLAB = False`: the value outside Colab",
         Keeps.EQUIVALENT,
         _find_values,
+        of_colab=True,
     ),
     Rule(
         "LF307",
@@ -355,6 +349,7 @@ RULES: tuple[Rule, ...] = (
         "nothing",
         Keeps.EQUIVALENT,
         _find_asserts,
+        of_colab=True,
     ),
     Rule(
         "LF308",

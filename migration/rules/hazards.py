@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from migration import shell
 from migration.cell.comments import outside_comments
-from migration.cell.source import CellSource
+from migration.cell.source import CellSource, once_a_cell
 from migration.matching import Keeps, Match, Rule, holding
 from migration.shell.texts import ShellText, shell_texts
 
@@ -39,6 +39,10 @@ _SYSTEM_TOOLS = frozenset(
         "swapon",
         "mkswap",
     ]
+)
+_MAY_WRITE_OUTSIDE = re.compile(
+    r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
+    rf"|\$HOME|\b(?:{'|'.join(sorted(_SYSTEM_TOOLS))})\b|\binstall\b"
 )
 # Programs that write to a path given last, to any path given, or to the one behind an option.
 _LAST = frozenset({"cp", "mv", "ln", "install", "rsync", "gunzip"})
@@ -78,15 +82,26 @@ _TUNNELS = tuple(
         r"ssh(?<!\wssh)\b[^\n]*-R\s*80:[^\n]*\b(?:serveo|localhost\.run|pinggy)",
     )
 )
-_MAYBE_SHELL = re.compile(
-    r"^[ \t]*[!%]|=[ \t]*!|\b(?:system|popen|getoutput|call|run|Popen|check_output)\(", re.MULTILINE
-)
+_CALLS = ("system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output(")
+# Each begins with a literal, which the engine finds fast.
+_LINE_OF_SHELL = re.compile(r"\n[ \t]*[!%]")
+_ASSIGNED_SHELL = re.compile(r"=[ \t]*!(?!=)")
 
 
-def _commands(source: CellSource) -> Iterator[tuple[ShellText, shell.Command]]:
-    for text in shell_texts(source) if _MAYBE_SHELL.search(source.text) else ():
-        for command in text.commands:
-            yield text, command
+def _commands(source: CellSource, like: re.Pattern[str] | None = None) -> Iterator[tuple[ShellText, shell.Command]]:
+    """The commands of the cell's shell texts, or of those like a pattern."""
+    for text in shell_texts(source) if _may_have_shell(source) else ():
+        if like is None or like.search(text.text):
+            for command in text.commands:
+                yield text, command
+
+
+@once_a_cell
+def _may_have_shell(source: CellSource) -> bool:
+    text = "\n" + source.text
+    if _LINE_OF_SHELL.search(text) or _ASSIGNED_SHELL.search(text):
+        return True
+    return any(call in text for call in _CALLS)
 
 
 def _match(text: ShellText, command: shell.Command, message: str, action: str) -> Match:
@@ -101,7 +116,7 @@ def _find_sudo(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_writes_outside(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, command in _commands(source):
+    for text, command in _commands(source, _MAY_WRITE_OUTSIDE):
         program = command.program
         target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
         if program in _SYSTEM_TOOLS:
@@ -131,6 +146,7 @@ def _written(command: shell.Command) -> Iterator[str]:
         yield from plain[1:]
     options = _TARGET_OPTIONS.get(program.rstrip("0123456789."), ())
     is_installer = program in ("bash", "sh") and "-p" in values and any("conda" in value.lower() for value in plain)
+    joined = tuple(f"{option}/" for option in options if len(option) == 2)  # `-d/usr` means `-d /usr`
     for at, value in enumerate(values[:-1]):
         if value in options or (value == "-p" and is_installer):
             yield values[at + 1]
@@ -138,7 +154,7 @@ def _written(command: shell.Command) -> Iterator[str]:
         name, equals, path = value.partition("=")
         if equals and (name in options or name in ("--prefix", "-DCMAKE_INSTALL_PREFIX", "--target")):
             yield path
-        elif any(len(option) == 2 and value.startswith(f"{option}/") for option in options):
+        elif value.startswith(joined):
             yield value[2:]
 
 
@@ -229,10 +245,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_writes_outside,
-        holding(
-            *("!", "%", "system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output("),
-            like=rf"[\s=\"'>](?:/(?!tmp/|content/|dev/null)\w|/[\s\"'*]|~/)|\$HOME|\b(?:{'|'.join(sorted(_SYSTEM_TOOLS))})\b|\binstall\b",
-        ),
+        holding("!", "%", *_CALLS),
     ),
     Rule(
         "LF823",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from weakref import WeakKeyDictionary
 
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
@@ -47,18 +46,15 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
 
 def _split(places: Places) -> tuple[Find, Find]:
     """Two rules' `find`: the places that name the work folder, and those that name the drive folder."""
-    known: WeakKeyDictionary[CellSource, tuple[NotebookFacts, list[Found]]] = WeakKeyDictionary()
 
     def of(source: CellSource, facts: NotebookFacts) -> list[Found]:
-        if source not in known or known[source][0] is not facts:
-            known[source] = (facts, list(places(source, facts)))
-        return known[source][1]
+        return list(places(source, facts))
 
     def work(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-        yield from (found.match for found in of(source, facts) if not found.drive)
+        yield from (found.match for found in facts.once(of, source) if not found.drive)
 
     def drive(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-        yield from (found.match for found in of(source, facts) if found.drive)
+        yield from (found.match for found in facts.once(of, source) if found.drive)
 
     return work, drive
 

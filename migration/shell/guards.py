@@ -115,8 +115,15 @@ def is_repeated(source: CellSource, text: ShellText) -> bool:
 
 def is_conditional_on_files(source: CellSource, text: ShellText) -> bool:
     """Whether Python already asks for a file or folder before it runs the text."""
+    if not _asks_for_files(source):
+        return False
     place = place_of(source, statement_span(source, text)[0])
     if place is None:
         return False
     tests = (source.segment(node.test) for node in place.around if isinstance(node, ast.If | ast.While))
     return any(_ASKS_FOR_FILES.search(test) for test in tests)
+
+
+@once_a_cell
+def _asks_for_files(source: CellSource) -> bool:
+    return _ASKS_FOR_FILES.search(source.text) is not None

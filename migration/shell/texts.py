@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from migration import shell
 from migration.cell.source import CellSource, Command, once_a_cell
@@ -61,7 +62,7 @@ class ShellText:
     literal: Literal | None = None
     positions: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def commands(self) -> tuple[shell.Command, ...]:
         return shell.commands(self.text, script=self.script)
 

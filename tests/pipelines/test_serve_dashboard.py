@@ -152,6 +152,8 @@ def test_ctrl_c_ends_it_cleanly(page):
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        # A shell that runs the tests in the background hands down that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert "http://127.0.0.1:" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
