@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
@@ -123,7 +124,7 @@ def _migrate_file(task: Task, options: Options) -> Result:
     is_local = not findings
     if options.mode == "write":
         data = _bytes_of(migration)
-        is_local = hashlib.sha256(data).hexdigest() == sha256
+        is_local = len(data) == task.size and hashlib.sha256(data).hexdigest() == sha256
         if task.output is not None and (task.copies or not is_local):
             written = _write(task.output, data, migration, force=options.force)
     report = NotebookReport(
@@ -213,6 +214,7 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)
 def _workspace_of(folder: Path) -> Path | None:
     """The Landfall workspace a folder lies in; there Landfall itself is importable."""
     try:

@@ -190,11 +190,11 @@ def _parsed(text: str, name: str, notes: Notes) -> dict[str, Any]:
 
 def _without_half_pairs(text: str, notes: Notes) -> str:
     r"""The JSON text with `\ufffd` for escapes of half a surrogate pair, which no file in UTF-8 can hold."""
-    halves = (r"\\u[dD][89abAB]\w\w(?!\\u[dD][c-fC-F])", r"\\u[dD][c-fC-F](?<!\\u[dD][89abAB]\w\w....)")
-    if not any(re.search(half, text) for half in halves):
+    half = r"\\u[dD](?:[89abAB]\w\w(?!\\u[dD][c-fC-F])|[c-fC-F](?<!\\u[dD][89abAB]\w\w....))"
+    if not re.search(half, text):
         return text
-    # Escapes are read from left to right, for the second backslash of `\\ud83d` begins none.
-    escape = r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)"
+    # Whole pairs and escaped backslashes go first: in `\\ud83d` no escape begins at the second backslash.
+    escape = r"\\(?:\\|u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w))"
     fixed = re.sub(escape, lambda match: "\\ufffd" if match[1] else match[0], text)
     if fixed != text:
         notes.add("LF102", "half surrogate pairs in texts became U+FFFD", keeps=Keeps.EQUIVALENT)

@@ -17,29 +17,38 @@ _PIECE = 1 << 20  # characters
 _BATCH = 4096  # items of a list
 _SPLIT_MIMES = frozenset({"application/javascript", "image/svg+xml"})
 
+_Put = Callable[[str], None]
+
 
 def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
     """Writes the canonical JSON of a notebook: sorted keys, one blank of indentation, UTF-8, a newline at the end."""
     buffer: list[str] = []
     size = 0
-    for piece in pieces(notebook):
+
+    def put(piece: str) -> None:
+        nonlocal size
         buffer.append(piece)
         size += len(piece)
         if size >= _PIECE:
             file.write(_encoded(buffer))
-            buffer, size = [], 0
+            buffer.clear()
+            size = 0
+
+    _put_notebook(notebook, put)
     file.write(_encoded(buffer))
 
 
 def dumps(notebook: Mapping[str, Any]) -> str:
     """What `write` writes, as a text."""
-    return "".join(pieces(notebook))
+    pieces: list[str] = []
+    _put_notebook(notebook, pieces.append)
+    return "".join(pieces)
 
 
-def pieces(notebook: Mapping[str, Any]) -> Iterator[str]:
+def _put_notebook(notebook: Mapping[str, Any], put: _Put) -> None:
     """The canonical JSON, piece by piece."""
-    yield from _value({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n")
-    yield "\n"
+    _put({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n", put)
+    put("\n")
 
 
 def problems(notebook: Mapping[str, Any]) -> list[str]:
@@ -112,39 +121,42 @@ def _lines(text: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON
-def _value(value: Any, newline: str) -> Iterator[str]:
+def _put(value: Any, newline: str, put: _Put) -> None:
     """The JSON of a value; `newline` is a line end with the indentation of what the value stands in."""
     inner = newline + " "
     if isinstance(value, _Lines):
-        yield from _text_lines(value.text, newline)
+        _put_lines(value.text, newline, put)
     elif isinstance(value, dict) and value:
         start = "{"
         for key in sorted(value):
             head = f"{start}{inner}{encode_basestring(key)}: "
             leaf = _scalar(value[key])
             if leaf is not None:
-                yield head + leaf
+                put(head + leaf)
             else:
-                yield head
-                yield from _value(value[key], inner)
+                put(head)
+                _put(value[key], inner, put)
             start = ","
-        yield newline + "}"
+        put(newline + "}")
     elif isinstance(value, list | tuple) and value:
         head = "["
         for start in range(0, len(value), _BATCH):
             batch = value[start : start + _BATCH]
             leaves = [_scalar(item) for item in batch]
             if None not in leaves:
-                yield head + inner + f",{inner}".join(leaves)
+                put(head + inner + f",{inner}".join(leaves))
                 head = ","
                 continue
             for leaf, item in zip(leaves, batch, strict=True):
-                yield head + inner
-                yield from (leaf,) if leaf is not None else _value(item, inner)
+                put(head + inner)
+                if leaf is not None:
+                    put(leaf)
+                else:
+                    _put(item, inner, put)
                 head = ","
-        yield newline + "]"
+        put(newline + "]")
     else:
-        yield _scalar(value) or ("{}" if isinstance(value, dict) else "[]")
+        put(_scalar(value) or ("{}" if isinstance(value, dict) else "[]"))
 
 
 def _scalar(value: Any) -> str | None:
@@ -163,14 +175,14 @@ def _scalar(value: Any) -> str | None:
     return None
 
 
-def _text_lines(text: str | list[str], newline: str) -> Iterator[str]:
+def _put_lines(text: str | list[str], newline: str, put: _Put) -> None:
     """The list of the lines of a text, which may be long."""
     inner = newline + " "
     head = "["
     for part in _parts(text):
-        yield head + inner + f",{inner}".join(map(encode_basestring, part.splitlines(True)))
+        put(head + inner + f",{inner}".join(map(encode_basestring, part.splitlines(True))))
         head = ","
-    yield newline + "]" if head == "," else "[]"
+    put(newline + "]" if head == "," else "[]")
 
 
 def _parts(text: str | list[str]) -> Iterator[str]:
