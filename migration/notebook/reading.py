@@ -22,7 +22,7 @@ from migration.notebook.notes import Notes
 from migration.notebook.repairing import repaired
 from migration.notebook.repairing_outputs import MANY_LINES
 
-_LARGE = 4_000_000  # bytes; from here on memory matters more than a little time
+_LARGE = 1 << 20  # bytes; from here on memory matters more than a little time
 _WIDGET_MODEL = frozenset({"model_module", "model_module_version", "model_name", "state"})
 _PIECE = 1 << 20
 _MAX_COMMAS = 100

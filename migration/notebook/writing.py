@@ -13,7 +13,7 @@ from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, BinaryIO
 
-_PIECE = 1 << 20  # characters
+_PIECE = 1 << 17  # characters
 _BATCH = 4096  # items of a list
 _SPLIT_MIMES = frozenset({"application/javascript", "image/svg+xml"})
 
@@ -25,17 +25,23 @@ def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
     buffer: list[str] = []
     size = 0
 
+    def flush() -> None:
+        nonlocal size
+        file.write(_encoded(buffer))
+        buffer.clear()
+        size = 0
+
     def put(piece: str) -> None:
         nonlocal size
+        if len(piece) >= _PIECE:
+            flush()  # a picture joined with an emoji would take four bytes a character
         buffer.append(piece)
         size += len(piece)
         if size >= _PIECE:
-            file.write(_encoded(buffer))
-            buffer.clear()
-            size = 0
+            flush()
 
     _put_notebook(notebook, put)
-    file.write(_encoded(buffer))
+    flush()
 
 
 def dumps(notebook: Mapping[str, Any]) -> str:
