@@ -102,6 +102,12 @@ class Data(Section):
     guard: int = Field(-1, ge=-1, description="Rows dropped where two parts share a file; -1 drops one window.")
     scaling: Scaling = Field(Scaling(), description="Scaling fitted on the training part only.")
     parts: Parts = Field(Parts(), description="Which data trains, validates, calibrates and tests.")
+    store_dir: str = Field(
+        "cache/recordings",
+        description="Folder that keeps what was read from each file as memory-mapped float32, so that a file is parsed "
+        "once; empty reads every file anew.",
+    )
+    store_gb: Positive = Field(20.0, description="Above this size the store forgets what was not used for longest.")
 
 
 class HardLimits(Section):

@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Literal
@@ -15,13 +16,14 @@ import torch
 
 from core.config.schema import AnyConfig, Part
 from core.data.files import expand, matches
-from core.data.quality import QualityReport, assess, cleaned, segments, write_report
-from core.data.readers import read_recordings
+from core.data.quality import QualityReport, judge, segments, write_report
 from core.data.recording import Recording
 from core.data.scaling import Scaler
+from core.data.store import Store
 from core.data.windows import Series, WindowSet, window_starts
 from core.errors import DataError, QualityError
 from core.progress import Progress
+from core.workspace import relative
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +63,14 @@ def load_stream_data(
 ) -> StreamData:
     """Loads the named parts. Without a `scaler`, one is fitted on the training part, which must then be asked for.
 
+    What was read before comes from the store (`core.data.store`), memory-mapped and scaled only as windows are cut.
     Writes one quality report per file. Raises DataError for unusable input, QualityError when no file passes.
     """
     data_root = (root / config.data.root).resolve()
     files = {name: _files_of(config, name, data_root) for name in parts}
-    recordings, reports = _read_all(sorted({file for found in files.values() for file in found}), config, root, run_id)
+    store = Store.of(config, root)
+    every_file = sorted({file for found in files.values() for file in found})
+    recordings, reports = _read_all(every_file, config, root, run_id, store)
     channels, rate_hz = _agreed_shape(recordings, config)
     stretches = _split(config, recordings, data_root)
     for name in parts:
@@ -73,15 +78,23 @@ def load_stream_data(
             hint = f"see data.parts.{name}, data.guard and the reports in {config.dqvl.report_dir}"
             raise DataError(f"the part {name} has no rows", hint=hint)
     if scaler is None:
-        training = [recordings[s.recording].values_tc[s.start : s.stop] for s in stretches["train"]]
-        scaler = Scaler.fit(training, channels, config.data.scaling)
+        rows = [(recordings[s.recording], s.start, s.stop) for s in stretches["train"]]
+        training = [recording.values_tc[start:stop] for recording, start, stop in rows]
+        scaler = store.scaler(
+            partial(Scaler.fit, training, channels, config.data.scaling),
+            rows=rows,
+            channels=channels,
+            scaling=config.data.scaling.model_dump(mode="json"),
+        )
+        scaler.tell()
     elif scaler.channels != channels:
         raise DataError(
             f"the data has the channels {', '.join(channels)}; the model was trained on {', '.join(scaler.channels)}",
             path=recordings[0].path,
             hint="score data of the same sensors, or set data.channels",
         )
-    series = Series.of(recordings, [scaler.apply(recording.values_tc) for recording in recordings])
+    series = Series.of(recordings, store.joined(recordings), scaler)
+    store.forget_oldest()
     windows = {name: _windows_of(name, stretches[name], series, config) for name in parts}
     return StreamData(windows, scaler, channels, rate_hz, tuple(reports))
 
@@ -90,7 +103,10 @@ def check_quality(config: AnyConfig, *, root: Path, run_id: str = "") -> list[Qu
     """Judges every file of every part and writes its report. Raises QualityError when no file passes."""
     data_root = (root / config.data.root).resolve()
     files = {file for name in PART_NAMES for file in _files_of(config, name, data_root)}
-    return _read_all(sorted(files), config, root, run_id)[1]
+    store = Store.of(config, root)
+    reports = _read_all(sorted(files), config, root, run_id, store)[1]
+    store.forget_oldest()
+    return reports
 
 
 # ---------------------------------------------------------------------------------------------------- reading, quality
@@ -102,7 +118,7 @@ def _files_of(config: AnyConfig, name: PartName, data_root: Path) -> list[Path]:
 
 
 def _read_all(
-    files: Sequence[Path], config: AnyConfig, root: Path, run_id: str
+    files: Sequence[Path], config: AnyConfig, root: Path, run_id: str, store: Store
 ) -> tuple[list[Recording], list[QualityReport]]:
     kept: list[Recording] = []
     reports: list[QualityReport] = []
@@ -110,17 +126,23 @@ def _read_all(
     data_root = (root / config.data.root).resolve()
     with Progress(len(files), "reading", unit="files", mode=config.logging.progress) as progress:
         for file in files:
-            found = read_recordings(file, root=data_root, stream=config.stream, settings=config.data)
-            report = _judge(found, config, run_id) if config.dqvl.enabled else None
-            if report is not None:
+            reading = store.read(file, root=data_root, config=config)
+            file_id = relative(file, data_root)
+            report = None
+            if config.dqvl.enabled:
+                report = judge(reading.metrics, config.dqvl, stream=config.stream, file_id=file_id, run_id=run_id)
                 reports.append(report)
                 write_report(report, root / config.dqvl.report_dir)
-            mended = [cleaned(recording) for recording in found]
-            for note in dict.fromkeys(note for recording in mended for note in recording.notes):
-                notes[note].append(found[0].file_id)
+                for fail in report.hard_fails:
+                    log.warning("%s dropped: %s", file_id, fail["message"])
+            for note in dict.fromkeys(note for recording in reading.recordings for note in recording.notes):
+                notes[note].append(reading.recordings[0].file_id)
             if report is None or report.decision == "keep":
-                kept += mended
+                kept += reading.recordings
             progress.advance()
+    if store.num_known:
+        log.info("%d of %d files are known from an earlier time and come from %s", store.num_known, len(files),
+                 config.data.store_dir)  # fmt: skip
     _tell(notes, reports, config)
     if not kept:
         reasons = "; ".join(f"{r.file_id}: {r.hard_fails[0]['message']}" for r in reports[:3] if r.hard_fails)
@@ -129,19 +151,6 @@ def _read_all(
             hint=f"see {config.dqvl.report_dir}, mend the data or change dqvl.hard",
         )
     return kept, reports
-
-
-def _judge(found: Sequence[Recording], config: AnyConfig, run_id: str) -> QualityReport:
-    report = assess(
-        _as_one(found),
-        config.dqvl,
-        stream=config.stream,
-        gap_factor=config.data.gap_factor,
-        run_id=run_id,
-    )
-    for fail in report.hard_fails:
-        log.warning("%s dropped: %s", report.file_id, fail["message"])
-    return report
 
 
 def _tell(notes: Mapping[str, Sequence[str]], reports: Sequence[QualityReport], config: AnyConfig) -> None:
@@ -155,16 +164,6 @@ def _tell(notes: Mapping[str, Sequence[str]], reports: Sequence[QualityReport], 
             "%d of %d files kept with warnings, such as %s: %s; all are in %s",
             len(warned), len(reports), first.file_id, first.warnings[0]["message"], config.dqvl.report_dir,
         )  # fmt: skip
-
-
-def _as_one(found: Sequence[Recording]) -> Recording:
-    """The records of a set as one recording, so that a file has one quality report."""
-    if len(found) == 1:
-        return found[0]
-    step_ns = round(1e9 / (found[0].sampling_rate_hz or 1.0))
-    values_tc = np.concatenate([recording.values_tc for recording in found])
-    file_id = found[0].file_id.rsplit("#", 1)[0]
-    return replace(found[0], file_id=file_id, values_tc=values_tc, time_ns=np.arange(len(values_tc)) * step_ns)
 
 
 def _agreed_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:

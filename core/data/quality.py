@@ -123,13 +123,26 @@ def assess(
     declared_rate_hz: float | None = None,
     run_id: str = "",
 ) -> QualityReport:
-    """Measures a recording as it was read, and judges it by the rules of its stream.
+    """Measures a recording as it was read, and judges it by the rules of its stream."""
+    metrics = measure(recording, stream=stream, gap_factor=gap_factor, declared_rate_hz=declared_rate_hz)
+    return judge(metrics, limits, stream=stream, file_id=recording.file_id, run_id=run_id)
+
+
+def measure(
+    recording: Recording, *, stream: Stream, gap_factor: float, declared_rate_hz: float | None = None
+) -> dict[str, Any]:
+    """What the rules hold against their limits, of a recording as it was read: JSON values.
 
     `declared_rate_hz` is held against the time stamps; without it, `recording.sampling_rate_hz` is.
     """
     metrics = _time_metrics(recording, gap_factor, declared_rate_hz or recording.sampling_rate_hz, stream)
     metrics |= _value_metrics(cleaned(recording), gap_factor)
     metrics["missing_ratio"] = float(np.isnan(recording.values_tc).mean()) if recording.values_tc.size else 1.0
+    return metrics
+
+
+def judge(metrics: dict[str, Any], limits: Quality, *, stream: Stream, file_id: str, run_id: str = "") -> QualityReport:
+    """The verdict of the stream's rules on what was measured."""
     findings: dict[str, list[dict[str, Any]]] = {"hard": [], "warn": []}
     for rule in RULES:
         if stream in rule.streams:
@@ -137,7 +150,7 @@ def assess(
     report = QualityReport(
         schema_version=SCHEMA_VERSION,
         run_id=run_id,
-        file_id=recording.file_id,
+        file_id=file_id,
         decision="drop" if findings["hard"] else "keep",
         hard_fails=tuple(findings["hard"]),
         warnings=tuple(findings["warn"]),

@@ -24,6 +24,7 @@ class Recording:
     file_id: the path relative to the workspace, `#n` appended for record n of a set.
     healthy: True or False where the publisher labels the whole recording, else None. Never seen by training.
     notes: what the reader decided by itself, one sentence each; the caller logs them.
+    digest: of everything the recording was made of (`core.data.store`); empty where nobody asked.
     """
 
     file_id: str
@@ -35,6 +36,7 @@ class Recording:
     time_source: Literal["timestamp", "sampling_rate", "index"]
     healthy: bool | None = None
     notes: tuple[str, ...] = field(default=())
+    digest: str = ""
 
     def __len__(self) -> int:
         return len(self.values_tc)

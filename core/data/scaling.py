@@ -19,6 +19,8 @@ IQR_OF_NORMAL = 1.349
 SPAN_OF_NORMAL = 4.653
 # A channel that never changed in training still gets a scale: this share of its level.
 CONSTANT_SHARE = 1e-3
+# Channels looked at together: their values are held in 64 bit meanwhile.
+_BLOCK = 8
 
 
 @dataclass(frozen=True)
@@ -41,29 +43,18 @@ class Scaler:
         if settings.method == "none":
             zeros, ones = (0.0,) * len(channels), (1.0,) * len(channels)
             return cls("none", tuple(channels), zeros, ones, settings.clip, {})
-        values_tc = np.concatenate(parts_tc).astype(np.float64)
-        resolution_c = _resolution(parts_tc)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty|Degrees of freedom")
-            std_c = np.nan_to_num(np.nanstd(values_tc, axis=0))
-            level_c = np.nan_to_num(np.nanmax(np.abs(values_tc), axis=0))
-            if settings.method == "robust":
-                lowest_c, low_c, center_c, high_c, highest_c = np.nanpercentile(values_tc, [1, 25, 50, 75, 99], axis=0)
-                statistic_c = np.nan_to_num(high_c - low_c) / IQR_OF_NORMAL
-                floor_c = settings.floor * np.nan_to_num(highest_c - lowest_c) / SPAN_OF_NORMAL
-            else:
-                center_c, statistic_c, floor_c = np.nanmean(values_tc, axis=0), std_c, np.zeros_like(std_c)
+        blocks = [slice(first, first + _BLOCK) for first in range(0, len(channels), _BLOCK)]
+        statistics = [_statistics([part_tc[:, block] for part_tc in parts_tc], settings) for block in blocks]
+        center_c, statistic_c, floor_c, std_c, resolution_c, level_c = np.concatenate(statistics, axis=1)
         scale_c, floored = _with_floors(statistic_c, floor_c, std_c, resolution_c, level_c, channels)
-        for reason in dict.fromkeys(floored.values()):
-            log.info("scaling %s: %s", reason, ", ".join(name for name in floored if floored[name] == reason))
         center = tuple(np.nan_to_num(center_c).tolist())
         return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
 
-    def apply(self, values_tc: np.ndarray) -> np.ndarray:
-        """Scaled float32 (T, C); NaN stays NaN."""
-        center_c, scale_c = np.float64(self.center), np.float64(self.scale)
-        scaled_tc = ((values_tc - center_c) / scale_c).astype(np.float32)
-        return np.clip(scaled_tc, -self.clip, self.clip, out=scaled_tc)
+    def tell(self) -> None:
+        """Logs which channels are not scaled by the plain statistic, and why."""
+        for reason in dict.fromkeys(self.floored.values()):
+            names = ", ".join(name for name, given in self.floored.items() if given == reason)
+            log.info("scaling %s: %s", reason, names)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,6 +63,22 @@ class Scaler:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         as_tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         return cls(**as_tuples)
+
+
+def _statistics(parts_tc: Sequence[np.ndarray], settings: Scaling) -> np.ndarray:
+    """Of each channel its centre, its spread, the spread's floor, deviation, resolution and largest value: (6, C)."""
+    values_tc = np.concatenate(parts_tc).astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty|Degrees of freedom")
+        std_c = np.nan_to_num(np.nanstd(values_tc, axis=0))
+        level_c = np.nan_to_num(np.nanmax(np.abs(values_tc), axis=0))
+        if settings.method == "robust":
+            lowest_c, low_c, center_c, high_c, highest_c = np.nanpercentile(values_tc, [1, 25, 50, 75, 99], axis=0)
+            statistic_c = np.nan_to_num(high_c - low_c) / IQR_OF_NORMAL
+            floor_c = settings.floor * np.nan_to_num(highest_c - lowest_c) / SPAN_OF_NORMAL
+        else:
+            center_c, statistic_c, floor_c = np.nanmean(values_tc, axis=0), std_c, np.zeros_like(std_c)
+    return np.stack([center_c, statistic_c, floor_c, std_c, _resolution(parts_tc), level_c])
 
 
 def _resolution(parts_tc: Sequence[np.ndarray]) -> np.ndarray:

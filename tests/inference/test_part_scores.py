@@ -87,7 +87,7 @@ def windows_over(
         )
         for number, values_tc in enumerate(parts)
     ]
-    series = Series.of(recordings, [recording.values_tc for recording in recordings])
+    series = Series.of(recordings, np.concatenate([recording.values_tc for recording in recordings]))
     whole = list(zip(series.offsets_r[:-1], series.offsets_r[1:], strict=True))
     stretches_s2 = np.array(stretches or whole, dtype=np.int64)
     starts_w = window_starts(stretches_s2, window, stride, cover_end=True)

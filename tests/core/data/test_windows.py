@@ -24,7 +24,7 @@ def recording(rows: int, channels: int = 2) -> Recording:
 @pytest.fixture
 def series() -> Series:
     recordings = [recording(30), recording(12), recording(20)]
-    return Series.of(recordings, [one.values_tc + 1000 * i for i, one in enumerate(recordings)])
+    return Series.of(recordings, np.concatenate([one.values_tc + 1000 * i for i, one in enumerate(recordings)]))
 
 
 @pytest.fixture

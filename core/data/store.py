@@ -1,0 +1,344 @@
+"""What was read from each sensor file, kept as memory-mapped float32, so that a file is parsed once.
+
+An entry is addressed by what it was made of: the file's bytes, what the JSON beside it says, and the settings its
+reader obeys. So no entry is ever out of date, a copy of a file shares its entry, and deleting the folder costs nothing
+but time. Series too long for memory lie here too, and the scalers fitted on them.
+
+    <store>/files/<digest of a path>.json      the digest of that file's bytes, and the size and times it had
+    <store>/readings/<digest>/                 values.npy (N, C), times.npy (N,), reading.json
+    <store>/series/<digest>.npy                several recordings back to back (N, C)
+    <store>/scalers/<digest>.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.config.schema import AnyConfig
+from core.data.files import data_suffix, facts_of
+from core.data.quality import cleaned, measure
+from core.data.readers import read_recordings
+from core.data.recording import Recording
+from core.data.scaling import Scaler
+from core.workspace import relative, write_json
+
+log = logging.getLogger(__name__)
+
+# Counts up whenever readers, mending or metrics change what they give for the same file.
+VERSION = 1
+
+# A file written less than this before it was digested may be written again without a change of its times.
+_SETTLED_NS = 2 * 10**9
+# Recordings of up to this many bytes are joined in memory.
+_JOINED_IN_MEMORY = 2**30
+_DESCRIPTION = "reading.json"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One sensor file as it was read.
+
+    recordings: mended (`core.data.quality.cleaned`). metrics: what quality measured before that; None where it was not
+    asked to.
+    """
+
+    recordings: tuple[Recording, ...]
+    metrics: dict[str, Any] | None
+
+
+class Store:
+    """Reads sensor files through the store in `folder`; without one, reads them anew each time."""
+
+    def __init__(self, folder: Path | None, *, limit_gb: float = 20.0):
+        self.folder, self.limit_bytes = folder, limit_gb * 1e9
+        self.num_known = 0
+        self._added = False
+
+    @classmethod
+    def of(cls, config: AnyConfig, root: Path) -> Store:
+        folder = config.data.store_dir
+        return cls(root / folder if folder else None, limit_gb=config.data.store_gb)
+
+    # ------------------------------------------------------------------------------------------------------ recordings
+    def read(self, path: Path, *, root: Path, config: AnyConfig) -> Reading:
+        """The recordings of a file, with ids relative to `root`. Raises DataError as `read_recordings` does."""
+        if self.folder is None or not path.is_file():
+            return _read(path, root, config)
+        digest = self._digest(path, config)
+        entry = self.folder / "readings" / digest
+        reading = _load(entry, path, root, digest)
+        if reading is not None:
+            self.num_known += 1
+            return reading
+        reading = _read(path, root, config)
+        if any(map(len, reading.recordings)):
+            with self._keeping("what was read"):
+                _keep(reading, entry, is_set=reading.recordings[0].file_id != relative(path, root))
+                self._added = True
+                return _load(entry, path, root, digest) or reading
+        return reading
+
+    def _digest(self, path: Path, config: AnyConfig) -> str:
+        """Of everything that decides what is read from a file."""
+        data = config.data
+        made_of = {
+            "version": VERSION,
+            "bytes": self._digest_of_bytes(path),
+            "suffix": data_suffix(path),
+            "facts": facts_of(path),
+            "stream": config.stream,
+            "reader": data.model_dump(
+                mode="json", include={"timestamp", "channels", "exclude", "sampling_rate_hz", "gap_factor"}
+            ),
+            "measured": config.dqvl.enabled,
+        }
+        return _digest_of(made_of)
+
+    def _digest_of_bytes(self, path: Path) -> str:
+        """Known from an earlier time, if the file has the size and the times it had then."""
+        full = path.resolve()
+        record = self.folder / "files" / f"{_digest_of(str(full))}.json"
+        state = _state_of(full)
+        known = _json(record)
+        if known is not None and known.get("state") == state and known.get("settled"):
+            return str(known["sha256"])
+        with full.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        settled = time.time_ns() - state["modified_ns"] > _SETTLED_NS and _state_of(full) == state
+        with self._keeping("the digest of a file"):
+            write_json(record, {"path": str(full), "state": state, "settled": settled, "sha256": digest})
+        return digest
+
+    # --------------------------------------------------------------------------------------------------------- series
+    def joined(self, recordings: Sequence[Recording]) -> np.ndarray:
+        """The values of all recordings, one after the other, float32 (N, C).
+
+        Not copied where they lie like that already, as those of one file do; on disk where they would fill memory.
+        """
+        values = [recording.values_tc for recording in recordings]
+        if _lie_back_to_back(values):
+            num_rows, num_channels = sum(map(len, values)), values[0].shape[1]
+            return np.lib.stride_tricks.as_strided(values[0], (num_rows, num_channels), values[0].strides)
+        num_bytes = sum(part.nbytes for part in values)
+        digests = [recording.digest for recording in recordings]
+        if num_bytes <= _JOINED_IN_MEMORY or self.folder is None or not all(digests):
+            return np.concatenate(values)
+        path = self.folder / "series" / f"{_digest_of(digests)}.npy"
+        if not path.is_file():
+            log.info("joining %d recordings of %.1f GB on disk, once", len(values), num_bytes / 1e9)
+            with self._keeping("the joined recordings"), _atomic_folder(path) as part:
+                _write_rows(part, values)
+                self._added = True
+        return _mapped(path) if path.is_file() else np.concatenate(values)
+
+    def scaler(
+        self, fit: Callable[[], Scaler], *, rows: Sequence[tuple[Recording, int, int]], **settings: Any
+    ) -> Scaler:
+        """What `fit` gives for some rows of recordings, from an earlier time if it was asked for the same."""
+        if self.folder is None or not all(recording.digest for recording, _, _ in rows):
+            return fit()
+        made_of = [VERSION, [(recording.digest, start, stop) for recording, start, stop in rows], settings]
+        path = self.folder / "scalers" / f"{_digest_of(made_of)}.json"
+        known = _json(path)
+        if known is not None:
+            return Scaler.from_dict(known)
+        scaler = fit()
+        with self._keeping("the scaler"):
+            write_json(path, scaler.to_dict())
+        return scaler
+
+    # ------------------------------------------------------------------------------------------------------- the folder
+    def forget_oldest(self) -> None:
+        """Deletes what was not used for longest, until the store is below its limit; only after it has grown."""
+        if not self._added:
+            return
+        kept = [path for kind in ("readings", "series") for path in (self.folder / kind).glob("[!.]*")]
+        sizes = {path: _size_of(path) for path in kept}
+        too_many = sum(sizes.values()) - self.limit_bytes
+        for path in sorted(kept, key=_last_use):
+            if too_many <= 0:
+                break
+            log.info("the store %s is full: forgetting %s (%.1f MB)", self.folder, path.name[:12], sizes[path] / 1e6)
+            _delete(path)
+            too_many -= sizes[path]
+
+    @contextmanager
+    def _keeping(self, what: str) -> Iterator[None]:
+        """The store is a convenience: a full disk or a folder nobody may write to is told, and stops nothing."""
+        try:
+            yield
+        except OSError as error:
+            log.warning("%s is not kept in %s: %s; data.store_dir names another place", what, self.folder, error)
+
+
+# ---------------------------------------------------------------------------------------------------------- one reading
+def _read(path: Path, root: Path, config: AnyConfig) -> Reading:
+    found = read_recordings(path, root=root, stream=config.stream, settings=config.data)
+    metrics = None
+    if config.dqvl.enabled:
+        metrics = measure(_as_one(found), stream=config.stream, gap_factor=config.data.gap_factor)
+    return Reading(tuple(map(cleaned, found)), metrics)
+
+
+def _as_one(found: Sequence[Recording]) -> Recording:
+    """The records of a set as one recording, so that a file has one quality report."""
+    if len(found) == 1:
+        return found[0]
+    step_ns = round(1e9 / (found[0].sampling_rate_hz or 1.0))
+    values_tc = np.concatenate([recording.values_tc for recording in found])
+    return replace(found[0], values_tc=values_tc, time_ns=np.arange(len(values_tc)) * step_ns)
+
+
+def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
+    """Writes an entry; one that another process has written meanwhile stays."""
+    with _atomic_folder(entry) as part:
+        part.mkdir()
+        _write_rows(part / "values.npy", [recording.values_tc for recording in reading.recordings])
+        _write_rows(part / "times.npy", [recording.time_ns for recording in reading.recordings])
+        shared = reading.recordings[0]
+        description = {
+            "channels": shared.channels,
+            "sampling_rate_hz": shared.sampling_rate_hz,
+            "time_source": shared.time_source,
+            "healthy": shared.healthy,
+            "rows": [len(recording) for recording in reading.recordings],
+            "notes": [recording.notes for recording in reading.recordings],
+            "is_set": is_set,
+            "metrics": reading.metrics,
+        }
+        write_json(part / _DESCRIPTION, description)
+
+
+def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
+    """What an entry holds, memory-mapped; None where there is none, or none that is whole."""
+    if not entry.is_dir():
+        return None
+    try:
+        told = json.loads((entry / _DESCRIPTION).read_text(encoding="utf-8"))
+        values_nc, time_n = _mapped(entry / "values.npy"), _mapped(entry / "times.npy")
+        offsets_r = np.cumsum([0, *told["rows"]])
+        if not len(values_nc) == len(time_n) == offsets_r[-1]:
+            raise ValueError("its arrays have other lengths than it says")
+        name = relative(path, root)
+        recordings = tuple(
+            Recording(
+                file_id=f"{name}#{number}" if told["is_set"] else name,
+                path=path,
+                values_tc=values_nc[start:stop],
+                time_ns=time_n[start:stop],
+                channels=tuple(told["channels"]),
+                sampling_rate_hz=told["sampling_rate_hz"],
+                time_source=told["time_source"],
+                healthy=told["healthy"],
+                notes=tuple(told["notes"][number]),
+                digest=f"{digest}#{number}",
+            )
+            for number, (start, stop) in enumerate(pairwise(offsets_r.tolist()))
+        )
+        _mark_used(entry)
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        log.warning("the entry %s of the store cannot be read (%s): reading %s anew", entry.name[:12], error, path)
+        _delete(entry)
+        return None
+    return Reading(recordings, told["metrics"])
+
+
+# ----------------------------------------------------------------------------------------------------- files and arrays
+def _mapped(path: Path) -> np.ndarray:
+    """An array in a file that never changes: tensors want to be writable, but what is written stays in memory."""
+    return np.load(path, mmap_mode="c", allow_pickle=False)
+
+
+def _write_rows(path: Path, parts: Sequence[np.ndarray]) -> None:
+    """Arrays one after the other in one file, flushed to disk, without a copy of them all in memory."""
+    shape = (sum(map(len, parts)), *parts[0].shape[1:])
+    whole = np.lib.format.open_memmap(path, mode="w+", dtype=parts[0].dtype, shape=shape)
+    row = 0
+    for part in parts:
+        whole[row : row + len(part)] = part
+        row += len(part)
+    whole.flush()
+
+
+def _lie_back_to_back(values: Sequence[np.ndarray]) -> bool:
+    """Whether arrays (n, C) follow each other in memory without a gap."""
+    if not all(part.flags.c_contiguous and part.shape[1] == values[0].shape[1] for part in values):
+        return False
+    starts = [part.__array_interface__["data"][0] for part in values]
+    base = values[0].base
+    return all(
+        start + part.nbytes == following and after.base is base
+        for (start, part), (following, after) in pairwise(zip(starts, values, strict=True))
+    )
+
+
+@contextmanager
+def _atomic_folder(path: Path) -> Iterator[Path]:
+    """Gives a path in a new hidden folder; what is there in the end becomes `path`, unless that exists by then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=".", suffix=".part"))
+    try:
+        yield folder / path.name
+        if not path.exists():
+            try:
+                (folder / path.name).rename(path)
+            except OSError:
+                if not path.exists():
+                    raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _state_of(path: Path) -> dict[str, int]:
+    state = path.stat()
+    return {"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "changed_ns": state.st_ctime_ns}
+
+
+def _json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _digest_of(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode("utf-8")).hexdigest()
+
+
+def _size_of(path: Path) -> int:
+    files = path.iterdir() if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
+def _mark_used(entry: Path) -> None:
+    try:
+        os.utime(entry)
+    except OSError:  # a store that may only be read
+        log.debug("cannot mark %s as used", entry, exc_info=True)
+
+
+def _last_use(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _delete(path: Path) -> None:
+    """What another process has open on Windows stays until next time."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,205 @@
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.data import store as store_module
+from core.data.dataset import TRAINING_PARTS, check_quality, load_stream_data
+from core.data.recording import Recording
+from core.data.store import Store
+from tests.core.data.test_dataset import SPLIT, make_config, write_ramp
+
+C_ALONE = {"files": ("data/c.csv",)}
+MESSY = "timestamp,a,b\n2026-01-01 00:00:02,3,\n2026-01-01 00:00:00,1,9\n2026-01-01 00:00:01,2,8\n"
+
+
+@pytest.fixture
+def parsed(monkeypatch) -> list[str]:
+    """The names of the files that were parsed, in order."""
+    names, real = [], store_module.read_recordings
+    monkeypatch.setattr(
+        store_module, "read_recordings", lambda path, **rest: names.append(path.name) or real(path, **rest)
+    )
+    return names
+
+
+def read(root: Path, name: str = "a.csv", **data):
+    config = make_config(**data)
+    return Store.of(config, root).read(root / "data" / name, root=root, config=config)
+
+
+def same(one: Recording, other: Recording) -> bool:
+    arrays = zip((one.values_tc, one.time_ns), (other.values_tc, other.time_ns), strict=True)
+    facts = [
+        (r.file_id, r.path, r.channels, r.sampling_rate_hz, r.time_source, r.healthy, r.notes) for r in (one, other)
+    ]
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in arrays) and facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("text", [MESSY, "a,b\n1,2\n3,x\n5,6\n7,8\n", "timestamp,a\n2026-01-01,1\n2026-01-02,inf\n"])
+def test_a_known_file_gives_what_parsing_it_gave(tmp_path, parsed, text):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text(text)
+    plain = read(tmp_path, store_dir="")
+    first, second = read(tmp_path), read(tmp_path)
+    assert parsed == ["a.csv", "a.csv"]
+    assert all(same(plain.recordings[0], kept.recordings[0]) for kept in (first, second))
+    assert plain.metrics == first.metrics == second.metrics
+
+
+def test_records_of_a_set_keep_their_numbers_and_are_not_copied_into_a_series(tmp_path, parsed):
+    (tmp_path / "data").mkdir()
+    x = np.random.default_rng(0).normal(size=(3, 50, 2)).astype(np.float32)
+    np.savez(tmp_path / "data" / "set.npz", x=x)
+    config = make_config("swinmae", window=40, sampling_rate_hz=100.0)
+    for _ in range(2):
+        store = Store.of(config, tmp_path)
+        found = store.read(tmp_path / "data" / "set.npz", root=tmp_path, config=config).recordings
+        series_nc = store.joined(found)
+        assert [recording.file_id for recording in found] == [f"data/set.npz#{number}" for number in range(3)]
+        assert np.array_equal(series_nc, x.reshape(150, 2))
+        assert np.shares_memory(series_nc, found[0].values_tc)
+        assert not np.shares_memory(store.joined(found[::-1]), found[0].values_tc)
+    assert parsed == ["set.npz"]
+
+
+def test_training_data_is_the_same_with_and_without_a_store(tmp_path, parsed):
+    for number in range(3):
+        write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number, gap_at=50)
+    loaded = [
+        load_stream_data(make_config(store_dir=folder, scaling={}), root=tmp_path, parts=TRAINING_PARTS)
+        for folder in ("", "cache", "cache")
+    ]
+    assert len(parsed) == 6
+    for data in loaded[1:]:
+        assert (data.scaler, data.reports) == (loaded[0].scaler, loaded[0].reports)
+        for part in TRAINING_PARTS:
+            batches = [list(each.parts[part].batches(64)) for each in (data, loaded[0])]
+            assert all((one == other).all() for one, other in zip(*batches, strict=True))
+
+
+def test_a_series_too_long_for_memory_lies_on_disk(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(store_module, "_JOINED_IN_MEMORY", 0)
+    for number in range(2):
+        write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number)
+    config = make_config()
+    with caplog.at_level(logging.INFO):
+        series = [load_stream_data(config, root=tmp_path, parts=TRAINING_PARTS).parts["train"].series for _ in range(2)]
+    assert caplog.text.count("joining 2 recordings") == 1
+    assert len(list((tmp_path / "cache/recordings/series").glob("*.npy"))) == 1
+    assert all(one.values_nc[:, 0].tolist() == [*range(200), *range(1000, 1200)] for one in series)
+
+
+def write(root: Path, text: str) -> Path:
+    path = root / "data" / "a.csv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_file_of_other_bytes_is_parsed_anew_even_with_the_same_size_and_time(tmp_path, parsed):
+    before = write(tmp_path, "a\n1\n2\n").stat()
+    assert read(tmp_path).recordings[0].values_tc.tolist() == [[1.0], [2.0]]
+    os.utime(write(tmp_path, "a\n1\n3\n"), ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert read(tmp_path).recordings[0].values_tc.tolist() == [[1.0], [3.0]]
+
+
+def test_an_old_file_is_not_read_to_know_that_it_is_the_same(tmp_path, monkeypatch):
+    path = write(tmp_path, "a\n1\n2\n")
+    os.utime(path, (1e9, 1e9))
+    digests, real = [], store_module.hashlib.file_digest
+    monkeypatch.setattr(store_module.hashlib, "file_digest", lambda *args: digests.append(1) or real(*args))
+    read(tmp_path), read(tmp_path)
+    assert len(digests) == 1
+    write(tmp_path, "a\n1\n4\n")
+    assert read(tmp_path).recordings[0].values_tc[1] == 4.0
+
+
+@pytest.mark.parametrize("change", [{"exclude": ("b",)}, {"channels": ("b", "a")}, {"gap_factor": 3.0}])
+def test_other_settings_of_the_reader_are_another_entry(tmp_path, parsed, change):
+    write(tmp_path, MESSY)
+    read(tmp_path)
+    assert same(read(tmp_path, **change).recordings[0], read(tmp_path, store_dir="", **change).recordings[0])
+    assert len(parsed) == 3
+
+
+def test_settings_the_reader_does_not_see_are_not(tmp_path, parsed):
+    write(tmp_path, MESSY)
+    read(tmp_path), read(tmp_path, window=8, stride=1)
+    assert len(parsed) == 1
+
+
+def test_the_json_beside_a_file_counts(tmp_path, parsed):
+    path = write(tmp_path, "x\n1\n2\n")
+    facts = path.with_suffix(".json")
+    config = make_config("swinmae", window=40)
+    rates = []
+    for rate in (10, 20):
+        facts.write_text(json.dumps({"sampling_rate_hz": rate, "label": "faulty"}))
+        (recording,) = Store.of(config, tmp_path).read(path, root=tmp_path, config=config).recordings
+        rates.append(recording.sampling_rate_hz)
+        assert recording.healthy is False
+    assert (rates, len(parsed)) == ([10, 20], 2)
+
+
+def test_a_copy_shares_its_entry(tmp_path, parsed):
+    shutil.copy(write(tmp_path, MESSY), tmp_path / "data" / "b.csv")
+    assert [read(tmp_path, name).recordings[0].file_id for name in ("a.csv", "b.csv")] == ["data/a.csv", "data/b.csv"]
+    assert parsed == ["a.csv"]
+
+
+@pytest.mark.parametrize("torn", ["values.npy", "times.npy", "reading.json"])
+@pytest.mark.parametrize("length", [0, 100])
+def test_a_torn_entry_is_made_anew(tmp_path, parsed, torn, length, caplog):
+    write(tmp_path, MESSY)
+    read(tmp_path)
+    (entry,) = (tmp_path / "cache/recordings/readings").iterdir()
+    whole = (entry / torn).read_bytes()
+    (entry / torn).write_bytes(whole[:length])
+    assert same(read(tmp_path).recordings[0], read(tmp_path, store_dir="").recordings[0])
+    assert len(parsed) == 3
+    assert (entry / torn).read_bytes() == whole
+    assert "anew" in caplog.text
+
+
+def test_a_store_that_cannot_be_written_is_told_and_stops_nothing(tmp_path, caplog):
+    write(tmp_path, MESSY)
+    (tmp_path / "cache").write_text("a file where the folder would be")
+    assert same(read(tmp_path).recordings[0], read(tmp_path, store_dir="").recordings[0])
+    assert "data.store_dir names another place" in caplog.text
+
+
+def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
+    for name in ("a.csv", "b.csv", "c.csv"):
+        write_ramp(tmp_path, name, 200, first=ord(name[0]))
+    config = make_config(store_gb=10e-6)  # about two of them
+    for age, name in enumerate(("a.csv", "b.csv")):
+        store = Store.of(config, tmp_path)
+        store.read(tmp_path / "data" / name, root=tmp_path, config=config)
+        store.forget_oldest()
+        for entry in (tmp_path / "cache/recordings/readings").iterdir():
+            os.utime(entry, (1e9 + age, 1e9 + age))
+    read(tmp_path, "a.csv")
+    with caplog.at_level(logging.INFO):
+        check_quality(make_config(store_gb=10e-6, parts=dict.fromkeys(SPLIT, C_ALONE)), root=tmp_path)
+    assert "is full: forgetting" in caplog.text
+    parsed.clear()
+    read(tmp_path, "a.csv"), read(tmp_path, "c.csv"), read(tmp_path, "b.csv")
+    assert parsed == ["b.csv"]
+
+
+def test_an_empty_store_dir_writes_nothing(tmp_path):
+    write(tmp_path, MESSY)
+    read(tmp_path, store_dir="")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_nothing_is_left_of_an_entry_that_was_not_finished(tmp_path, monkeypatch):
+    write(tmp_path, MESSY)
+    monkeypatch.setattr(store_module, "write_json", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
+    read(tmp_path)
+    assert list((tmp_path / "cache/recordings/readings").iterdir()) == []
