@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benchmarks.pairs import Comparison
+from benchmarks import growth
 from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
 # One module each, with a function `comparisons`.
-QUESTIONS = ("patchtst", "swinmae", "scalogram")
+COMPARED = ("patchtst", "swinmae", "scalogram", "data")
+QUESTIONS = (*COMPARED, "growth")
 
 
 def main() -> int:
@@ -30,15 +33,20 @@ def main() -> int:
         effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
         for question in arguments.question or QUESTIONS:
             sys.stdout.write(f"{question}\n")
-            found: list[Comparison] = []
+            if question in COMPARED:
+                measured = importlib.import_module(f"benchmarks.{question}").comparisons(effort)
+                write = partial(write_results, question)
+            else:
+                measured, write = growth.results(effort), growth.write
+            found: list[Any] = []
             try:
-                for comparison in importlib.import_module(f"benchmarks.{question}").comparisons(effort):
-                    sys.stdout.write(f"{comparison}\n")
+                for result in measured:
+                    sys.stdout.write(f"{result}\n")
                     sys.stdout.flush()
-                    found.append(comparison)
+                    found.append(result)
             finally:  # what was measured stays, also where a peer does not start
                 if found and not arguments.no_write:
-                    write_results(question, found)
+                    write(found)
         return EXIT_OK
 
     return run_command(command, parser, None)

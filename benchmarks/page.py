@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.growth import PICTURE, Curve
 from benchmarks.run import RESULTS
 from core.cli import run_page_command
 
@@ -35,6 +36,8 @@ _TITLES = {
     "patchtst": "PatchTST-SSL, a training step",
     "swinmae": "Swin-MAE, a training step",
     "scalogram": "Scalograms",
+    "data": "From files to batches",
+    "growth": "How it grows",
 }
 
 
@@ -56,10 +59,33 @@ def _section(document: dict[str, Any]) -> str:
         "",
         f"{document['date']}, {machine['cpu']}, {machine['cores']} cores ({machine['capability']}); {told}.",
         "",
-        "| | ours | peer | ratio | goal | floor | memory |",
-        "|---|---|---|---|---|---|---|",
     ]
-    return "\n".join([*head, *map(_row, document["comparisons"])]) + "\n"
+    if "curves" in document:
+        return "\n".join([*head, *_growth([Curve(**curve) for curve in document["curves"]])]) + "\n"
+    table = ["| | ours | peer | ratio | goal | floor | memory |", "|---|---|---|---|---|---|---|"]
+    return "\n".join([*head, *table, *map(_row, document["comparisons"])]) + "\n"
+
+
+def _growth(curves: Sequence[Curve]) -> Iterable[str]:
+    yield "Exponents of straight lines through the logarithms: at 1, twice the size takes twice the time. Memory is the"
+    yield "peak of the whole process; the libraries alone hold some hundred MiB of it at any size."
+    yield ""
+    yield f"![Time and memory over size, in multiples of the smallest]({PICTURE.relative_to('docs').as_posix()})"
+    yield ""
+    yield "| | by | from | to | time | memory | exponent of time | of memory |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for curve in curves:
+        cells = (
+            curve.title,
+            curve.size,
+            f"{curve.sizes[0]:,.0f}",
+            f"{curve.sizes[-1]:,.0f}",
+            f"{curve.seconds[0] * 1e3:,.1f} → {curve.seconds[-1] * 1e3:,.1f} ms",
+            f"{curve.peak_mb[0]:,.0f} → {curve.peak_mb[-1]:,.0f} MiB",
+            f"**{curve.time_exponent:.2f}**",
+            f"{curve.memory_exponent:.2f}",
+        )
+        yield f"| {' | '.join(cells)} |"
 
 
 def _row(found: dict[str, Any]) -> str:

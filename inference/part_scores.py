@@ -7,6 +7,7 @@ and `score_part` turns errors into scores. Suffixes: s score entry, n row of the
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 # Without it, a channel the model predicts almost exactly would make an alarm of one step of its resolution.
 BASELINE_FLOOR = 1e-3
 _NEGLIGIBLE = 1e-9
+_VALUES_AT_A_TIME = 2**22
+_LARGE = 2**32
 
 
 @dataclass(frozen=True)
@@ -93,22 +96,22 @@ def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: P
 def _row_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
     """The errors of overlapping windows, averaged per row and channel.
 
-    The sums, a float32 for each value of the series, lie in main memory: added up on the CPU they come in the same
-    order, and so with the same rounding, at every call. A value missing in one window is missing in all, so NaN adds up
-    to what it should and needs no count of its own.
+    They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
+    value missing in one window is missing in all, so NaN adds up to what it should and needs no count of its own.
     """
-    num_rows, num_channels = windows.series.values_nc.shape
-    sum_nc, windows_n = torch.zeros(num_rows, num_channels), torch.zeros(num_rows)
-    offset_t = torch.arange(windows.window)
-    for index_b, aux in inferred:
-        row_m = (windows.starts_w[index_b].unsqueeze(1) + offset_t).flatten()
-        sum_nc.index_add_(0, row_m, aux["error"].flatten(0, 1).cpu())
-        windows_n.index_add_(0, row_m, torch.ones(len(row_m)))
     stretches_k2 = _stretches(windows)
     row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
-    error_sc = (sum_nc[row_s] / windows_n[row_s].unsqueeze(1)).numpy()
+    error_sc = torch.from_numpy(_zeros(len(row_s), windows.series.values_nc.shape[1]))
+    windows_s = torch.zeros(len(row_s))
+    entry_w = torch.from_numpy(np.searchsorted(row_s, windows.starts_w.numpy()))
+    offset_t = torch.arange(windows.window)
+    for index_b, aux in inferred:
+        entry_m = (entry_w[index_b].unsqueeze(1) + offset_t).flatten()
+        error_sc.index_add_(0, entry_m, aux["error"].flatten(0, 1).cpu())
+        windows_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
+    error_sc /= windows_s.unsqueeze(1)
     stretch_s = np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0])
-    return PartErrors(error_sc, row_s, stretch_s, rows_per_entry=1)
+    return PartErrors(error_sc.numpy(), row_s, stretch_s, rows_per_entry=1)
 
 
 def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
@@ -140,9 +143,11 @@ def channel_baseline(errors: PartErrors) -> np.ndarray:
 
     NaN for a channel without a value there; as nobody knows its normal error, scores leave it out.
     """
-    observed_sc = ~np.isnan(errors.error_sc)
-    sum_c = np.where(observed_sc, errors.error_sc, 0.0).sum(axis=0, dtype=np.float64)
-    count_c = observed_sc.sum(axis=0)
+    sum_c, count_c = np.zeros(errors.error_sc.shape[1]), np.zeros(errors.error_sc.shape[1], dtype=np.int64)
+    for piece in _pieces(errors):
+        observed_nc = ~np.isnan(errors.error_sc[piece])
+        sum_c += np.where(observed_nc, errors.error_sc[piece], 0.0).sum(axis=0, dtype=np.float64)
+        count_c += observed_nc.sum(axis=0)
     mean_c = np.divide(sum_c, count_c, out=np.full(len(sum_c), np.nan), where=count_c > 0)
     if (count_c == 0).any():
         log.warning("%d of %d channels have no calibration data and are not scored", (count_c == 0).sum(), len(mean_c))
@@ -155,30 +160,66 @@ def score_part(errors: PartErrors, baseline_c: np.ndarray, *, smoothing_span: in
     Normalising first gives every channel one voice: else the one the model predicts worst would be the score.
     smoothing_span: of the causal EWMA over the entries of a gap-free stretch; 1 does not smooth.
     """
-    normalised_sc = (errors.error_sc / baseline_c).astype(np.float32)
-    if smoothing_span > 1:
-        for values_s in normalised_sc.T:
-            values_s[:] = ewma(values_s, errors.stretch_s, smoothing_span)
-    observed_sc = ~np.isnan(normalised_sc)
-    count_s = observed_sc.sum(axis=1)
-    sum_s = np.where(observed_sc, normalised_sc, 0.0).sum(axis=1)
-    score_s = np.divide(sum_s, count_s, out=np.full(len(sum_s), np.nan, dtype=np.float32), where=count_s > 0)
-    largest_s = np.where(observed_sc, normalised_sc, -np.inf).argmax(axis=1)
-    top_channel_s = np.where(count_s > 0, largest_s, -1)
+    num_entries, num_channels = errors.error_sc.shape
+    normalised_sc = _zeros(num_entries, num_channels)
+    score_s = np.empty(num_entries, dtype=np.float32)
+    top_channel_s = np.empty(num_entries, dtype=np.int64)
+    smooth = Ewma(smoothing_span, num_channels)
+    for piece in _pieces(errors):
+        normalised_nc = (errors.error_sc[piece] / baseline_c).astype(np.float32)
+        if smoothing_span > 1:
+            normalised_nc = smooth(normalised_nc, errors.stretch_s[piece]).astype(np.float32)
+        observed_nc = ~np.isnan(normalised_nc)
+        count_n = observed_nc.sum(axis=1)
+        sum_n = np.where(observed_nc, normalised_nc, 0.0).sum(axis=1)
+        score_s[piece] = np.divide(sum_n, count_n, out=np.full(len(sum_n), np.nan, dtype=np.float32), where=count_n > 0)
+        largest_n = np.where(observed_nc, normalised_nc, -np.inf).argmax(axis=1)
+        top_channel_s[piece] = np.where(count_n > 0, largest_n, -1)
+        normalised_sc[piece] = normalised_nc
     return PartScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry)
 
 
-def ewma(values_s: np.ndarray, stretch_s: np.ndarray, span: int) -> np.ndarray:
-    """Causal exponentially weighted mean, float64 (S,), begun anew at every stretch; the newest weighs 2 / (span + 1).
+class Ewma:
+    """Causal exponentially weighted mean along rows, begun anew at every stretch; the newest weighs 2 / (span + 1).
 
-    What is missing (NaN) stays missing and weighs nothing. The geometric sum is doubled, from 2^k to 2^(k+1) terms,
-    until the weight left over is below float32 precision: a few passes over the array for any number of stretches.
+    Rows come in pieces, in order. What is missing (NaN) stays missing and weighs nothing. Within a piece the geometric
+    sum is doubled, from 2^k to 2^(k+1) terms, until the weight left over is below float32 precision: a few passes over
+    the array for any number of stretches.
     """
-    decay, age = 1.0 - 2.0 / (span + 1.0), 1
-    observed_s = ~np.isnan(values_s)
-    sums_2s = np.stack([np.where(observed_s, values_s, 0.0), observed_s]).astype(np.float64)
-    while age < len(values_s) and decay**age > _NEGLIGIBLE:
-        older_s = decay**age * (stretch_s[age:] == stretch_s[:-age])
-        sums_2s[:, age:] = sums_2s[:, age:] + older_s * sums_2s[:, :-age]
-        age *= 2
-    return np.divide(sums_2s[0], sums_2s[1], out=np.full(len(values_s), np.nan), where=observed_s)
+
+    def __init__(self, span: int, num_channels: int):
+        self.decay = 1.0 - 2.0 / (span + 1.0)
+        self._last_2c = np.zeros((2, num_channels))  # sums of weighted values and of weights, at the last row so far
+        self._stretch = -1
+
+    def __call__(self, values_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
+        """The means of the next rows, float64 (n, C). stretch_n: the number of each row's stretch, ascending."""
+        observed_nc = ~np.isnan(values_nc)
+        sums_2nc = np.stack([np.where(observed_nc, values_nc, 0.0), observed_nc]).astype(np.float64)
+        age = 1
+        while age < len(values_nc) and self.decay**age > _NEGLIGIBLE:
+            older_n1 = (self.decay**age * (stretch_n[age:] == stretch_n[:-age]))[:, np.newaxis]
+            sums_2nc[:, age:] += older_n1 * sums_2nc[:, :-age]
+            age *= 2
+        num_going_on = int(np.searchsorted(stretch_n, self._stretch, side="right"))
+        aged_m1 = (self.decay ** np.arange(1, num_going_on + 1))[:, np.newaxis]
+        sums_2nc[:, :num_going_on] += aged_m1 * self._last_2c[:, np.newaxis]
+        self._last_2c, self._stretch = sums_2nc[:, -1].copy(), int(stretch_n[-1])
+        return np.divide(sums_2nc[0], sums_2nc[1], out=np.full(values_nc.shape, np.nan), where=observed_nc)
+
+
+# ------------------------------------------------------------------------------------------- more than fits into memory
+def _pieces(errors: PartErrors) -> Iterator[slice]:
+    """Slices of entries that are worked on at a time, so that no copy of all of them is made."""
+    size = max(1, _VALUES_AT_A_TIME // errors.error_sc.shape[1])
+    return (slice(start, start + size) for start in range(0, len(errors.error_sc), size))
+
+
+def _zeros(num_entries: int, num_channels: int) -> np.ndarray:
+    """float32 (S, C), in memory or, from `_LARGE` bytes, in a file without a name that is gone when nobody needs it."""
+    num_bytes = 4 * num_entries * num_channels
+    if num_bytes < _LARGE:
+        return np.zeros((num_entries, num_channels), dtype=np.float32)
+    log.info("%.1f GB of scores lie in a file in %s", num_bytes / 1e9, tempfile.gettempdir())
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=(num_entries, num_channels))

@@ -17,8 +17,8 @@ from core.data.scaling import Scaler
 class Series:
     """Recordings back to back.
 
-    values_nc: float32 (N, C), the rows of all recordings in order, in the sensors' own units; NaN is missing. It may
-        lie on any device, or in a memory-mapped file.
+    values_nc: float32 (N, C), contiguous, the rows of all recordings in order, in the sensors' own units; NaN is
+        missing. It may lie on any device, or in a memory-mapped file.
     offsets_r: int64 (R + 1,): recording r has the rows offsets_r[r] to offsets_r[r + 1].
     scaler: scales what is cut from the series; without one it stays as it is.
     """
@@ -30,23 +30,23 @@ class Series:
 
     @classmethod
     def of(cls, recordings: Sequence[Recording], values_nc: np.ndarray, scaler: Scaler | None = None) -> Series:
-        """`values_nc`: the rows of all recordings, float32 (N, C); not copied."""
+        """`values_nc`: the rows of all recordings, float32 (N, C); copied only where rows do not lie in one piece."""
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
-        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler)
+        return cls(torch.from_numpy(np.ascontiguousarray(values_nc)), tuple(recordings), offsets_r, scaler)
 
     def to(self, device: torch.device) -> Series:
         return replace(self, values_nc=self.values_nc.to(device))
 
-    def scaled_(self, values_bct: torch.Tensor) -> torch.Tensor:
-        """Scales a piece cut from the series, in place: float32 (B, C, T).
+    def scaled_(self, values_btc: torch.Tensor) -> torch.Tensor:
+        """Scales a piece cut from the series, in place: float32 (B, T, C).
 
         The centre is taken off in two parts, so that the result is that of 64 bit to a rounding of 32: a pressure of
         100,000 that moves by 1 leaves nothing of its digits to spare.
         """
         if self.scaler is None:
-            return values_bct
-        center_c1, rest_c1, scale_c1 = self._scaling
-        return values_bct.sub_(center_c1).sub_(rest_c1).div_(scale_c1).clamp_(-self.scaler.clip, self.scaler.clip)
+            return values_btc
+        center_c, rest_c, scale_c = self._scaling
+        return values_btc.sub_(center_c).sub_(rest_c).div_(scale_c).clamp_(-self.scaler.clip, self.scaler.clip)
 
     @cached_property
     def _scaling(self) -> tuple[torch.Tensor, ...]:
@@ -54,7 +54,7 @@ class Series:
         rounded_c = center_c.astype(np.float32)
         columns = (rounded_c, center_c - rounded_c, scale_c)
         device = self.values_nc.device
-        return tuple(torch.as_tensor(column, dtype=torch.float32, device=device).unsqueeze(1) for column in columns)
+        return tuple(torch.as_tensor(column, dtype=torch.float32, device=device) for column in columns)
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,17 @@ class WindowSet:
         return len(self.starts_w)
 
     @cached_property
-    def _view_nct(self) -> torch.Tensor:
-        """Every possible window (N - T + 1, C, T) without a copy."""
-        return self.series.values_nc.unfold(0, self.window, 1)
+    def _view_nf(self) -> torch.Tensor:
+        """Every possible window (N - T + 1, T · C), its rows one after the other as they lie in memory: no copy."""
+        values_nc = self.series.values_nc
+        num_rows, num_channels = values_nc.shape
+        shape = (max(num_rows - self.window + 1, 0), self.window * num_channels)
+        return values_nc.as_strided(shape, (num_channels, 1), values_nc.storage_offset())
 
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
-        """Scaled windows (B, T, C) float32 on the series' device: one gather, then a transposed view."""
+        """Scaled windows (B, T, C) float32 on the series' device: one gather that copies each window as a whole."""
         starts_b = self.starts_w[index_b].to(self.series.values_nc.device)
-        return self.series.scaled_(self._view_nct[starts_b]).transpose(1, 2)
+        return self.series.scaled_(self._view_nf.index_select(0, starts_b).unflatten(1, (self.window, -1)))
 
     def batches(self, size: int) -> Iterator[torch.Tensor]:
         """All windows in order, `size` at a time."""

@@ -16,7 +16,8 @@ from core.data.recording import Recording
 from core.data.scaling import Scaler
 from core.data.windows import Series, WindowSet, window_starts
 from core.devices.plan import DevicePlan
-from inference.part_scores import BASELINE_FLOOR, PartErrors, channel_baseline, ewma, part_errors, score_part
+from inference import part_scores
+from inference.part_scores import BASELINE_FLOOR, Ewma, PartErrors, channel_baseline, part_errors, score_part
 from inference.score_table import score_table
 from inference.scoring import ScoringModel
 
@@ -177,14 +178,34 @@ def test_channels_are_normalised_by_their_own_calibration_error():
     assert scores.top_channel_s.tolist()[1] == 0
 
 
+@pytest.mark.parametrize("pieces", [[], [1, 2, 700, 701, 702, 1999], [500, 1000, 1500]])
 @pytest.mark.parametrize("span", [2, 10, 300])
-def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span):
+def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span, pieces):
     rng = np.random.default_rng(span)
-    values_s = np.where(rng.random(2000) < 0.1, np.nan, rng.exponential(size=2000))
+    values_sc = np.where(rng.random((2000, 3)) < 0.1, np.nan, rng.exponential(size=(2000, 3)))
     stretch_s = np.repeat(np.arange(4), [1, 700, 99, 1200])
-    smooth_s = pd.Series(values_s).groupby(stretch_s).ewm(span=span).mean().to_numpy()
-    expected = np.where(np.isnan(values_s), np.nan, smooth_s)
-    np.testing.assert_allclose(ewma(values_s, stretch_s, span), expected, rtol=1e-6)
+    smooth_sc = pd.DataFrame(values_sc).groupby(stretch_s).ewm(span=span).mean().to_numpy()
+    smooth = Ewma(span, 3)
+    split = zip(np.split(values_sc, pieces), np.split(stretch_s, pieces), strict=True)
+    found_sc = np.concatenate([smooth(values, stretch) for values, stretch in split])
+    np.testing.assert_allclose(found_sc, np.where(np.isnan(values_sc), np.nan, smooth_sc), rtol=1e-6)
+
+
+def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatch):
+    windows = windows_over([coupled(500, seed=1), coupled(300, seed=2)], window=32, stride=8)
+
+    def scores():
+        errors = part_errors(scoring_with(OthersModel(), channels=6), windows, batch_size=16)
+        return score_part(errors, channel_baseline(errors), smoothing_span=5)
+
+    roomy = scores()
+    monkeypatch.setattr(part_scores, "_LARGE", 0)
+    monkeypatch.setattr(part_scores, "_VALUES_AT_A_TIME", 6 * 37)
+    cramped = scores()
+    assert isinstance(cramped.channel_error_sc, np.memmap)
+    np.testing.assert_allclose(cramped.score_s, roomy.score_s, rtol=1e-6)
+    np.testing.assert_allclose(cramped.channel_error_sc, roomy.channel_error_sc, rtol=1e-6)
+    assert cramped.top_channel_s.tolist() == roomy.top_channel_s.tolist()
 
 
 def test_smoothing_is_causal():

@@ -27,7 +27,7 @@ def fit(*columns, settings: Scaling = ROBUST) -> Scaler:
 
 def scaled(scaler: Scaler, values_tc: np.ndarray) -> np.ndarray:
     series = Series.of([], values_tc, scaler)
-    return series.scaled_(series.values_nc.T.clone().unsqueeze(0))[0].T.numpy()
+    return series.scaled_(series.values_nc.clone().unsqueeze(0))[0].numpy()
 
 
 @pytest.mark.parametrize("level, spread", [(0.0, 1.0), (101_325.0, 0.5), (-2e6, 30.0)])

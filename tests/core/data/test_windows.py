@@ -75,10 +75,16 @@ def test_windows_never_leave_a_stretch_and_cover_its_end(stride):
 
 # -------------------------------------------------------------------------------------------------------------- windows
 def test_windows_are_views_of_the_series(windows):
-    view_nct = windows._view_nct
-    assert storage(view_nct) == storage(windows.series.values_nc)
-    assert view_nct.shape == (62 - 8 + 1, 2, 8)
-    assert storage(windows.subset(torch.tensor([1]))._view_nct) == storage(windows.series.values_nc)
+    view_nf = windows._view_nf
+    assert storage(view_nf) == storage(windows.series.values_nc)
+    assert view_nf.shape == (62 - 8 + 1, 2 * 8)
+    assert storage(windows.subset(torch.tensor([1]))._view_nf) == storage(windows.series.values_nc)
+
+
+def test_rows_that_do_not_lie_in_one_piece_are_put_into_one():
+    values_tc = np.asfortranarray(np.arange(60, dtype=np.float32).reshape(20, 3))
+    windows = WindowSet(Series.of([], values_tc), torch.tensor([0, 5, 12]), 8)
+    assert torch.equal(windows.batch(torch.tensor([2]))[0], torch.from_numpy(values_tc[12:20].copy()))
 
 
 def test_a_batch_equals_slices(windows):

@@ -1,0 +1,175 @@
+"""From files to batches: the store, windows as views, and what waiting for a batch adds to a training step."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.patchtst import training_step
+from benchmarks.run import Effort
+from benchmarks.sides import Work
+from core.config.schema import AnyConfig, PatchTSTModel, SwinMAEModel
+from core.config.schema import Scalogram as ScalogramSettings
+from core.data.windows import Series, WindowSet
+from core.models.patchtst import PatchTST
+from core.models.swinmae import SwinMAE
+
+CHANNELS, WINDOW, BATCH = 64, 512, 16
+# Rows of the table; at 64 channels of 32 bit the second makes 200 MB.
+ROWS, FULL_ROWS = 80_000, 780_000
+IMAGE, IMAGE_BATCH, SAMPLES, RATE_HZ = 128, 16, 2048, 6400.0
+
+
+def comparisons(effort: Effort) -> Iterator[Comparison]:
+    """Reading, gathering, and steps with and without them."""
+    rows = FULL_ROWS if effort.full else ROWS
+    with tempfile.TemporaryDirectory() as folder:
+        _write_table(Path(folder) / "data" / "plant.csv", rows)
+        yield compare(
+            f"first batch of a known file of {rows * CHANNELS * 4 / 1e6:.0f} MB ({CHANNELS} channels)",
+            Task("Landfall's store", "benchmarks.data:our_first_batch", {"folder": folder}),
+            Task("pandas.read_csv, C engine", "benchmarks.data:pandas_first_batch", {"folder": folder}, tuned=False),
+            unit="starts", count=1, rounds=effort.rounds,
+        )  # fmt: skip
+    yield compare(
+        f"an epoch of 512 windows of {WINDOW} × {CHANNELS}, shuffled",
+        Task("Landfall", "benchmarks.data:our_epoch", {}),
+        Task("torch DataLoader", "benchmarks.data:loader_epoch", {}, tuned=False),
+        unit="windows", count=512, rounds=effort.rounds,
+    )  # fmt: skip
+    for name, maker, count, goal in (
+        ("PatchTST, 64 channels: a step that gathers its windows", "patchtst_step", BATCH, 0.98),
+        ("Swin-MAE tiny: a step that makes its scalograms", "swinmae_step", IMAGE_BATCH, 0.9),
+    ):
+        yield compare(
+            name,
+            Task("Landfall", f"benchmarks.data:{maker}", {"at_hand": False}),
+            Task("the same, batch at hand", f"benchmarks.data:{maker}", {"at_hand": True}),
+            unit="windows", count=count, rounds=effort.rounds, goal=goal,
+        )  # fmt: skip
+
+
+def _write_table(path: Path, rows: int) -> None:
+    """A table of random walks with a time stamp a second."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    path.parent.mkdir(parents=True)
+    values = np.random.default_rng(0).standard_normal((rows, CHANNELS)).cumsum(axis=0).round(3)
+    stamps = np.datetime64("2026-01-01T00:00:00") + np.arange(rows).astype("timedelta64[s]")
+    columns = {"timestamp": pa.array(stamps), **{f"s{c:02d}": values[:, c] for c in range(CHANNELS)}}
+    csv.write_csv(pa.table(columns), path)
+
+
+# ------------------------------------------------------------------------------------------------------------ the sides
+def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
+    """From a configuration to a batch: the file is checked, judged, split and scaled as in every run."""
+    from core.data.dataset import TRAINING_PARTS, load_stream_data
+
+    logging.getLogger("core.data").setLevel(logging.ERROR)
+    config, root = _config(name), Path(folder)
+
+    def first_batch() -> torch.Tensor:
+        windows = load_stream_data(config, root=root, parts=TRAINING_PARTS).parts["train"]
+        return windows.batch(torch.randperm(len(windows))[:BATCH])
+
+    return first_batch
+
+
+def pandas_first_batch(folder: str) -> Work:
+    """What a notebook does: read, take the numbers, scale them, cut windows."""
+    import pandas as pd
+
+    path = Path(folder) / "data" / "plant.csv"
+
+    def first_batch() -> torch.Tensor:
+        values_tc = pd.read_csv(path, engine="c").drop(columns="timestamp").to_numpy(np.float32)
+        values_tc = (values_tc - values_tc.mean(0)) / values_tc.std(0)
+        starts = np.random.default_rng(0).permutation(len(values_tc) - WINDOW)[:BATCH]
+        return torch.stack([torch.from_numpy(values_tc[start : start + WINDOW]) for start in starts])
+
+    return first_batch
+
+
+def our_epoch() -> Work:
+    windows = _windows(torch.randn(WINDOW + 64 * 511, CHANNELS).numpy(), stride=64)
+    return lambda: [windows.batch(index_b) for index_b in torch.randperm(len(windows)).split(BATCH)]
+
+
+def loader_epoch() -> Work:
+    """PyTorch's own way: a dataset that gives one window, and a loader that stacks them."""
+    values_tc = torch.randn(WINDOW + 64 * 511, CHANNELS)
+
+    class Windows(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 512
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            return values_tc[64 * index : 64 * index + WINDOW]
+
+    loader = torch.utils.data.DataLoader(Windows(), batch_size=BATCH, shuffle=True)
+    return lambda: list(loader)
+
+
+def patchtst_step(at_hand: bool) -> Work:
+    model = PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=CHANNELS, window=WINDOW)
+    windows = _windows(torch.randn(40_000, CHANNELS).numpy(), stride=64)
+    batch = windows.batch(torch.arange(BATCH)).contiguous()
+
+    def loss() -> torch.Tensor:
+        return model(batch if at_hand else windows.batch(torch.randperm(len(windows))[:BATCH])).loss
+
+    return training_step(model, loss, "32", fused=True)
+
+
+def swinmae_step(at_hand: bool) -> Work:
+    """The smallest model: there a transform weighs most."""
+    from core.data.inputs import StandardisedScalogram
+    from core.data.scalogram import Scalogram
+
+    settings = SwinMAEModel(embed_dim=48, depths=(2, 2), num_heads=(3, 6), decoder_depths=(2,), window_size=4)
+    model = SwinMAE(settings, image_size=IMAGE)
+    windows = _windows(torch.randn(100 * SAMPLES, 3).numpy(), stride=SAMPLES, window=SAMPLES)
+    transform = StandardisedScalogram(Scalogram(ScalogramSettings(image_size=IMAGE)), RATE_HZ, remove_mean=True)
+    batch = transform(windows.batch(torch.arange(IMAGE_BATCH)))
+
+    def loss() -> torch.Tensor:
+        return model(batch if at_hand else transform(windows.batch(torch.randperm(len(windows))[:IMAGE_BATCH]))).loss
+
+    return training_step(model, loss, "32", fused=True)
+
+
+def _windows(values_tc: np.ndarray, *, stride: int, window: int = WINDOW) -> WindowSet:
+    starts = torch.arange(0, len(values_tc) - window + 1, stride)
+    return WindowSet(Series.of([], values_tc), starts, window)
+
+
+def _config(name: str) -> AnyConfig:
+    from core.config.compose import config_from_dict
+
+    part: dict[str, Any] = {"files": [f"data/{name}"]}
+    return config_from_dict(
+        {
+            "stream": "patchtst",
+            "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
+            "dqvl": {"report_dir": "artifacts/dqvl"},
+            "data": {
+                "window": WINDOW,
+                "parts": {
+                    "train": {**part, "stop": 0.6},
+                    "validation": {**part, "start": 0.6, "stop": 0.7},
+                    "calibration": {**part, "start": 0.7, "stop": 0.8},
+                    "test": {**part, "start": 0.8},
+                },
+            },
+            "model": {"patch_length": 16, "patch_stride": 16},
+        },
+        source="benchmarks/data.py",
+    )

@@ -1,0 +1,198 @@
+"""How time and memory grow with the work: one side only, over sizes far apart, as exponents of straight lines.
+
+An exponent of 1 means that twice the work takes twice the time, 0 that the work does not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.data import our_first_batch
+from benchmarks.patchtst import training_step
+from benchmarks.run import RESULTS, Effort, environment
+from benchmarks.sides import Side, Work
+from core.config.schema import PatchTSTModel, SwinMAEModel
+from core.data.windows import Series, WindowSet
+from core.models.patchtst import PatchTST
+from core.models.swinmae import SwinMAE
+
+PICTURE = Path("docs/images/growth.png")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds and MiB (the process's peak, its libraries included) of one piece of work at several sizes."""
+
+    title: str
+    size: str
+    sizes: list[float]
+    seconds: list[float]
+    peak_mb: list[float]
+
+    @property
+    def time_exponent(self) -> float:
+        return exponent(self.sizes, self.seconds)
+
+    @property
+    def memory_exponent(self) -> float:
+        return exponent(self.sizes, self.peak_mb)
+
+    def __str__(self) -> str:
+        points = ", ".join(
+            f"{size:g}: {seconds * 1e3:,.1f} ms {mb:,.0f} MiB"
+            for size, seconds, mb in zip(self.sizes, self.seconds, self.peak_mb, strict=True)
+        )
+        return f"{self.title} by {self.size}: exponent {self.time_exponent:.2f}\n  {points}"
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The slope of the least-squares line through the logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+# Title, what grows, the sizes, and what builds the work of one size.
+_QUESTIONS: tuple[tuple[str, str, tuple[int, ...], str], ...] = (
+    ("first batch of a known data set, 8 channels", "rows", (50_000, 200_000, 800_000, 3_200_000), "known_data"),
+    ("an epoch of shuffled batches, 8 channels", "windows", (1_000, 4_000, 16_000, 64_000), "epoch"),
+    ("PatchTST step, 4 windows of 512", "channels", (16, 64, 250, 1_000), "patchtst_channels"),
+    ("PatchTST step, 4 windows of 16 channels", "samples in a window", (256, 1_024, 4_096), "patchtst_length"),
+    ("Swin-MAE step, 4 images", "pixels of an image", (64**2, 128**2, 256**2), "swinmae_pixels"),
+)
+
+
+def results(effort: Effort) -> Iterator[Curve]:
+    for title, size, sizes, maker in _QUESTIONS:
+        seconds, peak_mb = [], []
+        for value in sizes:
+            with Side(f"benchmarks.growth:{maker}", tuned=True, size=value) as side:
+                seconds.append(statistics.median(side.seconds() for _ in range(effort.rounds)))
+                peak_mb.append(side.facts()["peak_mb"])
+        yield Curve(title, size, [float(value) for value in sizes], seconds, peak_mb)
+    yield _processes((1, 2), effort)
+
+
+def _processes(counts: Sequence[int], effort: Effort) -> Curve:
+    """The same batch shared by processes of this machine, which has no more cores for them."""
+    seconds, peak_mb = [], []
+    for count in counts:
+        meeting = str(Path(tempfile.mkdtemp()) / "meeting")
+        with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
+            starting = [
+                pool.submit(
+                    Side, "benchmarks.growth:patchtst_process", tuned=True, rank=rank, count=count, meeting=meeting
+                )
+                for rank in range(count)
+            ]
+            sides = [stack.enter_context(side.result()) for side in starting]
+            rounds = [list(pool.map(Side.seconds, sides)) for _ in range(effort.rounds)]
+            seconds.append(statistics.median(max(each) for each in rounds))
+            peak_mb.append(sum(side.facts()["peak_mb"] for side in sides))
+    title = "PatchTST step, 64 windows of 16 channels, cores shared"
+    return Curve(title, "processes", [float(count) for count in counts], seconds, peak_mb)
+
+
+def write(found: Sequence[Curve], folder: Path = RESULTS, picture: Path = PICTURE) -> None:
+    """The curves as JSON, and as a picture."""
+    document = {"question": "growth", **environment(), "curves": [asdict(curve) for curve in found]}
+    (folder / "growth.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    plot(found, picture)
+
+
+def plot(found: Sequence[Curve], path: Path) -> None:
+    """Time and memory over size, both in multiples of the smallest, on logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for axis, values_of, name in (
+        (axes[0], lambda curve: curve.seconds, "time"),
+        (axes[1], lambda curve: curve.peak_mb, "peak memory of the process"),
+    ):
+        for curve in found:
+            values = values_of(curve)
+            relative = [value / values[0] for value in values]
+            axis.plot([size / curve.sizes[0] for size in curve.sizes], relative, marker="o", label=curve.title)
+        widest = max(curve.sizes[-1] / curve.sizes[0] for curve in found)
+        axis.plot([1, widest], [1, widest], color="grey", linestyle=":", label="in proportion")
+        axis.set(xscale="log", yscale="log", xlabel="size, in multiples of the smallest", ylabel=f"{name}, likewise")
+    axes[0].legend(fontsize=7)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+# --------------------------------------------------------------------------------------------------------- the work
+def known_data(size: int) -> Work:
+    """A parquet file that the store has seen."""
+    folder = tempfile.mkdtemp()
+    # Parsed by another process, so that this one's peak is that of the store.
+    parsing = get_context("spawn").Process(target=_parse, args=(folder, size))
+    parsing.start()
+    parsing.join()
+    return our_first_batch(folder, "plant.parquet")
+
+
+def _parse(folder: str, rows: int) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    values = np.random.default_rng(0).standard_normal((rows, 8)).cumsum(axis=0)
+    stamps = np.datetime64("2026-01-01T00:00:00") + np.arange(rows).astype("timedelta64[s]")
+    (Path(folder) / "data").mkdir()
+    table = pa.table({"timestamp": pa.array(stamps), **{f"s{c}": values[:, c] for c in range(8)}})
+    parquet.write_table(table, Path(folder) / "data" / "plant.parquet")
+    our_first_batch(folder, "plant.parquet")()
+
+
+def epoch(size: int) -> Work:
+    values_tc = np.random.default_rng(0).standard_normal((32 * size + 480, 8), dtype=np.float32)
+    windows = WindowSet(Series.of([], values_tc), torch.arange(size) * 32, 512)
+
+    def batches() -> None:
+        for index_b in torch.randperm(len(windows)).split(64):
+            windows.batch(index_b)
+
+    return batches
+
+
+def patchtst_channels(size: int) -> Work:
+    return _patchtst(4, 512, size)
+
+
+def patchtst_length(size: int) -> Work:
+    return _patchtst(4, size, 16)
+
+
+def patchtst_process(rank: int, count: int, meeting: str) -> Work:
+    """The share of one of `count` processes that exchange their gradients, each on its share of the cores."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // count))
+    if count > 1:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count)
+    return _patchtst(64 // count, 512, 16, shared=count > 1)
+
+
+def _patchtst(batch: int, window: int, channels: int, *, shared: bool = False) -> Work:
+    model = PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=channels, window=window)
+    if shared:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    x_btc = torch.randn(batch, window, channels)
+    return training_step(model, lambda: model(x_btc).loss, "32", fused=True)
+
+
+def swinmae_pixels(size: int) -> Work:
+    side = math.isqrt(size)
+    settings = SwinMAEModel(embed_dim=48, depths=(2, 2), num_heads=(3, 6), decoder_depths=(2,), window_size=4)
+    model = SwinMAE(settings, image_size=side)
+    image_bchw = torch.randn(4, 3, side, side)
+    return training_step(model, lambda: model(image_bchw).loss, "32", fused=True)
