@@ -109,6 +109,6 @@ bench-full: $(READY)  ## The same in nine rounds, with what takes longer
 
 .PHONY: clean
 clean:  ## Remove what runs and set-up made; data you brought stays
-	rm -rf $(VENV) runs checkpoints artifacts training_dashboard/data training_dashboard/vendor
+	rm -rf $(VENV) runs checkpoints artifacts cache training_dashboard/data training_dashboard/vendor
 	rm -rf .pytest_cache .ruff_cache build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -167,6 +167,7 @@ def _build_trainer(
         for line in start_report(model, train, sized=sized, plan=plan, batch=batch, root=root):
             log.info("%s", line)
     if plan.compiled:
+        torch.use_deterministic_algorithms(config.deterministic)  # this time the compiler is told too
         model.compile()
     bundle = {
         "run_id": run_id,

@@ -21,7 +21,6 @@ import numpy as np
 
 from core.config.schema import STREAMS, Quality, Stream
 from core.data.recording import NOT_A_TIME, Recording
-from core.data.timestamps import sampling_rate
 from core.workspace import write_text
 
 log = logging.getLogger(__name__)
@@ -235,6 +234,8 @@ def _time_metrics(recording: Recording, gap_factor: float, declared_hz: float | 
     gap_n = _gaps(unique_ns, gap_factor)
     measured_hz = None
     if recording.time_source == "timestamp":
+        from core.data.timestamps import sampling_rate  # brings pandas
+
         measured_hz = sampling_rate(unique_ns, quantised=stream == "swinmae")
     return {
         "rows": rows,

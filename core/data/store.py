@@ -31,7 +31,6 @@ import numpy as np
 from core.config.schema import AnyConfig
 from core.data.files import data_suffix, facts_of
 from core.data.quality import cleaned, measure
-from core.data.readers import read_recordings
 from core.data.recording import Recording
 from core.data.scaling import Scaler
 from core.workspace import relative, write_json
@@ -187,6 +186,8 @@ class Store:
 
 # ---------------------------------------------------------------------------------------------------------- one reading
 def _read(path: Path, root: Path, config: AnyConfig) -> Reading:
+    from core.data.readers import read_recordings  # brings pandas, which a known file does not need
+
     found = read_recordings(path, root=root, stream=config.stream, settings=config.data)
     metrics = None
     if config.dqvl.enabled:

@@ -55,7 +55,8 @@ def seed_and_fix(profile: Profile) -> None:
     np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
     torch.manual_seed(derive_seed(profile.seed, "torch"))
     adopt(profile)
-    torch.use_deterministic_algorithms(profile.deterministic)
+    # As `use_deterministic_algorithms`, which also imports the compiler to tell it: two seconds for most runs' nothing.
+    torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
     torch.backends.cudnn.benchmark = profile.cudnn_benchmark
 
 

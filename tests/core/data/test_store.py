@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.data import readers
 from core.data import store as store_module
 from core.data.dataset import TRAINING_PARTS, check_quality, load_stream_data
 from core.data.recording import Recording
@@ -20,10 +21,8 @@ MESSY = "timestamp,a,b\n2026-01-01 00:00:02,3,\n2026-01-01 00:00:00,1,9\n2026-01
 @pytest.fixture
 def parsed(monkeypatch) -> list[str]:
     """The names of the files that were parsed, in order."""
-    names, real = [], store_module.read_recordings
-    monkeypatch.setattr(
-        store_module, "read_recordings", lambda path, **rest: names.append(path.name) or real(path, **rest)
-    )
+    names, real = [], readers.read_recordings
+    monkeypatch.setattr(readers, "read_recordings", lambda path, **rest: names.append(path.name) or real(path, **rest))
     return names
 
 
