@@ -15,7 +15,7 @@ from core.cli import run_command
 from core.errors import EXIT_OK
 
 # One module each, with a function `comparisons`.
-COMPARED = ("patchtst", "swinmae", "scalogram", "data")
+COMPARED = ("patchtst", "swinmae", "scalogram", "data", "convergence")
 QUESTIONS = (*COMPARED, "growth")
 
 
@@ -26,11 +26,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="paired rounds of each comparison")
     parser.add_argument("--bf16", action="store_true", help="also in bfloat16; a CPU without it emulates it slowly")
     parser.add_argument("--peers", type=Path, help="a folder with clones of PatchTST, Swin-MAE and SimMIM")
+    parser.add_argument("--data", type=Path, help="a folder with the real data sets ETTh1 and SKAB, for convergence")
     parser.add_argument("--no-write", action="store_true", help="leave benchmarks/results as it is")
 
     def command(arguments: argparse.Namespace) -> int:
         rounds = arguments.rounds or (9 if arguments.full else 5)
-        effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
+        effort = Effort(
+            rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers, data=arguments.data
+        )
         for question in arguments.question or QUESTIONS:
             sys.stdout.write(f"{question}\n")
             if question in COMPARED:

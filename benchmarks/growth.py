@@ -29,6 +29,7 @@ from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 
 PICTURE = Path("docs/images/growth.png")
+SHARED_STEP = "PatchTST step, 64 windows of 16 channels, cores shared"
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,14 @@ def _processes(counts: Sequence[int], effort: Effort) -> Curve:
             rounds = [list(pool.map(Side.seconds, sides)) for _ in range(effort.rounds)]
             seconds.append(statistics.median(max(each) for each in rounds))
             peak_mb.append(sum(side.facts()["peak_mb"] for side in sides))
-    title = "PatchTST step, 64 windows of 16 channels, cores shared"
-    return Curve(title, "processes", [float(count) for count in counts], seconds, peak_mb)
+    return Curve(SHARED_STEP, "processes", [float(count) for count in counts], seconds, peak_mb)
 
 
 def write(found: Sequence[Curve], folder: Path = RESULTS, picture: Path = PICTURE) -> None:
     """The curves as JSON, and as a picture."""
-    document = {"question": "growth", **environment(), "curves": [asdict(curve) for curve in found]}
+    parameters = sum(parameter.numel() for parameter in _model(512, 16).parameters())
+    curves = [asdict(curve) for curve in found]
+    document = {"question": "growth", **environment(), "parameters": parameters, "curves": curves}
     (folder / "growth.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     plot(found, picture)
 
@@ -183,11 +185,15 @@ def patchtst_process(rank: int, count: int, meeting: str) -> Work:
 
 
 def _patchtst(batch: int, window: int, channels: int, *, shared: bool = False) -> Work:
-    model = PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=channels, window=window)
+    model = _model(window, channels)
     if shared:
         model = torch.nn.parallel.DistributedDataParallel(model)
     x_btc = torch.randn(batch, window, channels)
     return training_step(model, lambda: model(x_btc).loss, "32", fused=True)
+
+
+def _model(window: int, channels: int) -> PatchTST:
+    return PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=channels, window=window)
 
 
 def swinmae_pixels(size: int) -> Work:

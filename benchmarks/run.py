@@ -19,12 +19,14 @@ RESULTS = Path(__file__).parent / "results"
 @dataclass(frozen=True)
 class Effort:
     """rounds: paired rounds of each comparison. full: also what takes minutes. bf16: also 16 bit, which a CPU without
-    instructions for it only emulates. peers: the folder with clones of the authors' code, if there is one."""
+    instructions for it only emulates. peers: the folder with clones of the authors' code, if there is one. data: the
+    folder with real data sets, if there is one."""
 
     rounds: int = 5
     full: bool = False
     bf16: bool = False
     peers: Path | None = None
+    data: Path | None = None
 
 
 def write_results(question: str, comparisons: Sequence[Comparison], folder: Path = RESULTS) -> Path:

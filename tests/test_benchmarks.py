@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import page
+from benchmarks import cluster, convergence, data, growth, page
 from benchmarks.floor import Products, floor_seconds
 from benchmarks.pairs import Comparison, Task, compare
 from benchmarks.run import write_results
@@ -61,6 +63,51 @@ def test_a_missed_goal_is_said(tmp_path, ratio, told):
     write_results("swinmae", [found], tmp_path)
     assert told in page.page(tmp_path)
     assert "| 50% |" in page.page(tmp_path)
+
+
+def test_an_exponent_is_the_slope_of_the_logarithms():
+    assert growth.exponent([1, 10, 100], [3.0, 300.0, 30_000.0]) == pytest.approx(2.0)
+    assert growth.exponent([1, 4, 16], [5.0, 5.0, 5.0]) == pytest.approx(0.0)
+
+
+def test_growth_is_written_as_figures_and_as_a_picture(tmp_path):
+    curve = growth.Curve(growth.SHARED_STEP, "processes", [1.0, 2.0], [0.5, 0.4], [300.0, 500.0])
+    growth.write([curve], tmp_path, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    assert "Past one machine (simulated)" in page.page(tmp_path)
+    assert "500.0 → 400.0 ms" in page.page(tmp_path)
+
+
+def test_more_machines_exchange_no_more_than_twice_the_gradients():
+    slow = cluster.Network("slow", 1e6)
+    assert cluster.exchange_seconds(1e6, 1, slow) == 0.0
+    assert cluster.exchange_seconds(1e6, 2, slow) == pytest.approx(1.0, rel=1e-3)
+    assert cluster.exchange_seconds(1e6, 100, slow) == pytest.approx(2.0, rel=0.02)
+    assert cluster.efficiency(1.0, 1e6, 2, slow) == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("maker", ["our_epoch", "loader_epoch", "patchtst_step", "swinmae_step"])
+def test_sides_of_the_data_path_work(maker, monkeypatch):
+    monkeypatch.setattr(data, "CHANNELS", 3)
+    settings = {"at_hand": False} if maker.endswith("step") else {}
+    getattr(data, maker)(**settings)()
+
+
+def test_a_known_table_gives_a_first_batch(tmp_path):
+    data._write_table(tmp_path / "data" / "plant.csv", 6_000)
+    folder = str(tmp_path)
+    assert data.our_first_batch(folder)().shape == data.pandas_first_batch(folder)().shape == (16, 512, 64)
+
+
+def test_a_side_trains_until_its_error_is_at_the_mark(tmp_path):
+    rows = np.sin(np.arange(400)[:, np.newaxis] * [0.1, 0.2, 0.3])
+    pd.DataFrame(rows, columns=["a", "b", "c"]).to_csv(tmp_path / "waves.csv", index=False)
+    setting = convergence.Setting("w", "*.csv", (0, 300), (300, 400), window=16, stride=2, patch=4, epochs=3)
+    to_the_end = convergence.train(setting, tmp_path, sees="all", mark=0.0)
+    stopped = convergence.train(setting, tmp_path, sees="all", mark=to_the_end["error"] * 1.5)
+    assert to_the_end["epochs"] == 3.0
+    assert stopped["epochs"] < 3.0
+    assert stopped["error"] <= to_the_end["error"] * 1.5
 
 
 def test_the_page_is_that_of_the_results():
