@@ -102,9 +102,9 @@ docs-local docs-baseline: docs-%:
 	done
 
 .PHONY: bench bench-full
-bench: $(READY)  ## Measure the speed beside named peers (minutes; ARGS="patchtst --peers DIR")
+bench: $(READY)  ## Measure the speed beside named peers (minutes; ARGS="patchtst scalogram")
 	$(BIN)/python -m benchmarks $(ARGS)
-bench-full: $(READY)  ## The same in nine rounds, with what takes longer
+bench-full: $(READY)  ## All of it, in nine rounds, and written (ARGS="--peers DIR --data DIR")
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: clean

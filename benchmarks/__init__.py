@@ -1,1 +1,1 @@
-"""Speed against named peers, each pair measured in turn in one process: `make bench`."""
+"""Speed beside named peers, each side in a process of its own, in turn: `make bench`."""

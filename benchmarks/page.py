@@ -18,8 +18,8 @@ FILE = "docs/performance.md"
 _INTRODUCTION = """\
 # Performance
 
-Generated from `benchmarks/results/` by `python -m benchmarks.page --write`. `make bench` measures anew,
-`make bench-full` everything, in nine rounds.
+Generated from `benchmarks/results/` by `python -m benchmarks.page --write`. `make bench` measures what says most in a
+few minutes and prints it; `make bench-full` measures everything, in nine rounds, and writes the results.
 
 Two sides do the same work in turn, each in a process of its own. *Ratio* is the peer's time over ours, round by round:
 the median, and in brackets the least and the largest. *Floor* is the share of a training step that its matrix products

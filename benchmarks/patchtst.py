@@ -33,7 +33,7 @@ PAPER_DROPOUT = 0.2
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
     """Training steps: first as the libraries' users run them, then with the same dropout and process for both."""
-    for name, sizes in SETTINGS.items():
+    for name, sizes in SETTINGS.items() if effort.full else [("7 channels", SETTINGS["7 channels"])]:
         for arithmetic in ("32", "bf16") if effort.bf16 else ("32",):
             yield from _steps(name, sizes, arithmetic, effort)
 
@@ -52,9 +52,11 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     fastest = {"64 channels": 4.5, "7 channels": 6.0}[name] if arithmetic == "32" else 4.0
     yield against("out of the box", ours, as_run, 3.0)
     yield against("out of the box, visible patches only", visible, as_run, fastest)
+    if not effort.full:
+        return
     yield against("same dropout and process", ours, tuned, 1.5)
     yield against("same dropout and process, visible patches only", visible, tuned, 2.2)
-    if effort.peers and effort.full:
+    if effort.peers:
         theirs = task("official PatchTST", "official_step", tuned=False, folder=str(effort.peers / "PatchTST"))
         yield against("out of the box, the authors' code", ours, theirs, 3.0)
 

@@ -326,8 +326,8 @@ class Trainer:
 
 
 class AdamW(torch.optim.AdamW):
-    """PyTorch's, without what its methods say to PyTorch's compiler: to say it they import the compiler, which takes two
-    seconds of every start. Only the model is ever compiled here."""
+    """PyTorch's, without what its methods say to PyTorch's compiler: to say it they import the compiler, which takes
+    two seconds of every start. Only the model is ever compiled here."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
