@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import cluster
 from benchmarks.growth import PICTURE, SHARED_STEP, Curve
+from benchmarks.pairs import rate
 from benchmarks.run import RESULTS
 from core.cli import run_page_command
 
@@ -114,8 +115,8 @@ def _row(found: dict[str, Any]) -> str:
     goal = "" if not found["goal"] else f"{found['goal']:g}" + (" (missed)" if found["ratio"] < found["goal"] else "")
     cells = (
         found["title"],
-        f"{found['ours']}: {found['ours_per_second']:,.1f} {found['unit']}/s",
-        f"{found['peer']}: {found['peers_per_second']:,.1f}",
+        f"{found['ours']}: {rate(found['ours_per_second'])} {found['unit']}/s",
+        f"{found['peer']}: {rate(found['peers_per_second'])}",
         f"**{found['ratio']:.1f}** ({low:.1f} to {high:.1f})",
         goal,
         f"{found['ours_per_second'] / found['floor']:.0%}" if found["floor"] else "",

@@ -46,13 +46,18 @@ class Comparison:
         goal = f", goal {self.goal:g}" if self.goal else ""
         floor = f"; {self.ours_per_second / self.floor:.0%} of the floor" if self.floor else ""
         return (
-            f"{self.title}\n  {self.ours} {self.ours_per_second:,.1f} {self.unit}/s, {self.peer} "
-            f"{self.peers_per_second:,.1f}: ratio {self.ratio:.2f} ({low:.2f} to {high:.2f}{goal}); "
+            f"{self.title}\n  {self.ours} {rate(self.ours_per_second)} {self.unit}/s, {self.peer} "
+            f"{rate(self.peers_per_second)}: ratio {self.ratio:.2f} ({low:.2f} to {high:.2f}{goal}); "
             f"memory × {self.memory_ratio:.2f}{floor}"
         )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def rate(per_second: float) -> str:
+    """A speed as people read it: `1,234.5`, `0.036`."""
+    return f"{per_second:,.1f}" if per_second >= 1 else f"{per_second:.2g}"
 
 
 def compare(

@@ -56,6 +56,7 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
         return
     yield against("same dropout and process", ours, tuned, 1.5)
     yield against("same dropout and process, visible patches only", visible, tuned, 2.2)
+    yield against("scoring, beside a training step", task("Landfall, scoring", "our_scoring"), ours, 3.0)
     if effort.peers:
         theirs = task("official PatchTST", "official_step", tuned=False, folder=str(effort.peers / "PatchTST"))
         yield against("out of the box, the authors' code", ours, theirs, 3.0)
@@ -71,6 +72,18 @@ def our_step(sizes: dict[str, int], arithmetic: str, encoder_sees: str = "all") 
     model = PatchTST(settings, num_channels=s.channels, window=s.window)
     x_btc = torch.randn(s.batch, s.window, s.channels)
     return training_step(model, lambda: model(x_btc).loss, arithmetic, fused=True, floor=True)
+
+
+def our_scoring(sizes: dict[str, int], arithmetic: str) -> Work:
+    """Every patch is predicted while it is hidden, in three passes under these masks; always in 32 bit."""
+    s = SimpleNamespace(**sizes)
+    settings = PatchTSTModel(
+        patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
+        num_layers=s.layers, d_ff=s.hidden,
+    )  # fmt: skip
+    model = PatchTST(settings, num_channels=s.channels, window=s.window)
+    x_btc = torch.randn(s.batch, s.window, s.channels)
+    return lambda: model.inpaint(x_btc)
 
 
 def transformers_step(sizes: dict[str, int], arithmetic: str, dropout: float) -> Work:

@@ -37,6 +37,11 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     yield against("out of the box", full, simmim, 0.0)
     tuned = Task("transformers (SimMIM)", "benchmarks.swinmae:transformers_step", {"depths": DEEP})
     yield against("same process, visible windows only", visible, tuned, 3.3)
+    for ours, sees in ((full, "all"), (visible, "visible")):
+        scoring = Task(
+            f"{ours.name}, scoring", "benchmarks.swinmae:our_scoring", {"depths": DEEP, "encoder_sees": sees}
+        )
+        yield against("scoring, beside a training step", scoring, ours, 3.0)
     if effort.peers:
         folder = str(effort.peers / "Swin-MAE")
         official = Task("official Swin-MAE", "benchmarks.swinmae:official_step", {"folder": folder}, tuned=False)
@@ -50,13 +55,24 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
 
 # ------------------------------------------------------------------------------------------------------------ the sides
 def our_step(depths: list[int], encoder_sees: str) -> Work:
+    model = _ours(depths, encoder_sees)
+    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    return training_step(model, lambda: model(image_bchw).loss, "32", fused=True, floor=True)
+
+
+def our_scoring(depths: list[int], encoder_sees: str) -> Work:
+    """Every unit is predicted while it is hidden, in two passes."""
+    model = _ours(depths, encoder_sees)
+    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    return lambda: model.inpaint(image_bchw)
+
+
+def _ours(depths: list[int], encoder_sees: str) -> SwinMAE:
     settings = SwinMAEModel(
         embed_dim=96, depths=tuple(depths), num_heads=(3, 6, 12, 24), decoder_depths=(2, 2, 2), window_size=7,
         mask_unit=8, mask_ratio=MASK_RATIO, encoder_sees=encoder_sees,
     )  # fmt: skip
-    model = SwinMAE(settings, image_size=SIZE)
-    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
-    return training_step(model, lambda: model(image_bchw).loss, "32", fused=True, floor=True)
+    return SwinMAE(settings, image_size=SIZE)
 
 
 def transformers_step(depths: list[int]) -> Work:

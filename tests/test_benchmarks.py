@@ -94,7 +94,7 @@ def test_sides_of_the_data_path_work(maker, monkeypatch):
 
 
 def test_a_known_table_gives_a_first_batch(tmp_path):
-    data._write_table(tmp_path / "data" / "plant.csv", 6_000)
+    data._write_table(tmp_path / "data" / "plant.csv", 12_000)
     folder = str(tmp_path)
     assert data.our_first_batch(folder)().shape == data.pandas_first_batch(folder)().shape == (16, 512, 64)
 
