@@ -125,7 +125,12 @@ def plot(found: Sequence[Curve], path: Path) -> None:
         for curve in found:
             values = values_of(curve)
             relative = [value / values[0] for value in values]
-            axis.plot([size / curve.sizes[0] for size in curve.sizes], relative, marker="o", label=curve.title)
+            axis.plot(
+                [size / curve.sizes[0] for size in curve.sizes],
+                relative,
+                marker="o",
+                label=f"{curve.title}, by {curve.size}",
+            )
         widest = max(curve.sizes[-1] / curve.sizes[0] for curve in found)
         axis.plot([1, widest], [1, widest], color="grey", linestyle=":", label="in proportion")
         axis.set(xscale="log", yscale="log", xlabel="size, in multiples of the smallest", ylabel=f"{name}, likewise")

@@ -15,6 +15,7 @@ from benchmarks.run import RESULTS
 from core.cli import run_page_command
 
 FILE = "docs/performance.md"
+RATIOS = Path("docs/images/speed-ratios.png")
 
 _INTRODUCTION = """\
 # Performance
@@ -32,6 +33,8 @@ without dropout.
 A goal that was missed says so. Goals were set on a faster machine, whose matrix products leave less of a step to them:
 where we are near the floor, a larger ratio is not to be had from the same work.
 [experiments.md](experiments.md) has what was tried for each part, and what did not help.
+
+![Every ratio with its range and its goal](images/speed-ratios.png)
 """
 
 _PAST_ONE_MACHINE = """\
@@ -59,8 +62,41 @@ _TITLES = {
 
 def page(folder: Path = RESULTS) -> str:
     """The whole page."""
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in _files(folder)]
-    return "\n".join([_INTRODUCTION, *map(_section, documents)])
+    return "\n".join([_INTRODUCTION, *map(_section, _documents(folder))])
+
+
+def plot_ratios(path: Path = RATIOS, folder: Path = RESULTS) -> None:
+    """Every ratio with its range, and the goal where there is one."""
+    from matplotlib.figure import Figure
+
+    rows = [
+        (f"{_TITLES[document['question']].partition(',')[0]}: {_name(found)}", found)
+        for document in _documents(folder)
+        for found in document.get("comparisons", [])
+    ]
+    figure = Figure(figsize=(11, 1.2 + 0.28 * len(rows)), layout="constrained")
+    axis = figure.subplots()
+    for height, (_, found) in enumerate(rows):
+        missed = found["goal"] > found["ratio"]
+        colour = "tab:orange" if missed else "tab:green" if found["goal"] else "tab:blue"
+        axis.plot(found["ratio_range"], [height, height], color=colour, linewidth=2)
+        axis.plot(found["ratio"], height, "o", color=colour)
+        if found["goal"]:
+            axis.plot(found["goal"], height, "|", color="black", markersize=11)
+    axis.axvline(1.0, color="grey", linestyle=":")
+    axis.set(xscale="log", xlabel="the peer's time over ours: median and range; a stroke is the goal")
+    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=7)
+    axis.invert_yaxis()
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def _name(found: dict[str, Any]) -> str:
+    visible = " (visible)" if "visible" in found["ours"] and "visible" not in found["title"] else ""
+    return f"{found['title']}{visible} — {found['peer']}"
+
+
+def _documents(folder: Path) -> Iterable[dict[str, Any]]:
+    return (json.loads(path.read_text(encoding="utf-8")) for path in _files(folder))
 
 
 def _files(folder: Path) -> Iterable[Path]:
@@ -126,6 +162,8 @@ def _row(found: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if "--write" in (sys.argv[1:] if argv is None else argv):
+        plot_ratios()
     return run_page_command(FILE, page, description="Prints the page of measured speeds.", argv=argv)
 
 

@@ -63,6 +63,8 @@ def test_a_missed_goal_is_said(tmp_path, ratio, told):
     write_results("swinmae", [found], tmp_path)
     assert told in page.page(tmp_path)
     assert "| 50% |" in page.page(tmp_path)
+    page.plot_ratios(tmp_path / "ratios.png", tmp_path)
+    assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_exponent_is_the_slope_of_the_logarithms():
