@@ -65,7 +65,7 @@ class Store:
     def __init__(self, folder: Path | None, *, limit_gb: float = 20.0):
         self.folder, self.limit_bytes = folder, limit_gb * 1e9
         self.num_known = 0
-        self._added = False
+        self._added = self._failed = False
 
     @classmethod
     def of(cls, config: AnyConfig, root: Path) -> Store:
@@ -177,11 +177,13 @@ class Store:
 
     @contextmanager
     def _keeping(self, what: str) -> Iterator[None]:
-        """The store is a convenience: a full disk or a folder nobody may write to is told, and stops nothing."""
+        """The store is a convenience: a full disk or a folder nobody may write to is told once, and stops nothing."""
         try:
             yield
         except OSError as error:
-            log.warning("%s is not kept in %s: %s; data.store_dir names another place", what, self.folder, error)
+            level = logging.DEBUG if self._failed else logging.WARNING
+            log.log(level, "%s is not kept in %s: %s; data.store_dir names another place", what, self.folder, error)
+            self._failed = True
 
 
 # ---------------------------------------------------------------------------------------------------------- one reading
