@@ -40,6 +40,7 @@ class Comparison:
     memory_ratio: float
     goal: float = 0.0
     floor: float = 0.0
+    rounds: int = 1
 
     def __str__(self) -> str:
         low, high = self.ratio_range
@@ -82,4 +83,5 @@ def compare(
         memory_ratio=facts[0]["peak_mb"] / facts[1]["peak_mb"],
         goal=goal,
         floor=count / floor_seconds if floor_seconds else 0.0,
+        rounds=rounds,
     )
