@@ -77,7 +77,10 @@ def results(effort: Effort) -> Iterator[Curve]:
     for title, size, sizes, maker in _QUESTIONS:
         seconds, peak_mb = [], []
         for value in sizes:
-            with Side(f"benchmarks.growth:{maker}", tuned=True, size=value) as side:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Side(f"benchmarks.growth:{maker}", tuned=True, size=value, folder=folder) as side,
+            ):
                 seconds.append(statistics.median(side.seconds() for _ in range(effort.rounds)))
                 peak_mb.append(side.facts()["peak_mb"])
         yield Curve(title, size, [float(value) for value in sizes], seconds, peak_mb)
@@ -88,8 +91,8 @@ def _processes(counts: Sequence[int], effort: Effort) -> Curve:
     """The same batch shared by processes of this machine, which has no more cores for them."""
     seconds, peak_mb = [], []
     for count in counts:
-        meeting = str(Path(tempfile.mkdtemp()) / "meeting")
         with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
+            meeting = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "meeting")
             starting = [
                 pool.submit(
                     Side, "benchmarks.growth:patchtst_process", tuned=True, rank=rank, count=count, meeting=meeting
@@ -140,9 +143,8 @@ def plot(found: Sequence[Curve], path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- the work
-def known_data(size: int) -> Work:
+def known_data(size: int, folder: str) -> Work:
     """A parquet file that the store has seen."""
-    folder = tempfile.mkdtemp()
     # Parsed by another process, so that this one's peak is that of the store.
     parsing = get_context("spawn").Process(target=_parse, args=(folder, size))
     parsing.start()
@@ -162,7 +164,7 @@ def _parse(folder: str, rows: int) -> None:
     our_first_batch(folder, "plant.parquet")()
 
 
-def epoch(size: int) -> Work:
+def epoch(size: int, folder: str) -> Work:
     values_tc = np.random.default_rng(0).standard_normal((32 * size + 480, 8), dtype=np.float32)
     windows = WindowSet(Series.of([], values_tc), torch.arange(size) * 32, 512)
 
@@ -173,11 +175,11 @@ def epoch(size: int) -> Work:
     return batches
 
 
-def patchtst_channels(size: int) -> Work:
+def patchtst_channels(size: int, folder: str) -> Work:
     return _patchtst(4, 512, size)
 
 
-def patchtst_length(size: int) -> Work:
+def patchtst_length(size: int, folder: str) -> Work:
     return _patchtst(4, size, 16)
 
 
@@ -201,7 +203,7 @@ def _model(window: int, channels: int) -> PatchTST:
     return PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=channels, window=window)
 
 
-def swinmae_pixels(size: int) -> Work:
+def swinmae_pixels(size: int, folder: str) -> Work:
     side = math.isqrt(size)
     settings = SwinMAEModel(embed_dim=48, depths=(2, 2), num_heads=(3, 6), decoder_depths=(2,), window_size=4)
     model = SwinMAE(settings, image_size=side)

@@ -142,7 +142,10 @@ class Store:
             with self._keeping("the joined recordings"), _atomic_folder(path) as part:
                 _write_rows(part, values)
                 self._added = True
-        return _mapped(path) if path.is_file() else np.concatenate(values)
+        if not path.is_file():
+            return np.concatenate(values)
+        _mark_used(path)
+        return _mapped(path)
 
     def scaler(
         self, fit: Callable[[], Scaler], *, rows: Sequence[tuple[Recording, int, int]], **settings: Any
