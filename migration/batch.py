@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
+import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
+from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from shlex import quote
@@ -89,26 +91,46 @@ def run_tasks(
 
 def migrate_file(task: Task, options: Options) -> Result:
     """Migrates one notebook. Raises nothing: a failure is a result that says why."""
+    return _begin(task, options)()
+
+
+def _begin(task: Task, options: Options) -> Callable[[], Result]:
+    """Migrates a notebook in memory. The call that it gives writes the files. Neither raises anything."""
     try:
-        return _migrate_file(task, options)
-    except LandfallError as error:
-        reason = str(error)
-    except OSError as error:
-        reason = f"{error.strerror or type(error).__name__}: {shown(Path(error.filename or task.input))}"
-    except MemoryError:
-        reason = "it needs more memory than there is"
+        write_files = _migrated(task, options)
     except Exception as error:
-        # Whatever a notebook holds, its owner gets a line and the other notebooks are done.
-        log.debug("%s", task.input, exc_info=True)
-        reason = f"a fault of Landfall, please report it: {type(error).__name__}: {error}"
-    return _failed(task, reason)
+        failed = _failed(task, error)
+        return lambda: failed
+
+    def finish() -> Result:
+        try:
+            return write_files()
+        except Exception as error:
+            return _failed(task, error)
+
+    return finish
 
 
-def _failed(task: Task, reason: str) -> Result:
+def _failed(task: Task, error: Exception) -> Result:
+    """Whatever a notebook holds, its owner gets a line and the other notebooks are done."""
+    match error:
+        case LandfallError():
+            reason = str(error)
+        case OSError():
+            reason = f"{error.strerror or type(error).__name__}: {shown(Path(error.filename or task.input))}"
+        case MemoryError():
+            reason = "it needs more memory than there is"
+        case _:
+            log.debug("%s", task.input, exc_info=error)
+            reason = f"a fault of Landfall, please report it: {type(error).__name__}: {error}"
+    return _failure(task, reason)
+
+
+def _failure(task: Task, reason: str) -> Result:
     return Result(NotebookReport(input=shown(task.input), status="failed", error=masked(" ".join(reason.split()))))
 
 
-def _migrate_file(task: Task, options: Options) -> Result:
+def _migrated(task: Task, options: Options) -> Callable[[], Result]:
     with task.input.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     lines = lines_of_cells(task.input.read_bytes()) if options.details else []
@@ -120,19 +142,20 @@ def _migrate_file(task: Task, options: Options) -> Result:
     findings = [*repairs, *migration.findings]
     if options.mode == "check":
         findings = [found for found in findings if only_colab_has(found) or (options.strict and _waits(found))]
-    written: list[Path] = []
+    files: dict[Path, bytes] = {}
     is_local = not findings
     if options.mode == "write":
         data = _bytes_of(migration)
         is_local = len(data) == task.size and hashlib.sha256(data).hexdigest() == sha256
         if task.output is not None and (task.copies or not is_local):
-            written = _write(task.output, data, migration, force=options.force)
+            files = {task.output: data, **_companions(task.output, migration)}
+    names = [shown(path) for path in files]
     report = NotebookReport(
         input=shown(task.input),
         status="unchanged" if is_local else "migrated",
-        output=shown(written[0]) if written else None,
+        output=names[0] if names else None,
         sha256=sha256,
-        files=tuple(shown(path) for path in written[1:]),
+        files=tuple(names[1:]),
         changes=sum(found.changed for found in findings),
         hardware=migration.hardware,
         rules=dict(sorted(Counter(found.rule for found in findings).items())),
@@ -142,8 +165,13 @@ def _migrate_file(task: Task, options: Options) -> Result:
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
     )
-    diff = _diff(report.input, before, migration) if options.diff else ""
-    return Result(report, diff)
+    result = Result(report, _diff(report.input, before, migration) if options.diff else "")
+
+    def write_files() -> Result:
+        _write(files, force=options.force)
+        return result
+
+    return write_files
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
@@ -171,12 +199,11 @@ def _bytes_of(migration: Migration) -> bytes:
     return buffer.getvalue()
 
 
-def _write(output: Path, data: bytes, migration: Migration, *, force: bool) -> list[Path]:
-    """Writes the notebook and what belongs beside it; gives all these files, the notebook first.
+def _write(files: Mapping[Path, bytes], *, force: bool) -> None:
+    """Writes a notebook, which is the first of the files, and what belongs beside it.
 
     Raises OutputError, before anything is written, where one of them is there already with other bytes.
     """
-    files = {output: data, **_companions(output, migration)}
     new = {path: content for path, content in files.items() if not _holds(path, content)}
     for path in new:
         if path.exists() and not force:
@@ -184,7 +211,6 @@ def _write(output: Path, data: bytes, migration: Migration, *, force: bool) -> l
     # The notebook comes last: where it is, the rest is too.
     for path, content in reversed(new.items()):
         write_bytes(path, content)
-    return list(files)
 
 
 def _companions(output: Path, migration: Migration) -> dict[Path, bytes]:
@@ -241,9 +267,31 @@ def _few_collections() -> Iterator[None]:
 
 
 def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[[Task], None]) -> Iterator[Result]:
-    for task in tasks:
-        yield migrate_file(task, options)
+    """The disk works beside the processor: during one notebook the last one is written and the next one fetched."""
+
+    def settled(task: Task, writing: Future[Result]) -> Result:
+        result = writing.result()
         on_done(task)
+        return result
+
+    with ThreadPoolExecutor(1) as writer:
+        last: tuple[Task, Future[Result]] | None = None
+        for task, following in zip_longest(tasks, tasks[1:]):
+            if following is not None:
+                _fetch(following.input)
+            finish = _begin(task, options)
+            if last is not None:
+                yield settled(*last)
+            last = task, writer.submit(finish)
+        if last is not None:
+            yield settled(*last)
+
+
+def _fetch(path: Path) -> None:
+    """Asks the system to read a file soon; where it cannot be asked, or the file is not there, nothing is lost."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError), path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 def _in_processes(
@@ -260,7 +308,7 @@ def _in_processes(
         waiting = [task for task in waiting if task not in results]
         if waiting and jobs == 1:
             task = waiting.pop(0)
-            results[task] = _failed(task, "its process was ended, most likely for want of memory")
+            results[task] = _failure(task, "its process was ended, most likely for want of memory")
             on_done(task)
         jobs = 1
     return results

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from migration import shell
 from migration.cell.source import CellSource
 from migration.cell.strings import FIELD
+from migration.matching import holding
 from migration.secrets import masked
 from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
 from migration.shell.texts import command_of_list, shell_calls, shell_texts
 
-_INSTALLS = re.compile(r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b")
+_INSTALLS = holding(
+    *("pip", "apt", "aptitude", "dpkg", "conda", "mamba"),
+    like=r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b",
+)
 _RELEASE = (
     r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?"
     r"(?:[-_.]?dev[-_.]?\d*)?"
@@ -47,7 +51,7 @@ def collect_requirements(sources: Sequence[CellSource]) -> Requirements:
     """The requirements of all install commands of the original cells, in every branch. Never raises."""
     lines = _Lines()
     for source in sources:
-        if _INSTALLS.search(source.text):
+        if _INSTALLS.fires(source.text):
             for command, text in _commands(source):
                 lines.add(command, text)
     return Requirements(lines.python(), tuple(lines.system.values()))

@@ -154,7 +154,7 @@ def _text(data: bytes, encoding: str, errors: str) -> str:
     pieces = []
     for start in range(0, len(data), _PIECE):
         piece = decoder.decode(data[start : start + _PIECE], start + _PIECE >= len(data))
-        pieces.append(re.sub(r"[^\x00-\x7f]+", lambda run: encode_basestring_ascii(run[0])[1:-1], piece))
+        pieces.append(piece if piece.isascii() else piece.encode("ascii", _json_escape.__name__).decode("ascii"))
     return "".join(pieces)
 
 
@@ -166,7 +166,15 @@ def _windows_1252(error: UnicodeError) -> tuple[str, int]:
     return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in wrong), error.end
 
 
+def _json_escape(error: UnicodeError) -> tuple[str, int]:
+    """Writes letters beyond ASCII as the escapes of JSON."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return encode_basestring_ascii(error.object[error.start : error.end])[1:-1], error.end
+
+
 codecs.register_error(_windows_1252.__name__, _windows_1252)
+codecs.register_error(_json_escape.__name__, _json_escape)
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON

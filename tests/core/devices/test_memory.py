@@ -247,7 +247,7 @@ def test_a_strategys_limit_on_a_cpu_raises_what_training_survives_and_ends_with_
     assert answer["known"]
     first, _, last = answer["losses"]  # three allocations were refused, and training went on after each
     assert last < first
-    assert 100 <= answer["peak_mb"] <= 200
+    assert 99 <= answer["peak_mb"] <= 200  # the 100 of one tensor; a page or two held at the start may go meanwhile
     assert answer["restored"]
     assert answer["afterwards_mb"] == 300
 
