@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -99,7 +99,7 @@ def _row_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up to what it should and needs no count of its own.
     """
-    stretches_k2 = _stretches(windows)
+    stretches_k2 = windows.stretches
     row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
     error_sc = torch.from_numpy(_zeros(len(row_s), windows.series.values_nc.shape[1]))
     windows_s = torch.zeros(len(row_s))
@@ -119,7 +119,7 @@ def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
     num_channels = windows.series.values_nc.shape[1]
     error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
     start_s = windows.starts_w.numpy()
-    stretch_s = np.searchsorted(_stretches(windows)[:, 0], start_s, side="right") - 1
+    stretch_s = np.searchsorted(windows.stretches[:, 0], start_s, side="right") - 1
     return PartErrors(error_sc, start_s + windows.window - 1, stretch_s, rows_per_entry=windows.window)
 
 
@@ -127,14 +127,6 @@ _LAYOUTS: dict[Stream, Callable[[Inferred, WindowSet], PartErrors]] = {
     "patchtst": _row_errors,
     "swinmae": _window_errors,
 }
-
-
-def _stretches(windows: WindowSet) -> np.ndarray:
-    """Row ranges of the part without a gap (K, 2), none of them empty."""
-    offsets_r = windows.series.offsets_r
-    whole_k2 = np.stack([offsets_r[:-1], offsets_r[1:]], axis=1)
-    stretches_k2 = whole_k2 if windows.stretches_s2 is None else windows.stretches_s2
-    return stretches_k2[stretches_k2[:, 0] < stretches_k2[:, 1]]
 
 
 # --------------------------------------------------------------------------------------------------------------- scores
@@ -152,6 +144,19 @@ def channel_baseline(errors: PartErrors) -> np.ndarray:
     if (count_c == 0).any():
         log.warning("%d of %d channels have no calibration data and are not scored", (count_c == 0).sum(), len(mean_c))
     return np.maximum(mean_c, BASELINE_FLOOR)
+
+
+def with_process_errors(errors: PartErrors, baseline_c: np.ndarray, process_sc: np.ndarray, share: float) -> PartErrors:
+    """The model's errors over their baseline, by `share`, and by the rest those of `inference.autoregression`.
+
+    Where only one of the two knows an entry, it counts alone.
+    """
+    mixed_sc = _zeros(*errors.error_sc.shape)
+    for piece in _pieces(errors):
+        model_nc, process_nc = errors.error_sc[piece] / baseline_c, process_sc[piece]
+        both_nc = share * model_nc + (1 - share) * process_nc
+        mixed_sc[piece] = np.where(np.isnan(model_nc), process_nc, np.where(np.isnan(process_nc), model_nc, both_nc))
+    return replace(errors, error_sc=mixed_sc)
 
 
 def score_part(errors: PartErrors, baseline_c: np.ndarray, *, smoothing_span: int) -> PartScores:

@@ -293,6 +293,13 @@ class Threshold(Section):
 
 class Scoring(Section):
     batch_size: Count = Field(64, description="Windows per scoring pass.")
+    model_share: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Share of the model in a score of process sensors; the rest is what a regression on all channels' "
+        "last rows does not foretell.",
+    )
     smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 leaves them.")
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
     event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")

@@ -75,6 +75,14 @@ class WindowSet:
         return len(self.starts_w)
 
     @cached_property
+    def stretches(self) -> np.ndarray:
+        """Row ranges without a gap, none of them empty: int64 (K, 2)."""
+        offsets_r = self.series.offsets_r
+        whole_k2 = np.stack([offsets_r[:-1], offsets_r[1:]], axis=1)
+        stretches_k2 = whole_k2 if self.stretches_s2 is None else self.stretches_s2
+        return stretches_k2[stretches_k2[:, 0] < stretches_k2[:, 1]]
+
+    @cached_property
     def _view_nf(self) -> torch.Tensor:
         """Every possible window (N - T + 1, T · C), its rows one after the other as they lie in memory: no copy."""
         values_nc = self.series.values_nc

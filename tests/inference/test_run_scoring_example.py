@@ -121,11 +121,19 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     }  # fmt: skip
 
 
+def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):
+    by_model = score_stream(configuration("patchtst", trained, "scoring.model_share=1"), root=trained)
+    first = by_model.scores[by_model.scores["recording"] == "data/fdc/test_1.csv"]
+    assert by_model.summary["unscored_rows"] == 20
+    assert first["row"][first["score"].isna()].tolist() == list(range(310, 330))
+    by_both = score_stream(configuration("patchtst", trained), root=trained)
+    assert by_both.summary["unscored_rows"] == 0
+    assert by_both.summary["detection"]["auroc"] > 0.9
+
+
 def test_a_process_fault_is_found_and_named(trained):
     result = score_stream(configuration("patchtst", trained), root=trained)
     first = result.scores[result.scores["recording"] == "data/fdc/test_1.csv"]
-    assert result.summary["unscored_rows"] == 20
-    assert first["row"][first["score"].isna()].tolist() == list(range(310, 330))
     assert first["time"].is_monotonic_increasing
     assert first["label"].sum() == FAULT.stop - FAULT.start
     assert result.scores["label"][result.scores["recording"] == "data/fdc/test_2.csv"].isna().all()
@@ -134,7 +142,7 @@ def test_a_process_fault_is_found_and_named(trained):
     event = result.events.loc[result.events["peak_score"].idxmax()]
     assert event["recording"] == "data/fdc/test_1.csv"
     assert event["top_channels"].startswith("r; ")
-    assert event["label_overlap"] > 0.7
+    assert event["label_overlap"] > 0.6  # smoothing draws it out beyond the end of the fault
     assert result.timeline_png == result.paths.timeline
 
 

@@ -1,0 +1,257 @@
+"""Landfall, with and without its model, and simple methods on the same rows: score tables of one unit."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.schema import Stream
+from core.data.dataset import PART_NAMES, StreamData, load_stream_data
+from core.data.windows import WindowSet
+from inference.autoregression import CONSTANT_SHARE, groups_of, rows_of
+from inference.part_scores import PartScores
+
+log = logging.getLogger(__name__)
+
+LANDFALL = "Landfall"
+MODEL_ALONE = "model alone"
+PROCESS_ALONE = "statistics alone"
+_SHARES = {MODEL_ALONE: 1.0, PROCESS_ALONE: 0.0}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One detector on one unit: tables (`inference.score_table`) of normal rows and of the test."""
+
+    detector: str
+    normal: pd.DataFrame
+    test: pd.DataFrame
+    train_seconds: float
+    score_seconds: float
+
+
+def load(stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, name: str) -> LoadedConfig:
+    """The configuration of a unit; what it writes lies in `work`."""
+    place = work / name.replace("/", "_")
+    own = (
+        f"logging.checkpoint_path={place}.pt",
+        f"logging.log_dir={place}/runs",
+        f"logging.artifacts_dir={place}",
+        f"data.store_dir={work}/store",
+        "dqvl.enabled=false",
+        "logging.tensorboard=false",
+        "logging.progress=off",
+        "training.resume=never",
+    )
+    return load_config(local_config_file(stream), [*own, *overrides], root=root)
+
+
+def landfall(loaded: LoadedConfig, *, root: Path) -> tuple[list[Scored], StreamData]:
+    """Trains once, and scores with the recipe, with the model alone and with the statistics alone."""
+    import torch
+
+    from core.checkpoint import describe
+    from core.devices import memory
+    from core.devices.batching import size_as_trained
+    from core.devices.manager import DeviceManager
+    from core.devices.tables import load_tiers
+    from inference.part_scores import channel_baseline, part_errors, score_part, with_process_errors
+    from inference.scoring import load_scoring_model
+    from trainers.run import train
+
+    start = time.perf_counter()
+    train(loaded, root=root)
+    trained = time.perf_counter()
+    path = root / loaded.config.logging.checkpoint_path
+    config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
+    plan = DeviceManager(config).plan(processes=1)
+    torch.set_num_threads(plan.threads)
+    scoring = load_scoring_model(path, plan, config=config)
+    data = load_stream_data(config, root=root, parts=PART_NAMES, scaler=scoring.scaler)
+    with memory.applied(plan):
+        errors = {
+            name: part_errors(scoring, data.parts[name], batch_size=config.scoring.batch_size)
+            for name in ("calibration", "test")
+        }
+    baseline_c = channel_baseline(errors["calibration"])
+    shares = {LANDFALL: config.scoring.model_share}
+    process = {}
+    if config.stream == "patchtst":
+        from inference.autoregression import process_errors
+
+        process = process_errors(data.parts, smoothing_span=config.scoring.smoothing_span)
+        shares |= _SHARES
+    seconds = time.perf_counter() - trained
+    found = []
+    for detector, share in shares.items():
+        tables = {}
+        for name, each in errors.items():
+            mixed = with_process_errors(each, baseline_c, process[name], share) if process else each
+            divisor_c = np.ones_like(baseline_c) if process else baseline_c
+            tables[name] = table_of(score_part(mixed, divisor_c, smoothing_span=config.scoring.smoothing_span), data)
+        found.append(Scored(detector, tables["calibration"], tables["test"], trained - start, seconds))
+    return found, data
+
+
+def table_of(scores: PartScores, data: StreamData) -> pd.DataFrame:
+    from inference.score_table import score_table
+
+    return score_table(scores, data.parts["test"].series, channels=data.channels, threshold=np.inf)
+
+
+# ------------------------------------------------------------------------------------------------------ simple methods
+Simple = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From normal rows and rows to score (n, C), standardised by the normal ones, to a score for each of both."""
+
+
+def simple_methods(data: StreamData) -> Iterator[Scored]:
+    """Baselines on the rows of process sensors: they learn from all rows that are not scored."""
+    normal_k2, test_k2 = _normal_rows(data), data.parts["test"].stretches
+    values_nc = data.parts["test"].series.values_nc.numpy()
+    groups = groups_of(data.parts)
+    for detector, method in SIMPLE.items():
+        start = time.perf_counter()
+        normal_s, test_s = (np.full(len(rows_of(each)), np.nan) for each in (normal_k2, test_k2))
+        for own_k2, of_group in groups:
+            mine = of_group(test_k2)
+            z = _standardised(values_nc[rows_of(own_k2)], values_nc[rows_of(test_k2)[mine]])
+            normal_s[of_group(normal_k2)], test_s[mine] = method(*z)
+        seconds = time.perf_counter() - start
+        tables = [table_of(_as_scores(*each), data) for each in ((normal_s, normal_k2), (test_s, test_k2))]
+        yield Scored(detector, *tables, 0.0, seconds)
+
+
+def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean_c, std_c = np.nanmean(normal_nc, axis=0, dtype=np.float64), np.nanstd(normal_nc, axis=0, dtype=np.float64)
+    level_c = np.abs(mean_c)
+    std_c = np.where(std_c > 1e-9 * level_c, std_c, CONSTANT_SHARE * np.where(level_c > 0, level_c, 1.0))
+    return np.nan_to_num((normal_nc - mean_c) / std_c), np.nan_to_num((new_nc - mean_c) / std_c)
+
+
+def _normal_rows(data: StreamData) -> np.ndarray:
+    stretches_k2 = np.concatenate([part.stretches for name, part in data.parts.items() if name != "test"])
+    return stretches_k2[np.argsort(stretches_k2[:, 0])]
+
+
+def _as_scores(score_s: np.ndarray, stretches_k2: np.ndarray) -> PartScores:
+    score_s = score_s.astype(np.float32)
+    return PartScores(score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), rows_of(stretches_k2), 1)
+
+
+def _ewma(values_n: np.ndarray, span: int) -> np.ndarray:
+    return pd.DataFrame(values_n).ewm(span=span, adjust=True).mean().to_numpy()
+
+
+def _squares(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(_ewma((z**2).mean(axis=1), 10)[:, 0] for z in (normal_nc, new_nc))
+
+
+def _t2(normal_nc: np.ndarray, new_nc: np.ndarray, span: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    """Hotelling's T² of the exponentially weighted mean (Lowry et al., Technometrics 1992)."""
+    smooth_normal, smooth_new = _ewma(normal_nc, span), _ewma(new_nc, span)
+    inverse = np.linalg.pinv(np.cov(smooth_normal.T) + 1e-6 * np.eye(normal_nc.shape[1]))
+    return tuple(np.einsum("nc,cd,nd->n", z, inverse, z) for z in (smooth_normal, smooth_new))
+
+
+def _largest(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    smooth_normal, smooth_new = _ewma(normal_nc, 30), _ewma(new_nc, 30)
+    spread_c = np.maximum(smooth_normal.std(axis=0), 1e-3)
+    return tuple((np.abs(z) / spread_c).max(axis=1) for z in (smooth_normal, smooth_new))
+
+
+def _principal(normal_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Loadings of the components that hold 90 % of the variance (C, K), and their variances."""
+    variance_c, vector_cc = np.linalg.eigh(np.cov(normal_nc.T))
+    order = np.argsort(variance_c)[::-1]
+    kept = int(np.searchsorted(np.cumsum(variance_c[order]) / max(variance_c.sum(), 1e-12), 0.9)) + 1
+    return vector_cc[:, order[:kept]], np.maximum(variance_c[order[:kept]], 1e-9)
+
+
+def _q(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Q (SPE): what the principal components leave, smoothed over 10 rows (Jackson and Mudholkar, 1979)."""
+    loading_ck, _ = _principal(normal_nc)
+    left = [z - z @ loading_ck @ loading_ck.T for z in (normal_nc, new_nc)]
+    return tuple(_ewma((rest**2).sum(axis=1), 10)[:, 0] for rest in left)
+
+
+def _t2_and_q(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """T² in the principal components and Q beside them, each over its 99th percentile of normal rows."""
+    loading_ck, variance_k = _principal(normal_nc)
+    both = []
+    for part in ("t2", "q"):
+        statistic = [
+            ((z @ loading_ck) ** 2 / variance_k).sum(axis=1)
+            if part == "t2"
+            else ((z - z @ loading_ck @ loading_ck.T) ** 2).sum(axis=1)
+            for z in (normal_nc, new_nc)
+        ]
+        both.append([each / max(np.quantile(statistic[0], 0.99), 1e-9) for each in statistic])
+    return both[0][0] + both[1][0], both[0][1] + both[1][1]
+
+
+def _forest(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.ensemble import IsolationForest
+
+    forest = IsolationForest(n_estimators=100, random_state=0).fit(normal_nc)
+    return tuple(-forest.score_samples(z) for z in (normal_nc, new_nc))
+
+
+SIMPLE: dict[str, Simple] = {
+    "z² + EWMA-10": _squares,
+    "EWMA-30 T²": _t2,
+    "EWMA-30 largest |z|": _largest,
+    "PCA Q + EWMA-10": _q,
+    "T² and Q": _t2_and_q,
+    "isolation forest": _forest,
+}
+
+
+# ------------------------------------------------------------------------------------------------- simple, of vibration
+def simple_vibration(data: StreamData) -> Iterator[Scored]:
+    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum."""
+    from sklearn.neighbors import NearestNeighbors
+
+    parts = {name: _waves(data.parts[name]) for name in ("train", "calibration", "test")}
+
+    def rms(waves: np.ndarray) -> np.ndarray:
+        return np.log(waves.std(axis=1) + 1e-9).mean(axis=-1)
+
+    def spectra(waves: np.ndarray) -> np.ndarray:
+        power = np.abs(np.fft.rfft(waves * np.hanning(waves.shape[1])[:, np.newaxis], axis=1))
+        bands = np.array_split(np.log(power + 1e-6), 64, axis=1)
+        return np.concatenate([band.mean(axis=1) for band in bands], axis=1)
+
+    level = rms(parts["train"])
+    start = time.perf_counter()
+    two_sided = {name: np.abs(rms(waves) - level.mean()) / max(level.std(), 1e-6) for name, waves in parts.items()}
+    yield _of_windows("RMS, two-sided", two_sided, data, time.perf_counter() - start)
+    start = time.perf_counter()
+    neighbours = NearestNeighbors(n_neighbors=3).fit(spectra(parts["train"]))
+    distance = {name: neighbours.kneighbors(spectra(waves))[0].mean(axis=1) for name, waves in parts.items()}
+    yield _of_windows("log spectrum, 3 nearest", distance, data, time.perf_counter() - start)
+
+
+def _waves(windows: WindowSet) -> np.ndarray:
+    """All windows (W, T, C) without their mean."""
+    rows = windows.starts_w.numpy()[:, np.newaxis] + np.arange(windows.window)
+    waves = windows.series.values_nc.numpy()[rows].astype(np.float64)
+    return waves - waves.mean(axis=1, keepdims=True)
+
+
+def _of_windows(detector: str, scores: dict[str, np.ndarray], data: StreamData, seconds: float) -> Scored:
+    tables = {}
+    for name in ("calibration", "test"):
+        score_s, windows = scores[name].astype(np.float32), data.parts[name]
+        last_s = windows.starts_w.numpy() + windows.window - 1
+        part = PartScores(
+            score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), last_s, windows.window
+        )
+        tables[name] = table_of(part, data)
+    return Scored(detector, tables["calibration"], tables["test"], 0.0, seconds)

@@ -1,0 +1,141 @@
+"""What is measured of one detector on one unit, and over the units of a set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from core.config.schema import Threshold
+from core.errors import DataError
+from inference.benchmark.detectors import Scored
+from inference.benchmark.sets import BenchmarkSet, Unit
+from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
+from inference.thresholds import calibrate
+
+RATES = (0.001, 0.01, 0.05)
+_SECONDS_A_DAY = 86_400.0
+_FEWEST = 20
+
+
+def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, Any]:
+    """Figures of one unit; None where undefined. The threshold comes from normal rows only.
+
+    f1, far, mar: at that threshold, over all decisions. auroc, auc_pr, vus_pr: of each recording and then averaged
+    where the set says so, else over all decisions. oracle_f1: at the best threshold labels could choose, never a
+    result. delay_s: median time from the start of an anomaly to its first alarm, of those seen (`seen`, a share).
+    false_alarms_per_day: spells of alarms outside of anomalies. achieved: for each rate asked for, the share of normal
+    test decisions that alarm.
+    """
+    normal, test = (
+        _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
+    )
+    judged = test[test["label"].notna() & test["score"].notna()]
+    score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
+    threshold = _threshold(normal["score"].to_numpy(), unit.false_alarm_rate)
+    at = detection_metrics(score_n, label_n, threshold)
+    parts = [(each["score"].to_numpy(), each["label"].to_numpy(dtype="int8")) for each in _parts(judged, benchmark)]
+    found = {
+        "f1": at.f1,
+        "far": at.false_alarm_rate,
+        "mar": at.miss_rate,
+        "auroc": _mean(auroc(*part) for part in parts),
+        "auc_pr": _mean(average_precision(*part) for part in parts),
+        "vus_pr": _mean(vus_pr(*part) for part in parts) if benchmark.decision == "row" else None,
+        "oracle_f1": _oracle_f1(score_n, label_n),
+        "threshold": threshold,
+        "decisions": len(judged),
+        "normal_decisions": int(normal["score"].notna().sum()),
+        "unscored": int(test["score"].isna().sum()),
+        "train_seconds": scored.train_seconds,
+        "score_seconds": scored.score_seconds,
+        "achieved": {str(rate): _achieved(normal, judged, rate) for rate in RATES},
+        **(_in_time(judged, threshold) if benchmark.decision == "row" else {}),
+    }
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in found.items()
+    }
+
+
+def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The mean of each figure over the units that have it; times are added up."""
+    names = [name for name, value in found[0].items() if name != "achieved" and not isinstance(value, str)]
+    total = {name: _mean(each[name] for each in found) for name in names}
+    for name in ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored"):
+        total[name] = sum(each[name] for each in found)
+    total["achieved"] = {str(rate): _mean(each["achieved"][str(rate)] for each in found) for rate in RATES}
+    return total
+
+
+def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: str) -> pd.DataFrame:
+    """One line for each decision: rows as they are, or the mean score of a run or recording."""
+    if benchmark.decision == "row":
+        return table
+    key = table["recording"].astype(str).to_numpy()
+    if unit.run_n is not None:
+        key = unit.run_n[which][table["row"].to_numpy()]
+    grouped = table.groupby(key, sort=False)
+    return pd.DataFrame(
+        {
+            "recording": grouped["recording"].first(),
+            "seconds": grouped["seconds"].first(),
+            "score": grouped["score"].mean(),
+            "label": grouped["label"].max(),
+        }
+    )
+
+
+def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[pd.DataFrame]:
+    if benchmark.per == "unit":
+        return [judged]
+    return [part for _, part in judged.groupby("recording", observed=True)]
+
+
+def _threshold(score_n: np.ndarray, rate: float) -> float:
+    return calibrate(score_n, Threshold(false_alarm_rate=rate, min_calibration=_FEWEST)).value
+
+
+def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> float | None:
+    try:
+        threshold = _threshold(normal["score"].to_numpy(), rate)
+    except DataError:  # too few normal decisions for so small a rate
+        return None
+    healthy = judged[judged["label"] == 0]
+    return float((healthy["score"] > threshold).mean()) if len(healthy) else None
+
+
+def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:
+    order = np.argsort(-score_n, kind="stable")
+    hits = np.cumsum(label_n[order])
+    return float((2 * hits / (np.arange(1, len(hits) + 1) + label_n.sum())).max()) if label_n.any() else float("nan")
+
+
+def _in_time(judged: pd.DataFrame, threshold: float) -> dict[str, float]:
+    delays, anomalies, false_alarms, seconds = [], 0, 0, 0.0
+    for _, table in judged.groupby("recording", observed=True):
+        alarm_n, label_n = table["score"].to_numpy() > threshold, table["label"].to_numpy(dtype="int8")
+        second_n = table["seconds"].to_numpy()
+        for first, stop in _spells(label_n == 1):
+            anomalies += 1
+            alarms = np.flatnonzero(alarm_n[first:stop])
+            delays += [second_n[first + alarms[0]] - second_n[first]] if len(alarms) else []
+        false_alarms += len(_spells(alarm_n & (label_n == 0)))
+        seconds += float(np.median(np.diff(second_n))) * int((label_n == 0).sum()) if len(second_n) > 1 else 0.0
+    return {
+        "delay_s": float(np.median(delays)) if delays else float("nan"),
+        "seen": len(delays) / anomalies if anomalies else float("nan"),
+        "false_alarms_per_day": false_alarms / (seconds / _SECONDS_A_DAY) if seconds else float("nan"),
+    }
+
+
+def _spells(is_on_n: np.ndarray) -> np.ndarray:
+    """Half-open ranges (K, 2) in which it is on."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], is_on_n.astype(np.int8), [0]])))
+    return edges.reshape(-1, 2)
+
+
+def _mean(values: Any) -> float | None:
+    known = [value for value in values if value is not None and np.isfinite(value)]
+    return float(np.mean(known)) if known else None

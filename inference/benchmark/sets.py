@@ -1,0 +1,277 @@
+"""The sets of a pack: what is learned from, what is scored, what counts as one decision.
+
+One recipe for each stream (`RECIPES`); a set only says which rows are which. A pack is a folder with `fdc/` and
+`vibration/`; a set that it does not hold is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from core.config.schema import Stream
+from core.workspace import atomic_file
+
+# What every unit of a stream is trained and scored with. Chosen on the development pack: docs/experiments.md.
+RECIPES: dict[Stream, tuple[str, ...]] = {
+    "patchtst": (
+        "data.window=64",
+        "data.score_stride=16",
+        "data.guard=0",
+        "model.size=custom",
+        "model.patch_length=8",
+        "model.patch_stride=8",
+        "model.d_model=64",
+        "model.num_heads=4",
+        "model.num_layers=2",
+        "model.d_ff=128",
+        "training.batch_size=32",
+        "training.effective_batch=32",
+        "training.epochs=5",
+        "training.windows_per_epoch=1600",
+    ),
+    "swinmae": ("training.epochs=6", "training.windows_per_epoch=384"),
+}
+_QUICK = ("training.epochs=1", "training.windows_per_epoch=320")
+_PARTS = ("train", "validation", "calibration")
+_RARE = 0.01
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one model is trained for.
+
+    overrides: the rows of each part, on top of the stream's recipe. run_n: for rows of the scored and of the normal
+    file, in order, the run that they belong to, where a decision is about a run. false_alarm_rate: what is asked for.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+    run_n: dict[str, np.ndarray] | None = None
+    false_alarm_rate: float = _RARE
+
+
+@dataclass(frozen=True)
+class BenchmarkSet:
+    """A set of units that are judged alike.
+
+    decision: what an alarm is about: a row, a run of the process, or a recording. pooled: one verdict over the
+    decisions of all units; else the mean of one for each `per` (a unit or a recording).
+    """
+
+    name: str
+    title: str
+    stream: Stream
+    units: Callable[[Path, Path], Iterator[Unit]]
+    decision: Literal["row", "run", "recording"] = "row"
+    per: Literal["unit", "recording"] = "unit"
+
+
+def recipe(stream: Stream, *, quick: bool) -> tuple[str, ...]:
+    return (*RECIPES[stream], *(_QUICK if quick else ()))
+
+
+# ------------------------------------------------------------------------------------------------------ process sensors
+def _skab(pack: Path, work: Path) -> Iterator[Unit]:
+    """Learns from the first 400 rows of each experiment, unlabelled, and scores the rest."""
+    if not list((pack / "fdc/skab").glob("*.labels.csv.gz")):
+        return
+    globs = '["fdc/skab/valve*.csv.gz","fdc/skab/other_*.csv.gz"]'
+    rows = {"train": (0, 240), "validation": (240, 304), "calibration": (304, 400), "test": (400, None)}
+    overrides = ["data.stride=2"]
+    for part, (start, stop) in rows.items():
+        overrides += [f"data.parts.{part}.files={globs}", f"data.parts.{part}.start={start}"]
+        overrides += [f"data.parts.{part}.stop={stop}"] if stop else []
+    yield Unit("skab", tuple(overrides))
+
+
+def _machines(folder: str, stride: int) -> Callable[[Path, Path], Iterator[Unit]]:
+    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`."""
+
+    def units(pack: Path, work: Path) -> Iterator[Unit]:
+        for train in sorted((pack / "fdc" / folder).glob("*.train.parquet")):
+            name = train.name.removesuffix(".train.parquet")
+            yield Unit(
+                f"{folder}/{name}",
+                (
+                    f"data.stride={stride}",
+                    *(f'data.parts.{part}.files=["fdc/{folder}/{train.name}"]' for part in _PARTS),
+                    f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
+                ),
+            )
+
+    return units
+
+
+def _awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
+    """ST-AWFD D2: runs of a semiconductor process, the publisher's own split; the label is that of a run."""
+
+    def units(pack: Path, work: Path) -> Iterator[Unit]:
+        source = pack / "fdc/st_awfd_d2/D2.parquet"
+        if not source.is_file():
+            return
+        rows = pd.read_parquet(source).sort_values("timestamp", kind="stable")
+        labels = pd.read_csv(source.with_name("D2.run_labels.csv.gz")).set_index("run_id")
+        is_test = rows["run_id"].map(labels["is_test"]).to_numpy() == 1
+        name = "st_awfd_d2" + "_without_8_9" * bool(exclude)
+        run_n = {}
+        for part, chosen in (("normal", rows[~is_test]), ("test", rows[is_test])):
+            with atomic_file(work / f"{name}.{part}.parquet") as path:
+                chosen.drop(columns=["run_id", "step_id", "t_norm", *exclude]).to_parquet(path, index=False)
+            run_n[part] = chosen["run_id"].to_numpy()
+        anomaly = pd.DataFrame(
+            {"timestamp": chosen["timestamp"], "anomaly": labels["abnormal"][run_n["test"]].to_numpy()}
+        )
+        with atomic_file(work / f"{name}.test.labels.csv.gz") as path:
+            anomaly.to_csv(path, index=False, compression="gzip")
+        yield Unit(
+            name,
+            (
+                f"data.root={work}",
+                "data.stride=4",
+                *(f'data.parts.{part}.files=["{name}.normal.parquet"]' for part in _PARTS),
+                f'data.parts.test.files=["{name}.test.parquet"]',
+            ),
+            run_n=run_n,
+            false_alarm_rate=0.02,  # the 69 runs left for calibration cannot support 1 %
+        )
+
+    return units
+
+
+def _tep(pack: Path, work: Path) -> Iterator[Unit]:
+    """Tennessee Eastman: learns from the normal training run, calibrates on a normal run, one file for each fault."""
+    folder = pack / "fdc/tep"
+    normal = [path.name for path in folder.glob("d00_te*.parquet")]
+    faults = sorted(path.name for path in folder.glob("d*_te.parquet"))
+    if not normal or not faults:
+        return
+    for name in faults:
+        times = pd.read_parquet(folder / name, columns=["timestamp"])
+        anomaly = (np.arange(len(times)) >= 160).astype(int)
+        with atomic_file(work / "tep" / f"{name.removesuffix('.parquet')}.labels.csv") as path:
+            times.assign(anomaly=anomaly).to_csv(path, index=False)
+        _copy(folder / name, work / "tep" / name)
+    for name in ("d00_train_normal.parquet", normal[0]):
+        _copy(folder / name, work / "tep" / name)
+    yield Unit(
+        "tep",
+        (
+            f"data.root={work / 'tep'}",
+            "data.stride=1",
+            'data.parts.train.files=["d00_train_normal.parquet"]',
+            "data.parts.train.stop=1.0",
+            f'data.parts.validation.files=["{normal[0]}"]',
+            "data.parts.validation.start=0",
+            "data.parts.validation.stop=0.25",
+            f'data.parts.calibration.files=["{normal[0]}"]',
+            "data.parts.calibration.start=0.25",
+            'data.parts.test.files=["d*_te.parquet"]',
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ vibration
+def _cwru(pack: Path, work: Path) -> Iterator[Unit]:
+    """One healthy recording, in stretches of time; its last quarter is the healthy test."""
+    if not (pack / "vibration/cwru/normal.npy").is_file():
+        return
+    healthy = '["vibration/cwru/normal.npy"]'
+    yield Unit(
+        "cwru",
+        (
+            "data.window=2048",
+            "data.stride=128",
+            "data.score_stride=256",
+            "scalogram.frequency_min_hz=100",
+            *_bounds(healthy, train=(0.0, 0.4), validation=(0.4, 0.5), calibration=(0.5, 0.75)),
+            'data.parts.test.files=["vibration/cwru/*.npy"]',
+            "data.parts.test.start=0.75",
+        ),
+    )
+
+
+def _motor(pack: Path, work: Path) -> Iterator[Unit]:
+    """Recordings of five seconds in the publisher's order: the healthy ones teach, calibrate and are tested in turn."""
+    names = sorted(path.name for path in (pack / "vibration/motor_pump_3axis").glob("H*.npy"))
+    faulty = sorted(path.name for path in (pack / "vibration/motor_pump_3axis").glob("F*.npy"))
+    if not names or not faulty:
+        return
+    half, fifth = len(names) // 2, len(names) // 5
+    groups = {
+        "train": names[:half],
+        "validation": names[half : half + fifth // 2],
+        "calibration": names[half + fifth // 2 : half + 3 * fifth // 2],
+        "test": [*names[half + 3 * fifth // 2 :], *faulty],
+    }
+    overrides = ["data.window=1000", "data.stride=250", "data.score_stride=1000", "scalogram.frequency_min_hz=5"]
+    for part, chosen in groups.items():
+        files = [f"vibration/motor_pump_3axis/{name}" for name in chosen]
+        overrides += [f"data.parts.{part}.files={json.dumps(files)}", f"data.parts.{part}.start=0.0"]
+        overrides += [f"data.parts.{part}.stop=1.0"]
+    yield Unit("motor_pump_3axis", tuple(overrides))
+
+
+def _fan(pack: Path, work: Path) -> Iterator[Unit]:
+    """Records of one second for each speed; healthy records of other sessions count as false alarms."""
+    folder = pack / "vibration/fan_3axis"
+    for healthy in sorted(folder.glob("fan_0_*_0_weight.npz")):
+        speed = healthy.name.removeprefix("fan_0_").removesuffix("_0_weight.npz")
+        if not (folder / f"fan_0_{speed}_1_weight.npz").is_file():
+            continue
+        files = f'["vibration/fan_3axis/{healthy.name}"]'
+        parts = {"train": (0.0, 0.5), "validation": (0.5, 0.6), "calibration": (0.6, 0.8)}
+        yield Unit(
+            f"fan_{speed}",
+            (
+                "data.window=200",
+                "data.stride=200",
+                "data.score_stride=200",
+                "scalogram.frequency_min_hz=2",
+                *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
+                *_bounds(files, **parts),
+                f'data.parts.test.files=["vibration/fan_3axis/fan_0_{speed}*.npz"]',
+                "data.parts.test.start=0.8",
+            ),
+            false_alarm_rate=0.05,
+        )
+
+
+def _bounds(files: str, **parts: tuple[float, float]) -> Iterator[str]:
+    for part, (start, stop) in parts.items():
+        yield from (
+            f"data.parts.{part}.files={files}",
+            f"data.parts.{part}.start={start}",
+            f"data.parts.{part}.stop={stop}",
+        )
+
+
+def _copy(source: Path, target: Path) -> None:
+    with atomic_file(target) as path:
+        path.write_bytes(source.read_bytes())
+
+
+SETS: tuple[BenchmarkSet, ...] = (
+    BenchmarkSet("skab", "SKAB, water pump: the first 400 rows of each experiment teach", "patchtst", _skab),
+    BenchmarkSet("smd", "SMD, servers", "patchtst", _machines("smd", 4)),
+    BenchmarkSet("asd", "ASD, application servers", "patchtst", _machines("asd", 4)),
+    BenchmarkSet("smap_msl", "SMAP and MSL, spacecraft telemetry", "patchtst", _machines("smap_msl", 2)),
+    BenchmarkSet("st_awfd_d2", "ST-AWFD D2, semiconductor process, per run", "patchtst", _awfd(()), "run"),
+    BenchmarkSet(
+        "st_awfd_d2_without_8_9",
+        "ST-AWFD D2 without features 8 and 9, per run",
+        "patchtst",
+        _awfd(("feature_8", "feature_9")),
+        "run",
+    ),
+    BenchmarkSet("tep", "Tennessee Eastman, simulated, mean of faults", "patchtst", _tep, per="recording"),
+    BenchmarkSet("cwru", "CWRU bearing rig, windows of 43 ms", "swinmae", _cwru),
+    BenchmarkSet("motor_pump", "Motors and pumps, per recording of 5 s", "swinmae", _motor, "recording"),
+    BenchmarkSet("fan", "Ceiling fan, per record of 1 s", "swinmae", _fan),
+)
