@@ -13,8 +13,7 @@ Suffixes: n row, c channel, f regressor, k fold.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,9 +21,7 @@ import numpy as np
 
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
-from inference.part_scores import Ewma
-
-log = logging.getLogger(__name__)
+from inference.groups import groups_of, rows_of
 
 LAGS = 8
 FOLDS = 8
@@ -36,12 +33,8 @@ CLIP = 10.0
 ERROR_FLOOR = 0.1
 # The standard deviation of a channel that never moves in normal data: a share of its level, and of 1 where that is 0.
 CONSTANT_SHARE = 0.01
-# With so many normal rows a recording is judged by its own past alone.
-OWN_ROWS = 256
-# The share of normal rows by whose scores recordings are made alike.
-RARE = 0.01
 _MOST_REGRESSORS = 4096
-_MOST_ERROR = 1e6
+_MOST_ERROR = 1e12  # finite in 32 bit, and out of the way of what is ranked
 _VALUES_AT_A_TIME = 2**24
 
 
@@ -90,11 +83,10 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Autoregression
     return Autoregression(lags, mean_c, std_c, _solve(gram_ff, moment_fc), error_c), _relative(squared_sc, error_c)
 
 
-def process_errors(parts: Mapping[PartName, WindowSet], *, smoothing_span: int) -> dict[PartName, np.ndarray]:
+def process_errors(parts: Mapping[PartName, WindowSet]) -> dict[PartName, np.ndarray]:
     """Errors of the parts `calibration` and `test`, float32 (S, C) for all rows of their stretches.
 
-    The regression learns from the rows of all other parts; see `groups_of`. Where there is more than one, what is rare
-    among the normal rows of a group is made as large in each: one threshold then means the same for all.
+    The regression learns from the rows of all other parts; each group of recordings has one of its own.
     """
     values_nc = parts["test"].series.values_nc.numpy()
     calibration_k2, test_k2 = parts["calibration"].stretches, parts["test"].stretches
@@ -102,64 +94,14 @@ def process_errors(parts: Mapping[PartName, WindowSet], *, smoothing_span: int) 
     calibration_sc, test_sc = (
         np.full((len(rows_of(each)), *shape), np.nan, dtype=np.float32) for each in (calibration_k2, test_k2)
     )
-    levels = []
     for own_k2, of_group in groups_of(parts):
         regression, normal_sc = fit(values_nc, own_k2)
-        levels.append(level := _level(normal_sc, smoothing_span))
         of_test, of_calibration = of_group(test_k2), of_group(calibration_k2)
         if of_test.any():
-            test_sc[of_test] = regression.errors(values_nc, test_k2[_of_stretches(of_test, test_k2)]) / level
+            test_sc[of_test] = regression.errors(values_nc, test_k2[_of_stretches(of_test, test_k2)])
         at = np.searchsorted(rows_of(own_k2), rows_of(calibration_k2)[of_calibration])
-        calibration_sc[of_calibration] = normal_sc[at] / level
-    usual = float(np.median(levels))
-    return {"calibration": calibration_sc * usual, "test": test_sc * usual}
-
-
-Membership = Callable[[np.ndarray], np.ndarray]
-
-
-def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
-    """What is judged by one regression: its normal stretches (K, 2), and which rows of other stretches are its own.
-
-    Where each recording to be scored has normal rows of its own (`OWN_ROWS`), each gets a regression of its own:
-    machines differ, and so does one machine from day to day. Else one learns from all.
-    """
-    offsets_r = parts["test"].series.offsets_r
-    normal_k2 = np.concatenate([part.stretches for name, part in parts.items() if name != "test"])
-    normal_k2 = normal_k2[np.argsort(normal_k2[:, 0])]
-    recording_k = _recording(normal_k2, offsets_r)
-    rows_r = np.bincount(recording_k, weights=normal_k2[:, 1] - normal_k2[:, 0], minlength=len(offsets_r) - 1)
-    scored = np.unique(_recording(parts["test"].stretches, offsets_r))
-    each_alone = len(scored) > 1 and bool((rows_r[scored] >= OWN_ROWS).all())
-    each = f"each of the {len(scored)} recordings, which have" if each_alone else "all,"
-    log.info("process statistics: one regression for %s %d normal rows", each, int(rows_r.sum()))
-    groups = [np.array([recording]) for recording in scored] if each_alone else [np.arange(len(rows_r))]
-
-    def membership(group: np.ndarray) -> Membership:
-        def of_group(stretches_k2: np.ndarray) -> np.ndarray:
-            mine_k = np.isin(_recording(stretches_k2, offsets_r), group)
-            return np.repeat(mine_k, stretches_k2[:, 1] - stretches_k2[:, 0])
-
-        return of_group
-
-    return [(normal_k2[np.isin(recording_k, group)], membership(group)) for group in groups]
-
-
-def rows_of(stretches_k2: np.ndarray) -> np.ndarray:
-    """The rows of stretches (K, 2), one after the other: int64 (S,)."""
-    lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
-    return np.repeat(stretches_k2[:, 0] - np.cumsum(lengths_k) + lengths_k, lengths_k) + np.arange(lengths_k.sum())
-
-
-def _level(normal_sc: np.ndarray, smoothing_span: int) -> float:
-    """What the smoothed mean error of normal rows reaches in `RARE` of them."""
-    mean_s = np.nan_to_num(np.nanmean(normal_sc, axis=1, dtype=np.float64), nan=1.0)
-    smooth = Ewma(smoothing_span, 1)(mean_s[:, np.newaxis], np.zeros(len(mean_s), dtype=np.int64))
-    return max(float(np.quantile(smooth, 1 - RARE)), 1.0)
-
-
-def _recording(stretches_k2: np.ndarray, offsets_r: np.ndarray) -> np.ndarray:
-    return np.searchsorted(offsets_r, stretches_k2[:, 0], side="right") - 1
+        calibration_sc[of_calibration] = normal_sc[at]
+    return {"calibration": calibration_sc, "test": test_sc}
 
 
 def _of_stretches(chosen_s: np.ndarray, stretches_k2: np.ndarray) -> np.ndarray:

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 # Smallest mean error a channel is divided by, in squared scaled units: a residual of 3 % of the channel's spread.
 # Without it, a channel the model predicts almost exactly would make an alarm of one step of its resolution.
 BASELINE_FLOOR = 1e-3
+# Where model and statistics add up, an error counts up to so many times the normal one (55 of its deviations): how far
+# beyond that says little, and would silence the other of the two.
+ERROR_CAP = 3000.0
 _NEGLIGIBLE = 1e-9
 _VALUES_AT_A_TIME = 2**22
 _LARGE = 2**32
@@ -153,7 +156,8 @@ def with_process_errors(errors: PartErrors, baseline_c: np.ndarray, process_sc: 
     """
     mixed_sc = _zeros(*errors.error_sc.shape)
     for piece in _pieces(errors):
-        model_nc, process_nc = errors.error_sc[piece] / baseline_c, process_sc[piece]
+        model_nc = np.minimum(errors.error_sc[piece] / baseline_c, ERROR_CAP)
+        process_nc = np.minimum(process_sc[piece], ERROR_CAP)
         both_nc = share * model_nc + (1 - share) * process_nc
         mixed_sc[piece] = np.where(np.isnan(model_nc), process_nc, np.where(np.isnan(process_nc), model_nc, both_nc))
     return replace(errors, error_sc=mixed_sc)

@@ -80,7 +80,7 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     import torch
 
     from core.checkpoint import describe
-    from core.data.dataset import PART_NAMES, SCORING_PARTS, load_stream_data
+    from core.data.dataset import load_stream_data
     from core.devices import memory
     from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
@@ -89,6 +89,7 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     from inference.events import find_events
     from inference.score_table import score_table
     from inference.scoring import load_scoring_model
+    from inference.stream_scores import parts_to_load, stream_errors, stream_scores
     from inference.thresholds import calibrate
     from inference.timeline import plot_timeline
 
@@ -100,11 +101,13 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     scoring = load_scoring_model(path, plan, config=config)
     log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
 
-    parts = SCORING_PARTS if config.scoring.model_share == 1.0 else PART_NAMES
+    parts = parts_to_load(config)
     data = load_stream_data(config, root=root, parts=parts, scaler=scoring.scaler, run_id=scoring.run_id)
     _refuse_other_rate(data, scoring)
     with memory.applied(plan):
-        calibration, test = _part_scores(config, scoring, data)
+        share = config.scoring.model_share
+        errors = stream_errors(config, scoring, data, with_process=share < 1.0)
+    calibration, test = stream_scores(errors, config, data, share=share)
     threshold = calibrate(calibration.score_s, config.scoring.threshold)
     series = data.parts["test"].series
     scores = score_table(test, series, channels=data.channels, threshold=threshold.value)
@@ -129,34 +132,6 @@ def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
         return json.loads(ScoringPaths.of(config, root=root).summary.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _part_scores(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> tuple[Any, Any]:
-    """Scores of the calibration and of the test part, each channel relative to its calibration error."""
-    import numpy as np
-
-    from inference.part_scores import channel_baseline, part_errors, score_part, with_process_errors
-
-    errors = [
-        part_errors(
-            scoring, data.parts[name], batch_size=config.scoring.batch_size, label=name,
-            progress=config.logging.progress,
-        )
-        for name in ("calibration", "test")
-    ]  # fmt: skip
-    baseline_c = channel_baseline(errors[0])
-    share = config.scoring.model_share
-    if share < 1.0:
-        from inference.autoregression import process_errors
-
-        process = process_errors(data.parts, smoothing_span=config.scoring.smoothing_span)
-        errors = [
-            with_process_errors(each, baseline_c, process[name], share)
-            for name, each in zip(("calibration", "test"), errors, strict=True)
-        ]
-        baseline_c = np.ones_like(baseline_c)
-    calibration, test = (score_part(each, baseline_c, smoothing_span=config.scoring.smoothing_span) for each in errors)
-    return calibration, test
 
 
 def _refuse_other_rate(data: StreamData, scoring: ScoringModel) -> None:

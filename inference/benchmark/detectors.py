@@ -15,7 +15,8 @@ from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import Stream
 from core.data.dataset import PART_NAMES, StreamData, load_stream_data
 from core.data.windows import WindowSet
-from inference.autoregression import CONSTANT_SHARE, groups_of, rows_of
+from inference.autoregression import CONSTANT_SHARE
+from inference.groups import groups_of, rows_of
 from inference.part_scores import PartScores
 
 log = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ def landfall(loaded: LoadedConfig, *, root: Path) -> tuple[list[Scored], StreamD
     from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
     from core.devices.tables import load_tiers
-    from inference.part_scores import channel_baseline, part_errors, score_part, with_process_errors
     from inference.scoring import load_scoring_model
+    from inference.stream_scores import stream_errors, stream_scores
     from trainers.run import train
 
     start = time.perf_counter()
@@ -75,28 +76,15 @@ def landfall(loaded: LoadedConfig, *, root: Path) -> tuple[list[Scored], StreamD
     torch.set_num_threads(plan.threads)
     scoring = load_scoring_model(path, plan, config=config)
     data = load_stream_data(config, root=root, parts=PART_NAMES, scaler=scoring.scaler)
+    is_process = config.stream == "patchtst"
     with memory.applied(plan):
-        errors = {
-            name: part_errors(scoring, data.parts[name], batch_size=config.scoring.batch_size)
-            for name in ("calibration", "test")
-        }
-    baseline_c = channel_baseline(errors["calibration"])
-    shares = {LANDFALL: config.scoring.model_share}
-    process = {}
-    if config.stream == "patchtst":
-        from inference.autoregression import process_errors
-
-        process = process_errors(data.parts, smoothing_span=config.scoring.smoothing_span)
-        shares |= _SHARES
+        errors = stream_errors(config, scoring, data, with_process=is_process)
     seconds = time.perf_counter() - trained
+    shares = {LANDFALL: config.scoring.model_share, **(_SHARES if is_process else {})}
     found = []
     for detector, share in shares.items():
-        tables = {}
-        for name, each in errors.items():
-            mixed = with_process_errors(each, baseline_c, process[name], share) if process else each
-            divisor_c = np.ones_like(baseline_c) if process else baseline_c
-            tables[name] = table_of(score_part(mixed, divisor_c, smoothing_span=config.scoring.smoothing_span), data)
-        found.append(Scored(detector, tables["calibration"], tables["test"], trained - start, seconds))
+        normal, test = (table_of(part, data) for part in stream_scores(errors, config, data, share=share))
+        found.append(Scored(detector, normal, test, trained - start, seconds))
     return found, data
 
 

@@ -8,7 +8,8 @@ import torch
 
 from core.data.windows import Series, WindowSet
 from inference import autoregression
-from inference.autoregression import fit, groups_of, process_errors, rows_of
+from inference.autoregression import fit, process_errors
+from inference.groups import groups_of, rows_of
 
 
 def plant(num_rows: int, seed: int, num_channels: int = 3) -> np.ndarray:
@@ -128,7 +129,7 @@ def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
     recordings = [plant(1000, seed=0), 1e3 * plant(1000, seed=1)]
     parts = Parts(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
     assert len(groups_of(parts)) == 2
-    found = process_errors(parts, smoothing_span=10)
+    found = process_errors(parts)
     assert found["calibration"].shape == (200, 3)
     assert found["test"].shape == (1200, 3)
     for half in (found["test"][:600], found["test"][600:]):
@@ -141,4 +142,4 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     ((own_k2, of_group),) = groups_of(parts)
     assert own_k2.tolist() == [[0, 500], [500, 1000]]
     assert of_group(parts["test"].stretches).all()
-    assert process_errors(parts, smoothing_span=10)["test"].mean() == pytest.approx(1.0, rel=0.2)
+    assert process_errors(parts)["test"].mean() == pytest.approx(1.0, rel=0.2)

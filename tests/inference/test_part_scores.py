@@ -17,7 +17,15 @@ from core.data.scaling import Scaler
 from core.data.windows import Series, WindowSet, window_starts
 from core.devices.plan import DevicePlan
 from inference import part_scores
-from inference.part_scores import BASELINE_FLOOR, Ewma, PartErrors, channel_baseline, part_errors, score_part
+from inference.part_scores import (
+    BASELINE_FLOOR,
+    Ewma,
+    PartErrors,
+    channel_baseline,
+    part_errors,
+    score_part,
+    with_process_errors,
+)
 from inference.score_table import score_table
 from inference.scoring import ScoringModel
 
@@ -263,3 +271,11 @@ def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
     }  # fmt: skip
+
+
+def test_the_statistics_stand_in_where_the_model_says_nothing_and_the_other_way_round():
+    nan = np.nan
+    errors = PartErrors(np.float32([[2, nan], [nan, 4], [1e6, 1]]), np.arange(3), np.zeros(3, dtype=np.int64), 1)
+    mixed = with_process_errors(errors, np.array([1.0, 2.0]), np.float32([[4, 5], [6, nan], [0, nan]]), 0.25)
+    expected = [[0.25 * 2 + 0.75 * 4, 5], [6, 2], [0.25 * part_scores.ERROR_CAP, 0.5]]
+    np.testing.assert_allclose(mixed.error_sc, expected)

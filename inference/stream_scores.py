@@ -1,0 +1,67 @@
+"""From a trained model and its data to scores of the calibration and the test part: what a score is made of.
+
+`stream_errors` is the work, `stream_scores` the arithmetic: a benchmark asks for several shares of one work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.config.schema import AnyConfig
+from core.data.dataset import PART_NAMES, SCORING_PARTS, PartName, StreamData
+from inference.autoregression import process_errors
+from inference.groups import alike
+from inference.part_scores import (
+    PartErrors,
+    PartScores,
+    channel_baseline,
+    part_errors,
+    score_part,
+    with_process_errors,
+)
+from inference.scoring import ScoringModel
+
+
+@dataclass(frozen=True)
+class StreamErrors:
+    """Of the parts `calibration` and `test`: the model's errors, and for process sensors what the last rows of all
+    channels do not foretell (empty where nobody asked). baseline_c: the model's normal error of each channel."""
+
+    model: Mapping[PartName, PartErrors]
+    baseline_c: np.ndarray
+    process: Mapping[PartName, np.ndarray]
+
+
+def parts_to_load(config: AnyConfig) -> tuple[PartName, ...]:
+    """The statistics learn from every normal row there is, the model's part of a score only from calibration."""
+    return PART_NAMES if config.stream == "patchtst" else SCORING_PARTS
+
+
+def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *, with_process: bool) -> StreamErrors:
+    model = {
+        name: part_errors(
+            scoring, data.parts[name], batch_size=config.scoring.batch_size, label=name,
+            progress=config.logging.progress,
+        )
+        for name in SCORING_PARTS
+    }  # fmt: skip
+    process = process_errors(data.parts) if with_process else {}
+    return StreamErrors(model, channel_baseline(model["calibration"]), process)
+
+
+def stream_scores(
+    errors: StreamErrors, config: AnyConfig, data: StreamData, *, share: float
+) -> tuple[PartScores, PartScores]:
+    """Scores of the calibration and the test part. share: of the model in them, 1 for the model alone."""
+    scores = []
+    for name in SCORING_PARTS:
+        mixed, divisor_c = errors.model[name], errors.baseline_c
+        if share < 1.0:
+            mixed = with_process_errors(mixed, divisor_c, errors.process[name], share)
+            divisor_c = np.ones_like(divisor_c)
+        scores.append(score_part(mixed, divisor_c, smoothing_span=config.scoring.smoothing_span))
+    calibration, test = scores
+    return alike(calibration, test, data.parts) if config.stream == "patchtst" else (calibration, test)

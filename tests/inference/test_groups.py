@@ -1,0 +1,45 @@
+"""Recordings with a past of their own: which they are, and that one threshold serves all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inference.groups import OWN_ROWS, alike, groups_of
+from inference.part_scores import PartScores
+from tests.inference.test_autoregression import Parts, plant
+
+
+def scores(score_s: np.ndarray) -> PartScores:
+    score_s = score_s.astype(np.float32)
+    num_scores = len(score_s)
+    return PartScores(score_s, score_s[:, np.newaxis], np.zeros(num_scores, int), np.arange(num_scores), 1)
+
+
+def two_recordings(normal_rows: int):
+    own = {0: (0, normal_rows), 1: (0, normal_rows)}
+    test = {0: (normal_rows, normal_rows + 300), 1: (normal_rows, normal_rows + 300)}
+    return Parts([plant(normal_rows + 300, seed=0)] * 2).of(calibration=own, test=test)
+
+
+def test_a_recording_needs_enough_normal_rows_to_be_a_group_of_its_own():
+    assert len(groups_of(two_recordings(OWN_ROWS))) == 2
+    assert len(groups_of(two_recordings(OWN_ROWS - 1))) == 1
+
+
+def test_a_normal_score_is_as_large_in_every_group():
+    """The second recording is ten times as restless as the first."""
+    rng = np.random.default_rng(0)
+    restless = np.array([1.0, 10.0])
+    calibration = scores(np.repeat(restless, 1000) * rng.gamma(4, size=2000))
+    test = scores(np.repeat(restless, 300) * rng.gamma(4, size=600))
+    calibration, test = alike(calibration, test, two_recordings(1000))
+    threshold = np.quantile(calibration.score_s, 0.9)
+    for half in (test.score_s[:300], test.score_s[300:]):
+        assert (half > threshold).mean() == pytest.approx(0.1, abs=0.06)
+    np.testing.assert_array_equal(test.score_s, test.channel_error_sc[:, 0])
+
+
+def test_one_group_is_left_as_it_is():
+    calibration, test = scores(np.arange(100.0)), scores(np.arange(300.0))
+    assert alike(calibration, test, two_recordings(50)) == (calibration, test)
