@@ -149,17 +149,19 @@ def channel_baseline(errors: PartErrors) -> np.ndarray:
     return np.maximum(mean_c, BASELINE_FLOOR)
 
 
-def with_process_errors(errors: PartErrors, baseline_c: np.ndarray, process_sc: np.ndarray, share: float) -> PartErrors:
-    """The model's errors over their baseline, by `share`, and by the rest those of `inference.autoregression`.
+def with_statistics(errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray, share: float) -> PartErrors:
+    """The model's errors over their baseline, by `share`, and by the rest the statistics (S, C) of normal mean 1.
 
     Where only one of the two knows an entry, it counts alone.
     """
     mixed_sc = _zeros(*errors.error_sc.shape)
     for piece in _pieces(errors):
         model_nc = np.minimum(errors.error_sc[piece] / baseline_c, ERROR_CAP)
-        process_nc = np.minimum(process_sc[piece], ERROR_CAP)
-        both_nc = share * model_nc + (1 - share) * process_nc
-        mixed_sc[piece] = np.where(np.isnan(model_nc), process_nc, np.where(np.isnan(process_nc), model_nc, both_nc))
+        statistic_nc = np.minimum(statistic_sc[piece], ERROR_CAP)
+        both_nc = share * model_nc + (1 - share) * statistic_nc
+        mixed_sc[piece] = np.where(
+            np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc)
+        )
     return replace(errors, error_sc=mixed_sc)
 
 

@@ -106,7 +106,7 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     _refuse_other_rate(data, scoring)
     with memory.applied(plan):
         share = config.scoring.model_share
-        errors = stream_errors(config, scoring, data, with_process=share < 1.0)
+        errors = stream_errors(config, scoring, data, with_statistics=share < 1.0)
     calibration, test = stream_scores(errors, config, data, share=share)
     threshold = calibrate(calibration.score_s, config.scoring.threshold)
     series = data.parts["test"].series

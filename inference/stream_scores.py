@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from core.config.schema import AnyConfig
+from core.config.schema import AnyConfig, Stream
 from core.data.dataset import PART_NAMES, SCORING_PARTS, PartName, StreamData
+from core.data.windows import WindowSet
 from inference.autoregression import process_errors
 from inference.groups import alike
 from inference.part_scores import (
@@ -20,27 +21,34 @@ from inference.part_scores import (
     channel_baseline,
     part_errors,
     score_part,
-    with_process_errors,
+    with_statistics,
 )
 from inference.scoring import ScoringModel
+from inference.spectra import spectral_errors
 
 
 @dataclass(frozen=True)
 class StreamErrors:
-    """Of the parts `calibration` and `test`: the model's errors, and for process sensors what the last rows of all
-    channels do not foretell (empty where nobody asked). baseline_c: the model's normal error of each channel."""
+    """Of the parts `calibration` and `test`: the model's errors, and the engineer's statistics beside them (empty where
+    nobody asked). baseline_c: the model's normal error of each channel."""
 
     model: Mapping[PartName, PartErrors]
     baseline_c: np.ndarray
-    process: Mapping[PartName, np.ndarray]
+    statistics: Mapping[PartName, np.ndarray]
+
+
+_STATISTICS: dict[Stream, Callable[[Mapping[PartName, WindowSet]], dict[PartName, np.ndarray]]] = {
+    "patchtst": process_errors,
+    "swinmae": spectral_errors,
+}
 
 
 def parts_to_load(config: AnyConfig) -> tuple[PartName, ...]:
     """The statistics learn from every normal row there is, the model's part of a score only from calibration."""
-    return PART_NAMES if config.stream == "patchtst" else SCORING_PARTS
+    return PART_NAMES if config.scoring.model_share < 1.0 or config.stream == "patchtst" else SCORING_PARTS
 
 
-def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *, with_process: bool) -> StreamErrors:
+def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *, with_statistics: bool) -> StreamErrors:
     model = {
         name: part_errors(
             scoring, data.parts[name], batch_size=config.scoring.batch_size, label=name,
@@ -48,8 +56,8 @@ def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *,
         )
         for name in SCORING_PARTS
     }  # fmt: skip
-    process = process_errors(data.parts) if with_process else {}
-    return StreamErrors(model, channel_baseline(model["calibration"]), process)
+    statistics = _STATISTICS[config.stream](data.parts) if with_statistics else {}
+    return StreamErrors(model, channel_baseline(model["calibration"]), statistics)
 
 
 def stream_scores(
@@ -60,7 +68,7 @@ def stream_scores(
     for name in SCORING_PARTS:
         mixed, divisor_c = errors.model[name], errors.baseline_c
         if share < 1.0:
-            mixed = with_process_errors(mixed, divisor_c, errors.process[name], share)
+            mixed = with_statistics(mixed, divisor_c, errors.statistics[name], share)
             divisor_c = np.ones_like(divisor_c)
         scores.append(score_part(mixed, divisor_c, smoothing_span=config.scoring.smoothing_span))
     calibration, test = scores

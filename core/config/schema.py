@@ -297,8 +297,8 @@ class Scoring(Section):
         1.0,
         ge=0.0,
         le=1.0,
-        description="Share of the model in a score of process sensors; the rest is what a regression on all channels' "
-        "last rows does not foretell.",
+        description="Share of the model in a score; the rest are statistics: of process sensors what a regression on "
+        "all channels' last rows does not foretell, of vibration how far the spectrum lies from normal ones.",
     )
     smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 leaves them.")
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")

@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
-PROCESS_ALONE = "statistics alone"
-_SHARES = {MODEL_ALONE: 1.0, PROCESS_ALONE: 0.0}
+STATISTICS_ALONE = "statistics alone"
+_SHARES = {MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0}
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,10 @@ def landfall(loaded: LoadedConfig, *, root: Path) -> tuple[list[Scored], StreamD
     torch.set_num_threads(plan.threads)
     scoring = load_scoring_model(path, plan, config=config)
     data = load_stream_data(config, root=root, parts=PART_NAMES, scaler=scoring.scaler)
-    is_process = config.stream == "patchtst"
     with memory.applied(plan):
-        errors = stream_errors(config, scoring, data, with_process=is_process)
+        errors = stream_errors(config, scoring, data, with_statistics=True)
     seconds = time.perf_counter() - trained
-    shares = {LANDFALL: config.scoring.model_share, **(_SHARES if is_process else {})}
+    shares = {LANDFALL: config.scoring.model_share, **_SHARES}
     found = []
     for detector, share in shares.items():
         normal, test = (table_of(part, data) for part in stream_scores(errors, config, data, share=share))

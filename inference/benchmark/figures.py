@@ -18,21 +18,28 @@ from inference.thresholds import calibrate
 RATES = (0.001, 0.01, 0.05)
 _SECONDS_A_DAY = 86_400.0
 _FEWEST = 20
+# Decisions in a block and draws of the bootstrap.
+_BLOCK = 200
+_DRAWS = 1000
 
 
 def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, Any]:
     """Figures of one unit; None where undefined. The threshold comes from normal rows only.
 
     f1, far, mar: at that threshold, over all decisions. auroc, auc_pr, vus_pr: of each recording and then averaged
-    where the set says so, else over all decisions. oracle_f1: at the best threshold labels could choose, never a
+    where the set says so, else over all decisions. far_other_sessions: alarms among healthy decisions of another
+    time. oracle_f1: at the best threshold labels could choose, never a
     result. delay_s: median time from the start of an anomaly to its first alarm, of those seen (`seen`, a share).
     false_alarms_per_day: spells of alarms outside of anomalies. achieved: for each rate asked for, the share of normal
-    test decisions that alarm.
+    test decisions that alarm, with its interval.
     """
     normal, test = (
         _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
     )
     judged = test[test["label"].notna() & test["score"].notna()]
+    elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions) if unit.other_sessions else None
+    others = judged[elsewhere] if elsewhere is not None else judged.iloc[:0]
+    judged = judged[~elsewhere] if elsewhere is not None else judged
     score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
     threshold = _threshold(normal["score"].to_numpy(), unit.false_alarm_rate)
     at = detection_metrics(score_n, label_n, threshold)
@@ -43,7 +50,10 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
         "mar": at.miss_rate,
         "auroc": _mean(auroc(*part) for part in parts),
         "auc_pr": _mean(average_precision(*part) for part in parts),
-        "vus_pr": _mean(vus_pr(*part) for part in parts) if benchmark.decision == "row" else None,
+        "vus_pr": _mean(vus_pr(*part) for part in parts)
+        if benchmark.stream == "patchtst" and benchmark.decision == "row"
+        else None,
+        "far_other_sessions": float((others["score"] > threshold).mean()) if len(others) else None,
         "oracle_f1": _oracle_f1(score_n, label_n),
         "threshold": threshold,
         "decisions": len(judged),
@@ -65,17 +75,22 @@ def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = {name: _mean(each[name] for each in found) for name in names}
     for name in ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored"):
         total[name] = sum(each[name] for each in found)
-    total["achieved"] = {str(rate): _mean(each["achieved"][str(rate)] for each in found) for rate in RATES}
+    total["achieved"] = {str(rate): _mean_of_rates([each["achieved"][str(rate)] for each in found]) for rate in RATES}
     return total
 
 
+def _mean_of_rates(rates: Sequence[dict[str, float] | None]) -> dict[str, float] | None:
+    known = [each for each in rates if each is not None]
+    return {name: float(np.mean([each[name] for each in known])) for name in known[0]} if known else None
+
+
 def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: str) -> pd.DataFrame:
-    """One line for each decision: rows as they are, or the mean score of a run or recording."""
+    """One line for each decision: rows as they are, or the mean score of a run."""
     if benchmark.decision == "row":
         return table
-    key = table["recording"].astype(str).to_numpy()
-    if unit.run_n is not None:
-        key = unit.run_n[which][table["row"].to_numpy()]
+    if unit.run_n is None:
+        raise ValueError(f"{unit.name} names no runs")
+    key = unit.run_n[which][table["row"].to_numpy()]
     grouped = table.groupby(key, sort=False)
     return pd.DataFrame(
         {
@@ -97,13 +112,30 @@ def _threshold(score_n: np.ndarray, rate: float) -> float:
     return calibrate(score_n, Threshold(false_alarm_rate=rate, min_calibration=_FEWEST)).value
 
 
-def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> float | None:
+def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> dict[str, float] | None:
+    """The share of normal decisions that alarm, and its 95 % interval; None where calibration is too small."""
     try:
         threshold = _threshold(normal["score"].to_numpy(), rate)
-    except DataError:  # too few normal decisions for so small a rate
+    except DataError:
         return None
     healthy = judged[judged["label"] == 0]
-    return float((healthy["score"] > threshold).mean()) if len(healthy) else None
+    if healthy.empty:
+        return None
+    alarm_n = healthy["score"].to_numpy() > threshold
+    low, high = _interval(alarm_n)
+    return {"rate": float(alarm_n.mean()), "low": low, "high": high}
+
+
+def _interval(alarm_n: np.ndarray) -> tuple[float, float]:
+    """95 % interval of a share of alarms that come in bursts: whole blocks are drawn anew.
+
+    (Künsch, The Jackknife and the Bootstrap for General Stationary Observations, Annals of Statistics 1989.)
+    """
+    block = max(1, min(_BLOCK, len(alarm_n) // _FEWEST))
+    blocks = alarm_n[: len(alarm_n) // block * block].reshape(-1, block).mean(axis=1)
+    rng = np.random.default_rng(0)
+    means = rng.choice(blocks, size=(_DRAWS, len(blocks))).mean(axis=1)
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
 def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:

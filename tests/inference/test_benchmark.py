@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from inference.benchmark.__main__ import main
-from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, PROCESS_ALONE, SIMPLE
-from inference.benchmark.figures import _in_time, _oracle_f1, _spells
+from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE
+from inference.benchmark.figures import _in_time, _interval, _oracle_f1, _spells
 from tests.inference.test_autoregression import plant
 from tests.support import REPO_ROOT
 
@@ -45,7 +45,7 @@ def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
     assert main(arguments) == 0
     document = json.loads((tmp_path / "benchmark.json").read_text())
     found = document["sets"]["asd"]
-    assert set(found) == {LANDFALL, MODEL_ALONE, PROCESS_ALONE, *SIMPLE}
+    assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, *SIMPLE}
     (figures,) = found[LANDFALL]
     assert figures["auroc"] > 0.8
     assert figures["vus_pr"] > 0.5
@@ -77,3 +77,12 @@ def test_delay_and_false_alarms_are_counted_in_the_time_of_the_recording():
 def test_spells_and_the_oracle():
     assert _spells(np.array([1, 1, 0, 0, 1], dtype=bool)).tolist() == [[0, 2], [4, 5]]
     assert _oracle_f1(np.array([3.0, 2.0, 1.0]), np.array([0, 1, 0])) == pytest.approx(2 / 3)
+
+
+def test_the_interval_of_alarms_in_bursts_is_wider_than_that_of_single_ones():
+    single = np.tile(np.arange(100) == 0, 400)
+    bursts = np.repeat(np.random.default_rng(0).random(400) < 0.05, 100)
+    assert _interval(single) == pytest.approx((0.01, 0.01), abs=1e-3)
+    low, high = _interval(bursts)
+    assert low <= bursts.mean() <= high
+    assert high - low > 5 * (_interval(single)[1] - _interval(single)[0])

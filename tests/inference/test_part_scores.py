@@ -24,7 +24,7 @@ from inference.part_scores import (
     channel_baseline,
     part_errors,
     score_part,
-    with_process_errors,
+    with_statistics,
 )
 from inference.score_table import score_table
 from inference.scoring import ScoringModel
@@ -276,6 +276,6 @@ def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
 def test_the_statistics_stand_in_where_the_model_says_nothing_and_the_other_way_round():
     nan = np.nan
     errors = PartErrors(np.float32([[2, nan], [nan, 4], [1e6, 1]]), np.arange(3), np.zeros(3, dtype=np.int64), 1)
-    mixed = with_process_errors(errors, np.array([1.0, 2.0]), np.float32([[4, 5], [6, nan], [0, nan]]), 0.25)
+    mixed = with_statistics(errors, np.array([1.0, 2.0]), np.float32([[4, 5], [6, nan], [0, nan]]), 0.25)
     expected = [[0.25 * 2 + 0.75 * 4, 5], [6, 2], [0.25 * part_scores.ERROR_CAP, 0.5]]
     np.testing.assert_allclose(mixed.error_sc, expected)
