@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,8 +25,9 @@ def find_events(
     Columns: event_id (from 1) · recording · start, end, peak_time: of the first and last alarm and the highest score,
     missing where the file has no time stamps · start_seconds, end_seconds: the same from the recording's start ·
     duration_seconds: end - start, so 0 for a single alarm · scores, alarms: how many it spans · peak_score ·
-    top_channels: up to three, by mean error over the event, the largest first · label_overlap: share of its scores that
-    are labelled anomalous, missing where nobody labelled the recording.
+    severity: peak_score over the threshold · top_channels: up to three, by mean error over the event, the largest
+    first · top_shares: their shares of the error of all channels · label_overlap: share of its scores that are labelled
+    anomalous, missing where nobody labelled the recording · sentence: all this in words.
     """
     first_e, last_e = _spans(scores, settings)
     event_s = _event_of_scores(first_e, last_e, len(scores))
@@ -33,7 +35,8 @@ def find_events(
     members = scores.reset_index(drop=True)[inside_s].groupby(event_s[inside_s])
     first, last = scores.iloc[first_e], scores.iloc[last_e]
     peak = scores.iloc[members["score"].idxmax().to_numpy(dtype=np.int64)]
-    return pd.DataFrame(
+    names, shares = _top_channels(channel_error_sc[inside_s], event_s[inside_s], channels)
+    events = pd.DataFrame(
         {
             "event_id": np.arange(1, len(first_e) + 1),
             "recording": first["recording"].astype(str).to_numpy(),
@@ -46,10 +49,37 @@ def find_events(
             "alarms": members["alarm"].sum().to_numpy(dtype=np.int64),
             "peak_score": peak["score"].to_numpy(),
             "peak_time": peak["time"].to_numpy(),
-            "top_channels": _top_channels(channel_error_sc[inside_s], event_s[inside_s], channels),
+            "severity": peak["score"].to_numpy() / peak["threshold"].to_numpy(),
+            "top_channels": names,
+            "top_shares": shares,
             "label_overlap": members["label"].mean().to_numpy(dtype=np.float64, na_value=np.nan),
         }
     )
+    return events.assign(sentence=[_sentence(event) for event in events.itertuples(index=False)])
+
+
+def _sentence(event: Any) -> str:
+    """What a person reads first: when, for how long, how far above the threshold, and which channels."""
+    begin = (
+        f"second {event.start_seconds:g} of {event.recording}"
+        if pd.isna(event.start)
+        else f"{event.start:%Y-%m-%d %H:%M:%S}"
+    )
+    channels = [
+        f"{name} ({share})"
+        for name, share in zip(event.top_channels.split("; "), event.top_shares.split("; "), strict=True)
+    ]
+    told = f", mostly {', '.join(channels)}" if event.top_channels else ""
+    return f"{_length(event.duration_seconds)} from {begin}: up to {event.severity:.2g} times the threshold{told}"
+
+
+def _length(seconds: float) -> str:
+    if seconds == 0:
+        return "a moment"
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def _spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
@@ -73,9 +103,17 @@ def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -
     return np.where(number_s > np.cumsum(ended_s[:-1]), number_s - 1, -1)
 
 
-def _top_channels(error_mc: np.ndarray, event_m: np.ndarray, channels: Sequence[str]) -> list[str]:
+def _top_channels(error_mc: np.ndarray, event_m: np.ndarray, channels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The channels of each event with the largest mean errors, and their shares of the error of all."""
     mean_ec = pd.DataFrame(error_mc).groupby(event_m).mean().to_numpy()
     order_ec = np.argsort(np.where(np.isnan(mean_ec), np.inf, -mean_ec), axis=1, kind="stable")[:, :TOP_CHANNELS]
-    known_ec = ~np.isnan(np.take_along_axis(mean_ec, order_ec, axis=1))
+    largest_ec = np.take_along_axis(mean_ec, order_ec, axis=1)
+    known_ec = ~np.isnan(largest_ec)
+    share_ec = largest_ec / np.maximum(np.nansum(mean_ec, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     names_ec = np.asarray(channels, dtype=object)[order_ec]
-    return ["; ".join(names_c[known_c]) for names_c, known_c in zip(names_ec, known_ec, strict=True)]
+    names = ["; ".join(names_c[known_c]) for names_c, known_c in zip(names_ec, known_ec, strict=True)]
+    shares = [
+        "; ".join(f"{share:.0%}" for share in share_c[known_c])
+        for share_c, known_c in zip(share_ec, known_ec, strict=True)
+    ]
+    return names, shares

@@ -41,6 +41,7 @@ class ScoringPaths:
 
     scores: Path
     events: Path
+    events_json: Path
     timeline: Path
     summary: Path
 
@@ -50,6 +51,7 @@ class ScoringPaths:
         return cls(
             scores=folder / f"{stream}_scores.parquet",
             events=folder / f"{stream}_events.csv",
+            events_json=folder / f"{stream}_events.json",
             timeline=folder / f"{stream}_timeline.png",
             summary=folder / f"{stream}_summary.json",
         )
@@ -120,6 +122,9 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     with atomic_file(paths.scores) as part:
         scores.to_parquet(part, index=False)
     write_text(paths.events, events.to_csv(index=False, lineterminator="\n"))
+    write_text(
+        paths.events_json, events.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
+    )
     plot_timeline(paths.timeline, scores, events, threshold=threshold.value, title=_title(summary))
     write_json(paths.summary, summary)
     log.info("%s", _title(summary))

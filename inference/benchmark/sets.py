@@ -202,23 +202,27 @@ def _cwru(pack: Path, work: Path) -> Iterator[Unit]:
 
 def _motor(pack: Path, work: Path) -> Iterator[Unit]:
     """Recordings of five seconds in the publisher's order: the healthy ones teach, calibrate and are tested in turn."""
-    names = sorted(path.name for path in (pack / "vibration/motor_pump_3axis").glob("H*.npy"))
-    faulty = sorted(path.name for path in (pack / "vibration/motor_pump_3axis").glob("F*.npy"))
-    if not names or not faulty:
+    source = pack / "vibration/motor_pump_3axis"
+    healthy, faulty = (sorted(path.name for path in source.glob(f"{first}*.npy")) for first in "HF")
+    if not healthy or not faulty:
         return
-    half, fifth = len(names) // 2, len(names) // 5
+    for name in (*healthy, *faulty):
+        _copy(source / name, work / "motor_pump" / name)
+    facts = json.loads((source / "dataset.json").read_text(encoding="utf-8"))
+    labels = {Path(name).stem: {"label": "healthy" if name in healthy else "faulty"} for name in (*healthy, *faulty)}
+    write_json(work / "motor_pump" / "dataset.json", {**facts, "files": labels})
+    half, tenth = len(healthy) // 2, len(healthy) // 10
     groups = {
-        "train": names[:half],
-        "validation": names[half : half + fifth // 2],
-        "calibration": names[half + fifth // 2 : half + 3 * fifth // 2],
-        "test": [*names[half + 3 * fifth // 2 :], *faulty],
+        "train": healthy[:half],
+        "validation": healthy[half : half + tenth],
+        "calibration": healthy[half + tenth : half + 3 * tenth],
+        "test": [*healthy[half + 3 * tenth :], *faulty],
     }
-    overrides = ["data.window=1000", "data.stride=250", "data.score_stride=1000", "scalogram.frequency_min_hz=5"]
-    for part, chosen in groups.items():
-        files = [f"vibration/motor_pump_3axis/{name}" for name in chosen]
+    overrides = [f"data.root={work / 'motor_pump'}", "data.window=1000", "data.stride=250", "data.score_stride=1000"]
+    for part, files in groups.items():
         overrides += [f"data.parts.{part}.files={json.dumps(files)}", f"data.parts.{part}.start=0.0"]
         overrides += [f"data.parts.{part}.stop=1.0"]
-    yield Unit("motor_pump_3axis", tuple(overrides), false_alarm_rate=0.05)
+    yield Unit("motor_pump_3axis", (*overrides, "scalogram.frequency_min_hz=5"), false_alarm_rate=0.05)
 
 
 def _fan(pack: Path, work: Path) -> Iterator[Unit]:
