@@ -13,6 +13,7 @@ Suffixes: n row, c channel, f regressor, k fold.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +22,9 @@ import numpy as np
 
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
-from inference.groups import groups_of, rows_of
+from inference.groups import OWN_ROWS, groups_of, rows_of
+
+log = logging.getLogger(__name__)
 
 LAGS = 8
 FOLDS = 8
@@ -79,7 +82,7 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Autoregression
         ]
     squared_sc = np.concatenate(squared)
     observed_c = np.maximum((~np.isnan(squared_sc)).sum(axis=0), 1)
-    error_c = np.maximum(np.nansum(squared_sc, axis=0) / observed_c, ERROR_FLOOR**2)
+    error_c = np.maximum(np.nansum(squared_sc, axis=0, dtype=np.float64) / observed_c, ERROR_FLOOR**2)
     return Autoregression(lags, mean_c, std_c, _solve(gram_ff, moment_fc), error_c), _relative(squared_sc, error_c)
 
 
@@ -94,7 +97,10 @@ def process_errors(parts: Mapping[PartName, WindowSet]) -> dict[PartName, np.nda
     calibration_sc, test_sc = (
         np.full((len(rows_of(each)), *shape), np.nan, dtype=np.float32) for each in (calibration_k2, test_k2)
     )
-    for own_k2, of_group in groups_of(parts):
+    groups = groups_of(parts)
+    if len(groups) > 1:
+        log.info("each of %d recordings is judged by its own past: all have %d normal rows", len(groups), OWN_ROWS)
+    for own_k2, of_group in groups:
         regression, normal_sc = fit(values_nc, own_k2)
         of_test, of_calibration = of_group(test_k2), of_group(calibration_k2)
         if of_test.any():
@@ -183,7 +189,7 @@ def _solve(gram_ff: np.ndarray, moment_fc: np.ndarray) -> np.ndarray:
 
 
 def _squared_error(x_nf: np.ndarray, z_nc: np.ndarray, weight_fc: np.ndarray) -> np.ndarray:
-    return (z_nc - x_nf @ weight_fc) ** 2
+    return ((z_nc - x_nf @ weight_fc) ** 2).astype(np.float32)
 
 
 def _relative(squared_sc: np.ndarray, error_c: np.ndarray) -> np.ndarray:

@@ -5,7 +5,6 @@ Machines differ, and so does one machine from day to day. Suffixes: n row, k str
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -15,12 +14,11 @@ from core.data.dataset import PartName
 from core.data.windows import WindowSet
 from inference.part_scores import PartScores
 
-log = logging.getLogger(__name__)
-
 # With so many normal rows each, recordings are judged by their own past alone.
 OWN_ROWS = 256
 # The quantile of normal scores that is made equal in all groups.
 _LEVEL = 0.9
+_LEAST_LEVEL = 1e-6
 
 Membership = Callable[[np.ndarray], np.ndarray]
 
@@ -37,8 +35,6 @@ def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Mem
     rows_r = np.bincount(recording_k, weights=normal_k2[:, 1] - normal_k2[:, 0], minlength=len(offsets_r) - 1)
     scored = np.unique(_recording(parts["test"].stretches, offsets_r))
     each_alone = len(scored) > 1 and bool((rows_r[scored] >= OWN_ROWS).all())
-    each = f"each of the {len(scored)} recordings, which have" if each_alone else "all,"
-    log.info("normal is what it is in %s %d normal rows", each, int(rows_r.sum()))
     groups = [np.array([recording]) for recording in scored] if each_alone else [np.arange(len(rows_r))]
 
     def membership(group: np.ndarray) -> Membership:
@@ -73,7 +69,8 @@ def alike(
     }
     for of_group in groups:
         mine = of_group(parts["calibration"].stretches)
-        level = max(float(np.nanquantile(calibration.score_s[mine], _LEVEL)), 1e-6) if mine.any() else 1.0
+        known_s = calibration.score_s[mine & ~np.isnan(calibration.score_s)]
+        level = max(float(np.quantile(known_s, _LEVEL)), _LEAST_LEVEL) if len(known_s) else 1.0
         scale["calibration"][mine] = scale["test"][of_group(parts["test"].stretches)] = level
     usual = np.float32(np.median(scale["calibration"]))
     return _scaled(calibration, usual / scale["calibration"]), _scaled(test, usual / scale["test"])
