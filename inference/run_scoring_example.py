@@ -103,7 +103,7 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     scoring = load_scoring_model(path, plan, config=config)
     log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
 
-    parts = parts_to_load(config)
+    parts = parts_to_load(config, root=root)
     data = load_stream_data(config, root=root, parts=parts, scaler=scoring.scaler, run_id=scoring.run_id)
     _refuse_other_rate(data, scoring)
     with memory.applied(plan):

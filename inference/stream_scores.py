@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import PART_NAMES, SCORING_PARTS, PartName, StreamData
+from core.data.files import matches
 from core.data.windows import WindowSet
 from inference.autoregression import process_errors
 from inference.groups import alike
@@ -25,6 +28,8 @@ from inference.part_scores import (
 )
 from inference.scoring import ScoringModel
 from inference.spectra import spectral_errors
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,27 @@ _STATISTICS: dict[Stream, Callable[[Mapping[PartName, WindowSet]], dict[PartName
 }
 
 
-def parts_to_load(config: AnyConfig) -> tuple[PartName, ...]:
-    """The statistics learn from every normal row there is, the model's part of a score only from calibration."""
-    return PART_NAMES if config.scoring.model_share < 1.0 or config.stream == "patchtst" else SCORING_PARTS
+def parts_to_load(config: AnyConfig, *, root: Path) -> tuple[PartName, ...]:
+    """The statistics learn from every normal row there is, so the parts of training are wanted too.
+
+    Where their files are not at hand (a model that was trained elsewhere), calibration serves alone, said loudly.
+    """
+    if config.scoring.model_share == 1.0 and config.stream == "swinmae":
+        return SCORING_PARTS
+    data_root = (root / config.data.root).resolve()
+    missing = [
+        name
+        for name in PART_NAMES
+        if name not in SCORING_PARTS
+        and not any(matches(pattern, data_root) for pattern in getattr(config.data.parts, name).files)
+    ]
+    if missing:
+        log.warning(
+            "the files of %s are not here: the statistics of a score learn from fewer normal rows than at the place of "
+            "training, and its threshold is another",
+            " and ".join(missing),
+        )
+    return tuple(name for name in PART_NAMES if name not in missing)
 
 
 def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *, with_statistics: bool) -> StreamErrors:
