@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from core.data.windows import WindowSet
 from inference.autoregression import CONSTANT_SHARE
 from inference.groups import groups_of, rows_of
 from inference.part_scores import PartScores
-
-log = logging.getLogger(__name__)
 
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"

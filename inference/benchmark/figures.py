@@ -28,8 +28,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
 
     f1, far, mar: at that threshold, over all decisions. auroc, auc_pr, vus_pr: of each recording and then averaged
     where the set says so, else over all decisions. far_other_sessions: alarms among healthy decisions of another
-    time. oracle_f1: at the best threshold labels could choose, never a
-    result. delay_s: median time from the start of an anomaly to its first alarm, of those seen (`seen`, a share).
+    time. oracle_f1: at the best threshold labels could choose, never a result. delay_s: median time from the start of
+    an anomaly to its first alarm, of those seen (`seen`, a share).
     false_alarms_per_day: spells of alarms outside of anomalies. achieved: for each rate asked for, the share of normal
     test decisions that alarm, with its interval.
     """
