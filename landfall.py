@@ -23,6 +23,7 @@ COMMANDS: dict[str, Command] = {
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
+    "calibrate": Command("inference.recalibrate", "learn anew what is normal from newer data; the model stays"),
     "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are whole"),
     "export": Command("pipelines.export_training_dashboard_state", "write what the dashboard shows"),
     "dashboard": Command("pipelines.serve_dashboard", "serve the dashboard on this machine"),

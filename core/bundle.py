@@ -13,9 +13,9 @@ from core.workspace import atomic_file
 
 
 def write_bundle(path: Path | str, config: AnyConfig, *, root: Path) -> Path:
-    """Packs a stream's checkpoints, losses, scaler, scores and the run's log into a zip, under the contract's names.
+    """Packs a stream's checkpoints, detector, losses, scaler, scores and the run's log into a zip.
 
-    Whatever folders the configuration names (a drive's, on Colab), the names in the zip are those of a workspace:
+    Whatever folders the configuration names (a drive's, on Colab), the names in the zip are the contract's:
     `checkpoints/<stream>_ssl.pt`, `runs/<stream>_ssl/<run-id>/…`, `artifacts/…`.
     Raises CheckpointError where the stream was not trained.
     """
@@ -38,6 +38,7 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
     ):
         yield name, model
         yield name.removesuffix(".pt") + ".json", checkpoint.sidecar_path(model)
+    yield f"checkpoints/{stream}_ssl.detector.npz", checkpoint.detector_path(best)
     for file in (loss_csv_path(root, config), loss_png_path(root, config)):
         yield f"artifacts/loss/{file.name}", file
     yield f"artifacts/scaler_{stream}.json", artifacts / f"scaler_{stream}.json"

@@ -24,6 +24,11 @@ def last_path(path: Path) -> Path:
     return path.with_suffix(f".last{path.suffix}")
 
 
+def detector_path(path: Path) -> Path:
+    """Where the detector of the model at `path` lies (`inference.detector`)."""
+    return path.with_suffix(".detector.npz")
+
+
 def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any]) -> None:
     """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar, each atomically.
 

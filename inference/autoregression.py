@@ -14,15 +14,16 @@ Suffixes: n row, c channel, f regressor, k fold.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
-from inference.groups import OWN_ROWS, groups_of, rows_of
+from inference.groups import OWN_ROWS, groups, keys_of, rows_of
 
 log = logging.getLogger(__name__)
 
@@ -86,34 +87,68 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Autoregression
     return Autoregression(lags, mean_c, std_c, _solve(gram_ff, moment_fc), error_c), _relative(squared_sc, error_c)
 
 
-def process_errors(parts: Mapping[PartName, WindowSet]) -> dict[PartName, np.ndarray]:
-    """Errors of the parts `calibration` and `test`, float32 (S, C) for all rows of their stretches.
+@dataclass(frozen=True)
+class ProcessStatistics:
+    """The regression of each group of recordings, by its key (`inference.groups`)."""
 
-    The regression learns from the rows of all other parts; each group of recordings has one of its own.
+    regressions: Mapping[str, Autoregression]
+
+    def errors(self, windows: WindowSet) -> np.ndarray:
+        """Errors of a part, float32 (S, C) for all rows of its stretches: each recording's by its own regression, where
+        it has one."""
+        values_nc, stretches_k2 = windows.series.values_nc.numpy(), windows.stretches
+        key_k = np.array(keys_of(windows, self.regressions), dtype=object)
+        lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
+        error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
+        for key in dict.fromkeys(key_k):
+            mine_k = key_k == key
+            error_sc[np.repeat(mine_k, lengths_k)] = self.regressions[key].errors(values_nc, stretches_k2[mine_k])
+        return error_sc
+
+    def joined(self, other: ProcessStatistics) -> ProcessStatistics:
+        return ProcessStatistics({**self.regressions, **other.regressions})
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Stacked over the groups, g."""
+        each = self.regressions.values()
+        return {
+            "group_g": np.array(list(self.regressions)),
+            "lags": np.array(next(iter(each)).lags),
+            "mean_gc": np.stack([regression.mean_c for regression in each]),
+            "std_gc": np.stack([regression.std_c for regression in each]),
+            "weight_gfc": np.stack([regression.weight_fc for regression in each]),
+            "error_gc": np.stack([regression.error_c for regression in each]),
+        }
+
+    @classmethod
+    def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
+        lags = int(held["lags"])
+        stacked = (held["mean_gc"], held["std_gc"], held["weight_gfc"], held["error_gc"])
+        each = zip(held["group_g"].tolist(), *stacked, strict=True)
+        return cls({key: Autoregression(lags, *learned) for key, *learned in each})
+
+
+def fit_process(
+    normal: Mapping[PartName, WindowSet], alone: Collection[str] = ()
+) -> tuple[ProcessStatistics, np.ndarray]:
+    """What the rows of all normal parts teach, and the errors of the part `calibration` as `errors` gives them, out of
+    fold.
+
+    alone: the recordings that are each judged by their own past; without any, all are judged by that of all. Beside
+    them, the rows of a recording that nobody scores are NaN.
     """
-    values_nc = parts["test"].series.values_nc.numpy()
-    calibration_k2, test_k2 = parts["calibration"].stretches, parts["test"].stretches
-    shape = values_nc.shape[1:]
-    calibration_sc, test_sc = (
-        np.full((len(rows_of(each)), *shape), np.nan, dtype=np.float32) for each in (calibration_k2, test_k2)
-    )
-    groups = groups_of(parts)
-    if len(groups) > 1:
-        log.info("each of %d recordings is judged by its own past: all have %d normal rows", len(groups), OWN_ROWS)
-    for own_k2, of_group in groups:
-        regression, normal_sc = fit(values_nc, own_k2)
-        of_test, of_calibration = of_group(test_k2), of_group(calibration_k2)
-        if of_test.any():
-            test_sc[of_test] = regression.errors(values_nc, test_k2[_of_stretches(of_test, test_k2)])
-        at = np.searchsorted(rows_of(own_k2), rows_of(calibration_k2)[of_calibration])
-        calibration_sc[of_calibration] = normal_sc[at]
-    return {"calibration": calibration_sc, "test": test_sc}
-
-
-def _of_stretches(chosen_s: np.ndarray, stretches_k2: np.ndarray) -> np.ndarray:
-    """Which stretches (K,) the chosen rows are."""
-    lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
-    return chosen_s[np.cumsum(lengths_k) - lengths_k]
+    calibration = normal["calibration"]
+    values_nc, calibration_k2 = calibration.series.values_nc.numpy(), calibration.stretches
+    calibration_n = rows_of(calibration_k2)
+    calibration_sc = np.full((len(calibration_n), values_nc.shape[1]), np.nan, dtype=np.float32)
+    if alone:
+        log.info("each of %d recordings is judged by its own past: all have %d normal rows", len(alone), OWN_ROWS)
+    regressions = {}
+    for group in groups(normal.values(), alone):
+        regressions[group.key], normal_sc = fit(values_nc, group.normal_k2)
+        mine_s = group.holds(calibration_k2)
+        calibration_sc[mine_s] = normal_sc[np.searchsorted(rows_of(group.normal_k2), calibration_n[mine_s])]
+    return ProcessStatistics(regressions), calibration_sc
 
 
 # ---------------------------------------------------------------------------------------------------------- regression

@@ -18,12 +18,13 @@ def find_events(
 ) -> pd.DataFrame:
     """Groups the alarms of a score table: one line per event, in order of the table.
 
-    Alarms of a recording join where at most `event_gap` scores without an alarm lie between them; events of fewer than
-    `event_min_length` alarms are dropped.
+    An event begins with an alarm and goes on while scores are above `event_release` of the threshold. What is of a
+    recording joins where at most `event_gap` scores lie between; events of fewer than `event_min_length` alarms, or
+    shorter than `event_min_seconds`, are dropped.
 
     channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table.
-    Columns: event_id (from 1) · recording · start, end, peak_time: of the first and last alarm and the highest score,
-    missing where the file has no time stamps · start_seconds, end_seconds: the same from the recording's start ·
+    Columns: event_id (from 1) · recording · start, end, peak_time: of the first, last and highest score, missing where
+    the file has no time stamps · start_seconds, end_seconds: the same from the recording's start ·
     duration_seconds: end - start, so 0 for a single alarm · scores, alarms: how many it spans · peak_score ·
     severity: peak_score over the threshold · top_channels: up to three, by mean error over the event, the largest
     first · top_shares: their shares of the error of all channels · label_overlap: share of its scores that are labelled
@@ -82,16 +83,49 @@ def _length(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
+    """event_precision: share of the events, in recordings that somebody labelled, that meet a labelled anomaly.
+    event_recall: share of labelled anomalies that an event meets. NaN where there is none to take a share of."""
+    first_e, last_e = _spans(scores, settings)
+    event_s = _event_of_scores(first_e, last_e, len(scores))
+    known_s, anomalous_s = scores["label"].notna().to_numpy(), scores["label"].eq(1).fillna(False).to_numpy(dtype=bool)
+    recording_s = scores["recording"].cat.codes.to_numpy()
+    begins_s = anomalous_s & ~(np.append(False, anomalous_s[:-1]) & (np.diff(recording_s, prepend=-1) == 0))
+    anomaly_s = np.cumsum(begins_s)
+    met_s = anomalous_s & (event_s >= 0)
+    return {
+        "event_precision": _share(len(np.unique(event_s[met_s])), int(known_s[first_e].sum())),
+        "event_recall": _share(len(np.unique(anomaly_s[met_s])), int(begins_s.sum())),
+    }
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
 def _spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
-    """Lines of the first and last alarm of each event, int64 (E,) each."""
-    line_a = np.flatnonzero(scores["alarm"])
-    recording_a = pd.factorize(scores["recording"])[0][line_a]
-    begins_a = np.ones(len(line_a), dtype=bool)
-    begins_a[1:] = (np.diff(line_a) > settings.event_gap + 1) | (np.diff(recording_a) != 0)
-    ends_a = np.roll(begins_a, -1)
-    alarms_e = np.diff(np.flatnonzero(np.append(begins_a, True)))
-    long_enough_e = alarms_e >= settings.event_min_length
-    return line_a[begins_a][long_enough_e], line_a[ends_a][long_enough_e]
+    """Lines of the first and last score of each event, int64 (E,) each."""
+    alarm_s, recording_s = scores["alarm"].to_numpy(dtype=bool), scores["recording"].cat.codes.to_numpy()
+    line_m = np.flatnonzero(_held(scores, alarm_s, recording_s, settings.event_release))
+    begins_m = np.ones(len(line_m), dtype=bool)
+    begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(recording_s[line_m]) != 0)
+    first_e, last_e = line_m[begins_m], line_m[np.roll(begins_m, -1)]
+    alarms_before_s = np.append(0, np.cumsum(alarm_s))
+    alarms_e = alarms_before_s[last_e + 1] - alarms_before_s[first_e]
+    second_s = scores["seconds"].to_numpy()
+    seconds_e = second_s[last_e] - second_s[first_e]
+    kept_e = (alarms_e >= settings.event_min_length) & (seconds_e >= settings.event_min_seconds)
+    return first_e[kept_e], last_e[kept_e]
+
+
+def _held(scores: pd.DataFrame, alarm_s: np.ndarray, recording_s: np.ndarray, release: float) -> np.ndarray:
+    """Alarms, and the scores after them that stay above the release: bool (S,)."""
+    above_s = alarm_s | (scores["score"] > release * scores["threshold"]).to_numpy(dtype=bool)
+    goes_on_s = above_s & np.append(False, above_s[:-1]) & (np.diff(recording_s, prepend=-1) == 0)
+    alarms_s = np.cumsum(alarm_s)
+    # Of each run above the release, how many alarms there were before it.
+    line_s = np.maximum.accumulate(np.where(goes_on_s, 0, np.arange(len(above_s))))
+    return above_s & (alarms_s > alarms_s[line_s] - alarm_s[line_s])
 
 
 def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -> np.ndarray:

@@ -1,12 +1,14 @@
 """Which recordings are judged by the same measure: each by its own past, where each has one.
 
-Machines differ, and so does one machine from day to day. Suffixes: n row, k stretch, r recording, s score entry.
+Machines differ, and so does one machine from day to day. A group has a key: the file id of a recording that is judged
+alone, or `POOLED`. Suffixes: n row, k stretch, r recording, s score entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from core.data.dataset import PartName
 from core.data.windows import WindowSet
 from inference.part_scores import PartScores
 
+# The key of all recordings that are not judged alone.
+POOLED = ""
 # With so many normal rows each, recordings are judged by their own past alone.
 OWN_ROWS = 256
 # The quantile of normal scores that is made equal in all groups.
@@ -23,28 +27,69 @@ _LEAST_LEVEL = 1e-6
 Membership = Callable[[np.ndarray], np.ndarray]
 
 
-def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
-    """The groups of a data set: its normal stretches (K, 2), and which rows of other stretches are its own.
+class Group(NamedTuple):
+    """normal_k2: its normal stretches, in order. holds: which rows of other stretches (K, 2) are its own, bool (S,)."""
 
-    Where each recording to be scored has `OWN_ROWS` normal rows, it is a group of its own; else all are one.
-    """
-    offsets_r = parts["test"].series.offsets_r
-    normal_k2 = np.concatenate([part.stretches for name, part in parts.items() if name != "test"])
+    key: str
+    normal_k2: np.ndarray
+    holds: Membership
+
+
+def recordings_in(windows: WindowSet) -> list[str]:
+    """File ids of the recordings that have rows in a part, in order."""
+    series = windows.series
+    return [series.recordings[index].file_id for index in np.unique(_recording(windows.stretches, series.offsets_r))]
+
+
+def judged_alone(normal: Iterable[WindowSet], scored: Collection[str]) -> tuple[str, ...]:
+    """The recordings `scored`, where there are several and each has `OWN_ROWS` normal rows; else none."""
+    rows = dict.fromkeys(scored, 0)
+    for windows in normal:
+        stretches_k2 = windows.stretches
+        for index, (start, stop) in zip(
+            _recording(stretches_k2, windows.series.offsets_r), stretches_k2.tolist(), strict=True
+        ):
+            file_id = windows.series.recordings[index].file_id
+            if file_id in rows:
+                rows[file_id] += stop - start
+    return tuple(scored) if len(rows) > 1 and min(rows.values()) >= OWN_ROWS else ()
+
+
+def groups(normal: Collection[WindowSet], alone: Collection[str]) -> list[Group]:
+    """A group for each recording judged alone; without any, the one of all."""
+    series = next(iter(normal)).series
+    normal_k2 = np.concatenate([part.stretches for part in normal])
     normal_k2 = normal_k2[np.argsort(normal_k2[:, 0])]
-    recording_k = _recording(normal_k2, offsets_r)
-    rows_r = np.bincount(recording_k, weights=normal_k2[:, 1] - normal_k2[:, 0], minlength=len(offsets_r) - 1)
-    scored = np.unique(_recording(parts["test"].stretches, offsets_r))
-    each_alone = len(scored) > 1 and bool((rows_r[scored] >= OWN_ROWS).all())
-    groups = [np.array([recording]) for recording in scored] if each_alone else [np.arange(len(rows_r))]
+    place = {recording.file_id: index for index, recording in enumerate(series.recordings)}
+    everyone = np.arange(len(series.offsets_r) - 1)
 
-    def membership(group: np.ndarray) -> Membership:
-        def of_group(stretches_k2: np.ndarray) -> np.ndarray:
-            mine_k = np.isin(_recording(stretches_k2, offsets_r), group)
+    def group(key: str, members: np.ndarray) -> Group:
+        def holds(stretches_k2: np.ndarray) -> np.ndarray:
+            mine_k = np.isin(_recording(stretches_k2, series.offsets_r), members)
             return np.repeat(mine_k, stretches_k2[:, 1] - stretches_k2[:, 0])
 
-        return of_group
+        return Group(key, normal_k2[np.isin(_recording(normal_k2, series.offsets_r), members)], holds)
 
-    return [(normal_k2[np.isin(recording_k, group)], membership(group)) for group in groups]
+    return [group(key, np.array([place[key]])) for key in alone] or [group(POOLED, everyone)]
+
+
+def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
+    """The groups of a data set: its normal stretches (K, 2), and which rows of other stretches are its own."""
+    normal = normal_of(parts).values()
+    found = groups(normal, judged_alone(normal, recordings_in(parts["test"])))
+    return [(group.normal_k2, group.holds) for group in found]
+
+
+def normal_of(parts: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
+    """The parts that hold normal data: all but the test."""
+    return {name: part for name, part in parts.items() if name != "test"}
+
+
+def keys_of(windows: WindowSet, alone: Collection[str]) -> list[str]:
+    """The group of each stretch of a part, `alone` being the recordings that are one of their own: K keys."""
+    series = windows.series
+    index_k = _recording(windows.stretches, series.offsets_r)
+    return [name if (name := series.recordings[index].file_id) in alone else POOLED for index in index_k]
 
 
 def rows_of(stretches_k2: np.ndarray) -> np.ndarray:
@@ -53,27 +98,41 @@ def rows_of(stretches_k2: np.ndarray) -> np.ndarray:
     return np.repeat(stretches_k2[:, 0] - np.cumsum(lengths_k) + lengths_k, lengths_k) + np.arange(lengths_k.sum())
 
 
-def alike(
-    calibration: PartScores, test: PartScores, parts: Mapping[PartName, WindowSet]
-) -> tuple[PartScores, PartScores]:
-    """Row scores of both parts, scaled so that a normal score is as large in every group: one threshold then serves.
+# --------------------------------------------------------------------------------------------------------------- levels
+@dataclass(frozen=True)
+class Levels:
+    """How high the normal row scores of each group are, a high quantile of them, by its key; empty where all are one
+    group. usual: the level that all are brought to."""
 
-    A group's scale is a high quantile of its calibration scores. With one group nothing changes.
-    """
-    groups = [of_group for _, of_group in groups_of(parts)]
-    if len(groups) == 1:
-        return calibration, test
-    scale = {
-        name: np.ones(len(scores.score_s), dtype=np.float32)
-        for name, scores in (("calibration", calibration), ("test", test))
-    }
-    for of_group in groups:
-        mine = of_group(parts["calibration"].stretches)
-        known_s = calibration.score_s[mine & ~np.isnan(calibration.score_s)]
-        level = max(float(np.quantile(known_s, _LEVEL)), _LEAST_LEVEL) if len(known_s) else 1.0
-        scale["calibration"][mine] = scale["test"][of_group(parts["test"].stretches)] = level
-    usual = np.float32(np.median(scale["calibration"]))
-    return _scaled(calibration, usual / scale["calibration"]), _scaled(test, usual / scale["test"])
+    level: Mapping[str, np.float32]
+    usual: np.float32
+
+    def alike(self, scores: PartScores, windows: WindowSet) -> PartScores:
+        """Row scores of a part, scaled so that a normal score is as large in every group: one threshold then serves."""
+        if not self.level:
+            return scores
+        level_k = np.array([self.level[key] for key in keys_of(windows, self.level)], dtype=np.float32)
+        return _scaled(scores, self.usual / np.repeat(level_k, _lengths(windows)))
+
+
+def level_of(score_n: np.ndarray) -> np.float32:
+    known_n = score_n[~np.isnan(score_n)]
+    return np.float32(max(float(np.quantile(known_n, _LEVEL)), _LEAST_LEVEL) if len(known_n) else 1.0)
+
+
+def fit_levels(scores: PartScores, windows: WindowSet, alone: Collection[str]) -> tuple[PartScores, Levels]:
+    """The levels of calibration scores, and these scores made alike. A recording that nobody scores keeps its own."""
+    if not alone:
+        return scores, Levels({}, np.float32(1.0))
+    key_k = np.array(keys_of(windows, alone), dtype=object)
+    scale_s = np.ones(len(scores.score_s), dtype=np.float32)
+    level = {}
+    for key in alone:
+        mine_s = np.repeat(key_k == key, _lengths(windows))
+        level[key] = level_of(scores.score_s[mine_s])
+        scale_s[mine_s] = level[key]
+    usual = np.float32(np.median(scale_s))
+    return _scaled(scores, usual / scale_s), Levels(level, usual)
 
 
 def _scaled(scores: PartScores, factor_s: np.ndarray) -> PartScores:
@@ -86,3 +145,7 @@ def _scaled(scores: PartScores, factor_s: np.ndarray) -> PartScores:
 
 def _recording(stretches_k2: np.ndarray, offsets_r: np.ndarray) -> np.ndarray:
     return np.searchsorted(offsets_r, stretches_k2[:, 0], side="right") - 1
+
+
+def _lengths(windows: WindowSet) -> np.ndarray:
+    return windows.stretches[:, 1] - windows.stretches[:, 0]

@@ -1,7 +1,7 @@
 """Scores of a whole part of the data: one per row of process sensors, one per window of vibration.
 
 `part_errors` runs the model, `channel_baseline` learns from calibration data what error is normal for each channel,
-and `score_part` turns errors into scores. Suffixes: s score entry, n row of the series, c channel, b batch, t time.
+and `mixed_scores` turns errors into scores. Suffixes: s score entry, n row of the series, c channel, b batch, t time.
 """
 
 from __future__ import annotations
@@ -163,6 +163,17 @@ def with_statistics(errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np
             np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc)
         )
     return replace(errors, error_sc=mixed_sc)
+
+
+def mixed_scores(
+    errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray | None, *, share: float, smoothing_span: int
+) -> PartScores:
+    """Scores of a part from the model's errors by `share`, and by the rest from the statistics (S, C); at a share of 1
+    these are not looked at."""
+    if share == 1.0:
+        return score_part(errors, baseline_c, smoothing_span=smoothing_span)
+    mixed = with_statistics(errors, baseline_c, statistic_sc, share)
+    return score_part(mixed, np.ones_like(baseline_c), smoothing_span=smoothing_span)
 
 
 def score_part(errors: PartErrors, baseline_c: np.ndarray, *, smoothing_span: int) -> PartScores:

@@ -1,83 +1,76 @@
-"""What a model expected and what it saw, side by side: the picture that explains a score."""
+"""What a model expected where it could not look, in units a person reads: beside what was seen, it explains a score.
+
+Suffixes: n row, t time, c channel, b window of a batch, a axis of a vibration, h frequency, w time of an image.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
-import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.data.inputs import StandardisedScalogram
+from core.data.scalogram import AMPLITUDE_FLOOR, row_frequencies_hz
 from core.data.windows import WindowSet
+from core.devices.retry import until_it_fits
 from inference.scoring import ScoringModel
 
-_SEEN, _EXPECTED = "#4477aa", "#ee6677"
-_MAX_CHANNELS = 4
 
+def expected_rows(scoring: ScoringModel, windows: WindowSet, row_n: np.ndarray, *, batch_size: int) -> np.ndarray:
+    """What the model expects of rows of process sensors, in the channels' own units: float64 (N, C).
 
-def window_of(windows: WindowSet, scores: pd.DataFrame) -> int:
-    """The index of the window in whose middle, as nearly as can be, the highest score lies.
-
-    windows: those of the part that the score table speaks of; a table's row counts from its recording's start.
+    Every value is predicted while it is hidden, and averaged over the windows that hold it; NaN where none does. Only
+    those windows go through the model. row_n: int64 (N,), ascending rows of the series.
     """
-    peak = scores.loc[scores["score"].idxmax()]
-    files = [recording.file_id for recording in windows.series.recordings]
-    row = windows.series.offsets_r[files.index(peak["recording"])] + peak["row"]
-    starts_w = windows.starts_w.numpy()
-    covering_w = np.flatnonzero((starts_w <= row) & (row < starts_w + windows.window))
-    centre_w = starts_w[covering_w] + windows.window // 2
-    return int(covering_w[np.abs(centre_w - row).argmin()])
+    start_w = windows.starts_w.numpy()
+    holding = np.flatnonzero((start_w > row_n[0] - windows.window) & (start_w <= row_n[-1]))
+    first = min(row_n[0], start_w[holding].min(initial=row_n[0]))
+    sum_mc = torch.zeros(row_n[-1] + windows.window - first, windows.series.values_nc.shape[1], dtype=torch.float64)
+    count_m = torch.zeros(len(sum_mc), dtype=torch.float64)
+    on_device = windows.to(scoring.device)
+
+    def infer(index_b: Tensor, size: int) -> Tensor:
+        batches = (scoring.transform(on_device.batch(part_b)) for part_b in index_b.split(size))
+        return torch.cat([scoring.model.inpaint(batch)[0].cpu() for batch in batches])
+
+    size = batch_size
+    for index_b in torch.from_numpy(holding).split(batch_size):
+        expected_btc, size = until_it_fits(partial(infer, index_b), size, kind=scoring.kind)
+        row_m = (windows.starts_w[index_b].unsqueeze(1) - first + torch.arange(windows.window)).flatten()
+        sum_mc.index_add_(0, row_m, expected_btc.flatten(0, 1).double())
+        count_m.index_add_(0, row_m, torch.ones(len(row_m), dtype=torch.float64))
+    scaled_nc = (sum_mc / count_m.unsqueeze(1)).numpy()[row_n - first]
+    scaler = windows.series.scaler
+    return scaled_nc if scaler is None else scaled_nc * np.asarray(scaler.scale) + np.asarray(scaler.center)
 
 
-def plot_reconstruction(scoring: ScoringModel, windows: WindowSet, index: int) -> Figure:
-    """One window as it was and as the model fills it in, every patch predicted while it is hidden.
+@dataclass(frozen=True)
+class Levels:
+    """The scalogram of a vibration window, as it was seen and as the model fills it in while it is hidden.
 
-    Process sensors: a panel for each of the channels predicted worst. Vibration: for each axis the scalogram, its
-    reconstruction and the squared error. All in scaled units.
+    seen_ahw, expected_ahw: float32 (A, H, W), in dB; 0 is the amplitude that is usual in training. NaN is missing.
+    edge_hz: (H + 1,) edges of the rows, ascending.
     """
-    x = scoring.transform(windows.batch(torch.tensor([index])).to(scoring.device))
-    reconstruction, error = (values[0].cpu() for values in scoring.model.inpaint(x))
-    seen = x[0].cpu()
-    if scoring.stream == "patchtst":
-        return _channels(seen, reconstruction, error, scoring.channels)
+
+    seen_ahw: np.ndarray
+    expected_ahw: np.ndarray
+    edge_hz: np.ndarray
+
+
+def expected_levels(scoring: ScoringModel, windows: WindowSet, index: int) -> Levels:
+    """The levels of the axes the sensor has, of one window."""
+    transform: StandardisedScalogram = scoring.transform
+    image_bahw = transform(windows.batch(torch.tensor([index])).to(scoring.device))
     num_axes = windows.series.values_nc.shape[1]
-    return _planes(*(values[:num_axes] for values in (seen, reconstruction, error)), scoring.channels)
-
-
-def _channels(
-    seen_tc: torch.Tensor, expected_tc: torch.Tensor, error_tc: torch.Tensor, names: tuple[str, ...]
-) -> Figure:
-    error_c = error_tc.nanmean(dim=0).nan_to_num(-1.0)
-    worst = error_c.argsort(descending=True)[:_MAX_CHANNELS].tolist()
-    figure = Figure(figsize=(11, 0.8 + 1.5 * len(worst)), layout="constrained")
-    all_axes = figure.subplots(len(worst), sharex=True, squeeze=False)[:, 0]
-    for axes, channel in zip(all_axes, worst, strict=True):
-        axes.plot(seen_tc[:, channel].numpy(), color=_SEEN, linewidth=0.9, label="seen")
-        axes.plot(expected_tc[:, channel].numpy(), color=_EXPECTED, linewidth=0.9, label="expected while hidden")
-        axes.set_title(f"{names[channel]}, mean squared error {error_c[channel]:.3g}", fontsize=9, loc="left")
-        axes.margins(x=0)
-    all_axes[-1].set_xlabel("row of the window")
-    handles, labels = all_axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False, fontsize=9)
-    return figure
-
-
-def _planes(
-    seen_ahw: torch.Tensor, expected_ahw: torch.Tensor, error_ahw: torch.Tensor, names: tuple[str, ...]
-) -> Figure:
-    figure = Figure(figsize=(11, 0.6 + 2.4 * len(seen_ahw)), layout="constrained")
-    rows = figure.subplots(len(seen_ahw), 3, squeeze=False)
-    for axes_row, name, seen_hw, expected_hw, error_hw in zip(
-        rows, names, seen_ahw, expected_ahw, error_ahw, strict=True
-    ):
-        low, high = np.nanpercentile(seen_hw.numpy(), [1, 99])
-        _image(axes_row[0], seen_hw, f"axis {name}: seen", vmin=low, vmax=high)
-        _image(axes_row[1], expected_hw, "expected while hidden", vmin=low, vmax=high)
-        _image(axes_row[2], error_hw, f"squared error, mean {error_hw.nanmean():.3g}", vmin=0.0)
-    return figure
-
-
-def _image(axes: Axes, values_hw: torch.Tensor, title: str, **limits: float) -> None:
-    axes.imshow(values_hw.numpy(), aspect="auto", origin="lower", cmap="magma", **limits)
-    axes.set_title(title, fontsize=9, loc="left")
-    axes.set(xlabel="time", ylabel="frequency (log)", xticks=[], yticks=[])
+    seen_ahw, expected_ahw = (
+        # A pixel of the transform is a logarithm to base 10, of amplitudes over the smallest one.
+        (20 * (image[0, :num_axes].cpu() * transform.deviation + transform.mean + np.log10(AMPLITUDE_FLOOR))).numpy()
+        for image in (image_bahw, scoring.model.inpaint(image_bahw)[0])
+    )
+    centre_f = row_frequencies_hz(transform.scalogram.settings, transform.sampling_rate_hz).numpy()
+    half_step = (centre_f[-1] / centre_f[0]) ** (0.5 / max(len(centre_f) - 1, 1))
+    edge_hz = np.geomspace(centre_f[0] / half_step, centre_f[-1] * half_step, seen_ahw.shape[1] + 1)
+    return Levels(seen_ahw, expected_ahw, edge_hz)

@@ -15,24 +15,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.checkpoint import detector_path
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import LoadedConfig, local_config_file
-from core.config.schema import STREAMS, AnyConfig
+from core.config.schema import STREAMS, AnyConfig, Scoring
 from core.devices.process import start_right
-from core.errors import EXIT_OK, DataError
+from core.errors import EXIT_OK
 from core.workspace import atomic_file, relative, utc_now, write_json, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from core.data.dataset import StreamData
+    from inference.detector import Detector
     from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
 
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
-_RATE_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -73,50 +73,33 @@ class ScoringResult:
 
 
 def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> ScoringResult:
-    """Calibrates on the calibration part, scores the test part and writes table, events, picture and summary.
+    """Scores the test part by the detector of the model, fitted where there is none that serves, and writes table,
+    events, picture and summary.
 
     checkpoint: relative to `root`; default: the configuration's.
     Raises CheckpointError for a checkpoint that is missing, torn or of another configuration, and DataError for data
     that cannot be scored or too little of it to set a threshold.
     """
-    import torch
-
-    from core.checkpoint import describe
-    from core.data.dataset import load_stream_data
     from core.devices import memory
-    from core.devices.batching import size_as_trained
-    from core.devices.manager import DeviceManager
-    from core.devices.profiles import seed_and_fix
-    from core.devices.tables import load_tiers
     from inference.events import find_events
+    from inference.panels import Scored, write_panels
     from inference.score_table import score_table
-    from inference.scoring import load_scoring_model
-    from inference.stream_scores import parts_to_load, stream_errors, stream_scores
-    from inference.thresholds import calibrate
+    from inference.stored_detector import detector_and_data, open_model
+    from inference.stream_scores import model_errors
     from inference.timeline import plot_timeline
 
-    path = root / (checkpoint or loaded.config.logging.checkpoint_path)
-    config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
-    plan = DeviceManager(config).plan(processes=1)
-    torch.set_num_threads(plan.threads)
-    seed_and_fix(config)
-    scoring = load_scoring_model(path, plan, config=config)
-    log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
-
-    parts = parts_to_load(config, root=root)
-    data = load_stream_data(config, root=root, parts=parts, scaler=scoring.scaler, run_id=scoring.run_id)
-    _refuse_other_rate(data, scoring)
-    with memory.applied(plan):
-        share = config.scoring.model_share
-        errors = stream_errors(config, scoring, data, with_statistics=share < 1.0)
-    calibration, test = stream_scores(errors, config, data, share=share)
-    threshold = calibrate(calibration.score_s, config.scoring.threshold)
-    series = data.parts["test"].series
-    scores = score_table(test, series, channels=data.channels, threshold=threshold.value)
+    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    with memory.applied(scoring.plan):
+        detector, data = detector_and_data(config, scoring, root=root)
+        windows = data.parts["test"]
+        test = detector.score(model_errors(config, scoring, windows, "test"), windows)
+    threshold = detector.threshold
+    scores = score_table(test, windows.series, channels=data.channels, threshold=threshold.value)
     events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
 
     paths = ScoringPaths.of(config, root=root)
-    summary = _summary(scores, events, threshold, scoring=scoring, paths=paths, root=root)
+    judged = _detection(scores, threshold.value, config.scoring)
+    summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
     # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
     paths.summary.unlink(missing_ok=True)
     with atomic_file(paths.scores) as part:
@@ -125,9 +108,17 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     write_text(
         paths.events_json, events.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
     )
-    plot_timeline(paths.timeline, scores, events, threshold=threshold.value, title=_title(summary))
+    plot_timeline(
+        paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
+        threshold=threshold.value, title=_title(summary),
+    )  # fmt: skip
+    summary["panels"] = write_panels(
+        paths.summary.parent, Scored(scoring, windows, test, scores), events,
+        batch_size=config.scoring.batch_size, root=root,
+    )  # fmt: skip
     write_json(paths.summary, summary)
     log.info("%s", _title(summary))
+    log.info("%s", threshold.statement)
     return ScoringResult(scores, events, threshold, summary, paths)
 
 
@@ -139,21 +130,12 @@ def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
         return None
 
 
-def _refuse_other_rate(data: StreamData, scoring: ScoringModel) -> None:
-    """The frequencies of a scalogram are fixed to the sampling rate of the training."""
-    found, trained = data.sampling_rate_hz, scoring.sampling_rate_hz
-    if scoring.stream == "swinmae" and not math.isclose(found, trained, rel_tol=_RATE_TOLERANCE):
-        raise DataError(
-            f"the data is sampled at {found:g} Hz, the model was trained at {trained:g} Hz",
-            hint="resample the data, or train on data of this rate",
-        )
-
-
 # -------------------------------------------------------------------------------------------------------------- summary
 def _summary(
     scores: pd.DataFrame,
     events: pd.DataFrame,
-    threshold: CalibratedThreshold,
+    detector: Detector,
+    detection: dict[str, float | None] | None,
     *,
     scoring: ScoringModel,
     paths: ScoringPaths,
@@ -173,21 +155,30 @@ def _summary(
         "alarms": int(scores["alarm"].sum()),
         "events": len(events),
         "unscored_rows": len(scores) - num_scored,
-        "threshold": threshold.to_json(),
-        "detection": _detection(scores, threshold.value),
+        "threshold": detector.threshold.to_json(),
+        "detector": {
+            "file": relative(detector_path(scoring.path), root),
+            "made_at": detector.made_at,
+            "recordings": len(detector.recordings),
+            "change": detector.change,
+        },
+        "detection": detection,
         "timeline": {"png": relative(paths.timeline, root)},
     }
 
 
-def _detection(scores: pd.DataFrame, threshold: float) -> dict[str, float | None] | None:
-    """Figures over the scores that have a label; None without any. What is undefined is None: JSON has no NaN."""
+def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
+    """Figures over the scores that have a label, and over events; None without any label. What is undefined is None:
+    JSON has no NaN."""
+    from inference.events import event_figures
     from inference.metrics import detection_metrics
 
     judged = scores[scores["label"].notna() & scores["score"].notna()]
     if judged.empty:
         return None
     figures = detection_metrics(judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8"), threshold)
-    return {name: value if math.isfinite(value) else None for name, value in asdict(figures).items()}
+    found = {**asdict(figures), **event_figures(scores, settings)}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def _title(summary: dict[str, Any]) -> str:

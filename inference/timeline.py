@@ -1,4 +1,5 @@
-"""A picture of scores over time: the threshold, the events and, where known, the labels."""
+"""A picture of scores over time: the threshold, the events with their severity, the labels where they are known, and
+beneath, the errors of the channels that tell most."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import LogNorm
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,28 +21,37 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from core.workspace import atomic_file
 
-_SCORE, _THRESHOLD, _EVENT, _LABEL = "#4477aa", "#222222", "#ee6677", "#aa3377"
+SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
+_LABEL, _SEVERITY = "#aa3377", "#882255"
 # Up to this many recordings get a panel each, with their own time; more lie end to end in rows.
 _MAX_PANELS = 6
 _MAX_ROWS, _RECORDINGS_PER_ROW = 5, 8
 _MAX_NAMES = 10
 # Letters of recording names that fit side by side over a row.
-_NAME_LETTERS = 250
+_NAME_LETTERS = 170
 # Points drawn across a panel: more are thinned to the smallest and largest of each bin, so that no peak is lost.
 _MAX_POINTS = 3_000
 # Narrowest stretch drawn, as a share of the panel: a single alarm among a million scores must be seen.
 _MIN_WIDTH = 0.0015
 # A step this many times the median one is a gap, and the line breaks there.
 _GAP_FACTOR = 10.0
-# Share of a panel's height kept free at its foot for the strip of labels.
-_FOOT, _STRIP = 0.10, 0.05
+# Share of a panel's height kept free at its foot for the strip of labels, and at its head for severities.
+_FOOT, _STRIP, _HEAD = 0.10, 0.05, 0.14
+# Severities written over a panel keep this share of its width apart; the worst come first.
+_APART = 0.03
+# Channels whose errors are shown, each an inch's share high, and the cells drawn of each across a panel.
+_MAX_CHANNELS, _CHANNEL_INCHES, _MAX_CELLS = 4, 0.14, 700
+# Largest error that has a colour of its own is at least this, so that normal noise stays pale.
+_LEAST_ERROR = 4.0
+_LINES_LOOKED_AT = 20_000
 
 
 @dataclass(frozen=True)
 class _Panel:
     """One row of the picture: a recording, or with an empty title several.
 
-    x_s: float (S,), ascending; days since 1970 where `has_dates`. table: the lines of the scores.
+    x_s: float (S,), ascending; days since 1970 where `has_dates`. table: the lines of the scores, indexed by their
+    number in the whole table.
     """
 
     title: str
@@ -47,25 +60,78 @@ class _Panel:
     x_label: str
     has_dates: bool = False
 
+    @property
+    def edges_s2(self) -> np.ndarray:
+        """Left and right of each score: (S, 2)."""
+        margin = 0.5 * float(np.median(np.diff(self.x_s))) if len(self.x_s) > 1 else 0.5
+        return np.stack([self.x_s - margin, self.x_s + margin], axis=1)
 
-def plot_timeline(path: Path, scores: pd.DataFrame, events: pd.DataFrame, *, threshold: float, title: str) -> None:
-    """Writes a PNG of a score table and its events. The scale is logarithmic: a score is an error relative to normal.
 
-    A few recordings get a panel each, over their own time; many lie end to end, in rows, over the number of the score.
+def plot_timeline(
+    path: Path,
+    scores: pd.DataFrame,
+    events: pd.DataFrame,
+    *,
+    channel_error_sc: np.ndarray,
+    channels: Sequence[str],
+    threshold: float,
+    title: str,
+) -> None:
+    """Writes a PNG of a score table, its events and, beneath, the errors of the channels that tell most of them.
+
+    Scales are logarithmic: a score is an error relative to normal. A few recordings get a panel each, over their own
+    time; many lie end to end, in rows, over the number of the score.
+    channel_error_sc: (S, C) normalised errors, one line per line of the table.
     """
+    scores = scores.reset_index(drop=True)
     recordings = [table for _, table in scores.groupby("recording", sort=False, observed=True)]
     panels = [_own_time(table) for table in recordings] if len(recordings) <= _MAX_PANELS else _end_to_end(recordings)
+    if panels[-1].x_label:  # said once
+        panels[:-1] = [replace(panel, x_label="") for panel in panels[:-1]]
+    line_e2 = event_lines(scores, events)
+    shown = _telling_channels(channel_error_sc, line_e2)
     limits = _limits(scores["score"].to_numpy(), threshold)
-    figure = Figure(figsize=(14, 1.2 + (3.2 if len(panels) == 1 else 1.9 * len(panels))), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.15)
+
+    heights = [3.0 if len(panels) == 1 else 1.45, _CHANNEL_INCHES * len(shown)]
+    figure = Figure(figsize=(14, 1.0 + len(panels) * (sum(heights) + 0.4)), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, hspace=0.0, h_pad=0.03)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    all_axes = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axes, panel in zip(all_axes, panels, strict=True):
-        _draw(axes, panel, events, threshold, limits)
-    figure.supylabel("score (1 = normal error)", fontsize=9)
+    all_axes = figure.subplots(2 * len(panels), height_ratios=heights * len(panels))
+    error_sk = channel_error_sc[:, shown]
+    errors = [_cells(panel, error_sk[panel.table.index]) for panel in panels]
+    most = max([_LEAST_ERROR, *(float(np.nanmax(cells)) for _, cells in errors if not np.isnan(cells).all())])
+    for axes, panel in zip(all_axes[::2], panels, strict=True):
+        _draw(axes, panel, events["severity"].to_numpy(dtype=np.float64), line_e2, threshold, limits)
+    for axes, panel, cells in zip(all_axes[1::2], panels, errors, strict=True):
+        mesh = _draw_channels(axes, panel, cells, [channels[channel] for channel in shown], most)
+    bar = figure.colorbar(mesh, ax=list(all_axes), aspect=30, shrink=0.6, pad=0.005)
+    bar.set_label("error of a channel (1 = normal)", fontsize=8)
+    label_decades(bar.ax.yaxis, 1.0, most)
+    bar.ax.tick_params(labelsize=8)
+    figure.supylabel("score (1 = normal)", fontsize=9)
     figure.legend(handles=_legend(scores), loc="outside upper right", ncols=4, frameon=False, fontsize=9)
     with atomic_file(path) as part:
         figure.savefig(part, format="png", dpi=110)
+
+
+def event_lines(scores: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
+    """First and last line of each event in the score table: int64 (E, 2)."""
+    line_e2 = np.empty((len(events), 2), dtype=np.int64)
+    seconds_e2 = events[["start_seconds", "end_seconds"]].to_numpy(dtype=np.float64)
+    positions, first = events.groupby("recording").indices, 0
+    for name, part in scores.groupby("recording", sort=False, observed=True):
+        mine_e = positions.get(name, [])
+        line_e2[mine_e] = first + np.searchsorted(part["seconds"].to_numpy(), seconds_e2[mine_e])
+        first += len(part)
+    return line_e2
+
+
+def _telling_channels(channel_error_sc: np.ndarray, line_e2: np.ndarray) -> np.ndarray:
+    """The few channels with the largest share of the error within events, or of all there is without events: (K,)."""
+    inside = [np.arange(first, last + 1) for first, last in line_e2]
+    line_m = np.concatenate(inside) if inside else np.arange(len(channel_error_sc))
+    sum_c = np.nansum(channel_error_sc[line_m[:: 1 + len(line_m) // _LINES_LOOKED_AT]], axis=0)
+    return np.argsort(-sum_c, kind="stable")[:_MAX_CHANNELS]
 
 
 # --------------------------------------------------------------------------------------------------------------- panels
@@ -86,49 +152,110 @@ def _end_to_end(recordings: Sequence[pd.DataFrame]) -> list[_Panel]:
     for row in np.unique(row_r):
         table = pd.concat([recordings[index] for index in np.flatnonzero(row_r == row)])
         first = int(ends_r[row_r < row].max(initial=0))
-        panels.append(_Panel("", first + np.arange(len(table), dtype=np.float64), table, ""))
-    panels[-1] = replace(panels[-1], x_label="number of the score, recordings end to end")
+        x_s = first + np.arange(len(table), dtype=np.float64)
+        panels.append(_Panel("", x_s, table, "number of the score, recordings end to end"))
     return panels
 
 
 def _limits(score_s: np.ndarray, threshold: float) -> tuple[float, float]:
-    """Smallest and largest score shown, with room at the foot for the labels. Zero has no place on a log scale."""
+    """Smallest and largest score shown, with room at the foot for labels and at the head for severities. Zero has no
+    place on a log scale."""
     positive_s = score_s[score_s > 0]
     low = float(np.quantile(positive_s, 0.0005)) if len(positive_s) else threshold / 10
-    high = 1.5 * max(float(positive_s.max(initial=0)), threshold)
+    high = 1.1 * max(float(positive_s.max(initial=0)), threshold)
     low = min(low, high / 4)
-    return low / (high / low) ** (_FOOT / (1 - _FOOT)), high
+    height = (high / low) ** (1 / (1 - _FOOT - _HEAD))
+    return low / height**_FOOT, high * height**_HEAD
 
 
 # -------------------------------------------------------------------------------------------------------------- drawing
-def _draw(axes: Axes, panel: _Panel, events: pd.DataFrame, threshold: float, limits: tuple[float, float]) -> None:
+def _draw(
+    axes: Axes,
+    panel: _Panel,
+    severity_e: np.ndarray,
+    line_e2: np.ndarray,
+    threshold: float,
+    limits: tuple[float, float],
+) -> None:
     x_s, score_s = panel.x_s, panel.table["score"].clip(lower=limits[0]).to_numpy()
-    margin = 0.5 * float(np.median(np.diff(x_s))) if len(x_s) > 1 else 0.5
-    span = (x_s[0] - margin, x_s[-1] + margin)
-    axes.set(xlim=span, ylim=limits, yscale="log", xlabel=panel.x_label)
+    edges_s2 = panel.edges_s2
+    axes.set(xlim=(edges_s2[0, 0], edges_s2[-1, 1]), ylim=limits, yscale="log", xticks=[])
     if panel.title:
         axes.set_title(panel.title, loc="left", fontsize=9, pad=3)
     else:
         _name_recordings(axes, panel)
 
     line_x, line_y = _line(x_s, score_s, panel.table["recording"].cat.codes.to_numpy())
-    axes.plot(line_x, line_y, color=_SCORE, linewidth=0.8, marker="." if len(x_s) <= 200 else "", markersize=4)
-    axes.axhline(threshold, color=_THRESHOLD, linewidth=1, linestyle="--")
-    edges_s2 = np.stack([x_s - margin, x_s + margin], axis=1)
+    axes.plot(line_x, line_y, color=SCORE, linewidth=0.8, marker="." if len(x_s) <= 200 else "", markersize=4)
+    axes.axhline(threshold, color=THRESHOLD, linewidth=1, linestyle="--")
+    first = panel.table.index[0]
+    mine_e = (line_e2[:, 0] >= first) & (line_e2[:, 0] <= panel.table.index[-1])
+    _shade(axes, edges_s2, line_e2[mine_e] - first, (0.0, 1.0), color=EVENT, alpha=0.3)
+    _write_severities(axes, x_s[line_e2[mine_e] - first].mean(axis=1), severity_e[mine_e])
     anomalous_s = panel.table["label"].eq(1).fillna(False).to_numpy(dtype=bool)
-    _shade(axes, edges_s2, _event_runs(panel.table, events), (0.0, 1.0), color=_EVENT, alpha=0.3)
     _shade(axes, edges_s2, _runs(anomalous_s), (0.01, _STRIP), color=_LABEL)
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if limits[1] < 200 * limits[0] else (1,)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    label_decades(axes.yaxis, *limits)
     axes.grid(axis="y", alpha=0.25)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _write_severities(axes: Axes, x_k: np.ndarray, severity_k: np.ndarray) -> None:
+    """How many times the threshold each event reached, as far as there is room."""
+    left, right = axes.get_xlim()
+    place_k = np.clip((x_k - left) / (right - left), _APART / 2, 1 - _APART / 2)
+    written: list[float] = []
+    for at in np.argsort(-severity_k, kind="stable"):
+        if all(abs(place_k[at] - other) >= _APART for other in written):
+            text = f"{severity_k[at]:.{1 if severity_k[at] < 10 else 0}f}×"
+            style = {"ha": "center", "va": "top", "fontsize": 7, "fontweight": "bold", "color": _SEVERITY}
+            axes.text(place_k[at], 0.985, text, transform=axes.transAxes, **style)
+            written.append(place_k[at])
+
+
+def _draw_channels(
+    axes: Axes, panel: _Panel, cells: tuple[np.ndarray, np.ndarray], names: Sequence[str], most: float
+) -> QuadMesh:
+    """A row of cells for each channel, from pale, normal, to dark."""
+    edges_x, error_kx = cells
+    axes.set(xlim=(edges_x[0], edges_x[-1]), facecolor="#dddddd", xlabel=panel.x_label)
+    mesh = axes.pcolormesh(
+        edges_x, np.arange(len(names) + 1), np.maximum(error_kx, 1.0), cmap="YlOrBr", norm=LogNorm(1.0, most)
+    )
+    axes.invert_yaxis()
+    if not panel.title:
+        axes.vlines(panel.x_s[_first_scores(panel)[1:]] - 0.5, *axes.get_ylim(), color="#999999", linewidth=0.6)
+    axes.set_yticks(np.arange(len(names)) + 0.5, names)
+    axes.tick_params(labelsize=8)
+    axes.tick_params(axis="y", labelsize=7, length=0)
     if panel.has_dates:
-        locator = AutoDateLocator(maxticks=12)
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        label_dates(axes)
+    return mesh
+
+
+def label_decades(axis: Axis, low: float, high: float) -> None:
+    """Plain numbers on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def label_dates(axes: Axes) -> None:
+    locator = AutoDateLocator(maxticks=12)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _cells(panel: _Panel, error_sk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges (X + 1,) of equal stretches across a panel, and the largest error of each channel in them: (K, X)."""
+    left, right = panel.edges_s2[0, 0], panel.edges_s2[-1, 1]
+    edges_x = np.linspace(left, right, min(len(panel.x_s), _MAX_CELLS) + 1)
+    cell_s = np.clip(np.searchsorted(edges_x, panel.x_s, side="right") - 1, 0, len(edges_x) - 2)
+    begin_k = np.flatnonzero(np.diff(cell_s, prepend=-1))
+    error_kx = np.full((error_sk.shape[1], len(edges_x) - 1), np.nan)
+    error_kx[:, cell_s[begin_k]] = np.fmax.reduceat(error_sk, begin_k, axis=0).T
+    return edges_x, error_kx
 
 
 def _line(x_s: np.ndarray, score_s: np.ndarray, recording_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,18 +290,6 @@ def _runs(flag_s: np.ndarray) -> np.ndarray:
     return np.stack([np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1], axis=1)
 
 
-def _event_runs(table: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
-    """First and last line of each event in a panel's table: int64 (K, 2)."""
-    runs, first = [np.empty((0, 2), dtype=np.int64)], 0
-    by_recording = dict(list(events.groupby("recording")[["start_seconds", "end_seconds"]]))
-    for name, part in table.groupby("recording", sort=False, observed=True):
-        found = by_recording.get(name)
-        if found is not None:
-            runs.append(first + np.searchsorted(part["seconds"].to_numpy(), found.to_numpy()))
-        first += len(part)
-    return np.concatenate(runs)
-
-
 def _shade(
     axes: Axes,
     edges_s2: np.ndarray,
@@ -197,9 +312,14 @@ def _shade(
     axes.broken_barh(bars, (bottom, top - bottom), transform=transform, color=color, alpha=alpha, linewidth=0)
 
 
+def _first_scores(panel: _Panel) -> np.ndarray:
+    """Where each recording of a panel begins: int64 (R,)."""
+    return np.flatnonzero(np.diff(panel.table["recording"].cat.codes.to_numpy(), prepend=-1))
+
+
 def _name_recordings(axes: Axes, panel: _Panel) -> None:
     """Lines between the recordings of a row, and as many of their names as fit."""
-    first_r = np.flatnonzero(np.diff(panel.table["recording"].cat.codes.to_numpy(), prepend=-1))
+    first_r = _first_scores(panel)
     every = -(-len(first_r) // _MAX_NAMES)
     length = _NAME_LETTERS // min(len(first_r), _MAX_NAMES)
     for number, first in enumerate(first_r):
@@ -213,9 +333,9 @@ def _name_recordings(axes: Axes, panel: _Panel) -> None:
 
 def _legend(scores: pd.DataFrame) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=_SCORE, label="score"),
-        Line2D([], [], color=_THRESHOLD, linestyle="--", label="threshold"),
-        Patch(color=_EVENT, alpha=0.3, linewidth=0, label="event"),
+        Line2D([], [], color=SCORE, label="score"),
+        Line2D([], [], color=THRESHOLD, linestyle="--", label="threshold"),
+        Patch(color=EVENT, alpha=0.3, linewidth=0, label="event"),
     ]
     if scores["label"].notna().any():
         handles.append(Patch(color=_LABEL, linewidth=0, label="labelled anomaly"))

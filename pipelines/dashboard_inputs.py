@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from core.config.schema import Stream
 from core.workspace import relative
 from pipelines.checks.base import GROUP_TITLES
 from pipelines.dashboard_state import (
+    AnomalyEvent,
     Checklist,
     Checkpoint,
+    Detections,
     Number,
     Problem,
     QualityMessage,
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 
 QUALITY_FOLDERS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
 WORST_MESSAGES = 5
+WORST_EVENTS = 50
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -147,10 +150,35 @@ def _number(value: Any) -> Number:
 
 
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist
+class _Panel(_Input):
+    event_id: int
+
+
 class _Scores(ScoreSummary):
     schema_version: Literal[1] = 1
-    # The document names its picture by another path; the export sets the one the page can load.
+    # The document names its pictures by other paths; the export sets the ones the page can load.
     timeline: Any = None
+    panels: list[_Panel] = Field(default_factory=list)
+
+
+class _Event(AnomalyEvent):
+    """An event as scoring writes it: under another name, its lists as text."""
+
+    id: int = Field(validation_alias="event_id")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_lists(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        names, shares = (str(values.get(name) or "").split("; ") for name in ("top_channels", "top_shares"))
+        pairs = zip(names, shares, strict=False)
+        top = [{"name": name, "share": float(share.rstrip("%")) / 100} for name, share in pairs if name]
+        return values | {"top_channels": top, "picture": None}
+
+
+class _Events(RootModel[list[_Event]]):
+    pass
 
 
 class _Sidecar(_Input):
@@ -162,10 +190,33 @@ class _ValidationReport(Checklist):
     schema_version: Literal[1] = 1
 
 
-def read_scores(root: Path, stream: Stream, problems: Problems) -> ScoreSummary | None:
-    """The latest scoring of a stream, still without its picture."""
-    scores = read_model(root / f"artifacts/scores/{stream}_summary.json", _Scores, problems)
-    return ScoreSummary.model_validate(scores.model_dump(exclude={"timeline"})) if scores else None
+def read_scores(root: Path, stream: Stream, problems: Problems) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
+    """The latest scoring of a stream and what it found; its pictures are names of files beside it."""
+    folder = root / "artifacts/scores"
+    scores = read_model(folder / f"{stream}_summary.json", _Scores, problems)
+    if scores is None:
+        return None, None
+    found = read_model(folder / f"{stream}_events.json", _Events, problems)
+    events = sorted(found.root if found else (), key=lambda event: -event.severity)[:WORST_EVENTS]
+    pictured = {panel.event_id for panel in scores.panels}
+    for event in events:
+        event.picture = f"{stream}_event_{event.id}.png" if event.id in pictured else None
+    detections = Detections(
+        total=scores.events, events=events, false_alarms=_false_alarms(scores), detection=scores.detection
+    )
+    return ScoreSummary.model_validate(scores.model_dump(exclude={"timeline", "panels"})), detections
+
+
+def _false_alarms(scores: ScoreSummary) -> str | None:
+    """What the threshold says of itself, or else what it was meant to be, and rests on."""
+    threshold = scores.threshold
+    if threshold is None or threshold.statement:
+        return threshold.statement if threshold else None
+    if threshold.false_alarm_rate is None:
+        return None
+    meant = f"{100 * threshold.false_alarm_rate:.3g} % of normal scores are meant to be false alarms"
+    counted = threshold.calibration_scores
+    return f"{meant}; the threshold rests on {counted:,} of them" if counted else meant
 
 
 def read_checkpoint(root: Path, stream: Stream, problems: Problems) -> Checkpoint | None:

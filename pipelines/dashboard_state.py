@@ -230,6 +230,7 @@ class Threshold(Document):
     method: Text | None = Field(None, description="How it was calibrated.")
     false_alarm_rate: Number = Field(None, description="Share of normal scores meant to lie above it.")
     calibration_scores: int | None = Field(None, description="Scores it rests on.")
+    statement: Text | None = Field(None, description="What it promises of false alarms, in words.")
 
 
 class Detection(Document):
@@ -244,6 +245,8 @@ class Detection(Document):
     recall: Number = Field(None, description="Share of anomalies found.")
     false_alarm_rate: Number = Field(None, description="Share of normal windows above the threshold.")
     prevalence: Number = Field(None, description="Share of anomalous windows in the data.")
+    event_precision: Number = Field(None, description="Share of events that meet a labelled anomaly.")
+    event_recall: Number = Field(None, description="Share of labelled anomalies that an event meets.")
 
 
 class ScoreSummary(Document):
@@ -256,6 +259,34 @@ class ScoreSummary(Document):
     threshold: Threshold | None = Field(None, description="The alarm threshold.")
     detection: Detection | None = Field(None, description="Null where the data has no labels.")
     timeline: Text | None = Field(None, description="Picture of the scores over time, relative to this document.")
+
+
+class ChannelShare(Document):
+    name: Text = Field(description="The channel.")
+    share: float = Field(ge=0.0, description="Its share of the error of all channels.")
+
+
+class AnomalyEvent(Document):
+    """Times are the recording's own clock, which knows no zone."""
+
+    id: int = Field(description="Number of the event in the scoring.")
+    recording: Text = Field(description="The recording it lies in.")
+    start: Text | None = Field(None, description="First score, as ISO 8601 without a zone; null without time stamps.")
+    end: Text | None = Field(None, description="Last score, likewise.")
+    start_seconds: Number = Field(None, description="First score, from the recording's start.")
+    end_seconds: Number = Field(None, description="Last score, likewise.")
+    duration_seconds: Number = Field(None, description="From the first to the last score.")
+    severity: float = Field(allow_inf_nan=False, description="Highest score over the threshold.")
+    top_channels: list[ChannelShare] = Field(default_factory=list, description="Channels that did it, the first most.")
+    sentence: Text = Field("", description="All this in words.")
+    picture: Text | None = Field(None, description="What was seen and expected, relative to this document.")
+
+
+class Detections(Document):
+    total: int = Field(0, description="Events found.")
+    events: list[AnomalyEvent] = Field(default_factory=list, description="The worst of them, the worst first.")
+    false_alarms: Text | None = Field(None, description="What to expect of false alarms, in words.")
+    detection: Detection | None = Field(None, description="Figures against labels; null where the data has none.")
 
 
 class Checkpoint(Document):
@@ -284,6 +315,7 @@ class StreamState(Document):
     device: DeviceSummary | None = Field(None, description="Hardware and precision, with the reason.")
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
+    detections: Detections | None = Field(None, description="What the latest scoring found.")
     quality: QualitySummary | None = Field(None, description="Data quality of the stream's files.")
 
 

@@ -34,10 +34,12 @@ from pipelines.dashboard_inputs import (
 from pipelines.dashboard_runs import index_of, kept_records, newest_first, read_runs
 from pipelines.dashboard_state import (
     DashboardState,
+    Detections,
     Document,
     RunRecord,
     RunsSummary,
     RunStream,
+    ScoreSummary,
     StreamState,
 )
 from pipelines.dashboard_verdict import pipeline_nodes, verdict_of
@@ -90,16 +92,16 @@ def describe_stream(
 ) -> StreamState:
     """One stream: its run, the weights in use, their scores, and the quality of its data."""
     title, subject = TITLES[stream]
+    scores, detections = read_scores(root, stream, problems)
     common = {
         "title": title,
         "subject": subject,
         "checkpoint": read_checkpoint(root, stream, problems),
-        "scores": read_scores(root, stream, problems),
+        "scores": scores,
+        "detections": detections,
         "quality": read_quality(root, stream, problems),
     }
-    timeline = copy_timeline(root, stream, data, problems)
-    if common["scores"] is not None:
-        common["scores"].timeline = timeline
+    copy_pictures(root, stream, scores, detections, data, problems)
     trained = [run for run in runs if stream in run.streams]
     shown = next((run for run in trained if run.run_id == run_id), trained[0] if trained else None)
     if shown is None:
@@ -143,9 +145,30 @@ def write_document(path: Path, document: Document) -> None:
         write_text(path, text)
 
 
-def copy_timeline(root: Path, stream: Stream, data: Path, problems: Problems) -> str | None:
-    """Copies the picture of the scores to where the page can load it; returns its name, None without a picture."""
-    source = root / f"artifacts/scores/{stream}_timeline.png"
+def copy_pictures(
+    root: Path,
+    stream: Stream,
+    scores: ScoreSummary | None,
+    detections: Detections | None,
+    data: Path,
+    problems: Problems,
+) -> None:
+    """Copies the pictures of a scoring to where the page can load them, and names them there; events of an earlier
+    scoring lose theirs."""
+    timeline = copy_picture(root, f"{stream}_timeline.png", data, problems)
+    if scores is not None:
+        scores.timeline = timeline
+    events = [event for event in (detections.events if detections else ()) if event.picture]
+    for event in events:
+        event.picture = copy_picture(root, event.picture, data, problems)
+    for path in data.glob(f"{stream}_event_*.png"):
+        if path.name not in {event.picture for event in events}:
+            path.unlink()
+
+
+def copy_picture(root: Path, name: str, data: Path, problems: Problems) -> str | None:
+    """Copies a picture of the scores; returns its name, None without a picture."""
+    source = root / "artifacts/scores" / name
     try:
         picture = source.read_bytes()
     except FileNotFoundError:
@@ -156,8 +179,8 @@ def copy_timeline(root: Path, stream: Stream, data: Path, problems: Problems) ->
     if not picture.startswith(PNG):
         problems.add(source, "not a PNG picture")
         return None
-    write_bytes(data / source.name, picture)
-    return source.name
+    write_bytes(data / name, picture)
+    return name
 
 
 def copy_chart_library(root: Path, problems: Problems) -> None:

@@ -44,9 +44,9 @@ Check = Callable[[Artifact, "dict[str, Path]"], None]
 def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list[str]:
     """Places the artifacts of a folder or zip; gives the names of the files placed.
 
-    Recognised wherever they lie in it: checkpoints with their sidecars, loss histories and curves, scalers, scores,
-    and run folders. A file that is already here and the same is left; one that differs stops the import, or with
-    `replace` is kept beside the new one as `<name>.before-<time>`.
+    Recognised wherever they lie in it: checkpoints with their sidecars and detectors, loss histories and curves,
+    scalers, scores, and run folders. A file that is already here and the same is left; one that differs stops the
+    import, or with `replace` is kept beside the new one as `<name>.before-<time>`.
     Raises UsageError where there is nothing to import, OutputError naming every file that is torn, foreign or in the
     way.
     """
@@ -116,10 +116,11 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"(?:.*/)?{pattern}"), place)
     for pattern, place in (
         (rf"(?P<name>{_STREAM}_ssl(?:\.last)?\.(?:pt|json))", "checkpoints/{name}"),
+        (rf"(?P<name>{_STREAM}_ssl\.detector\.npz)", "checkpoints/{name}"),
         (rf"(?P<name>{_STREAM}_loss_(?:history\.csv|curve\.png))", "artifacts/loss/{name}"),
         (rf"(?P<name>scaler_{_STREAM}\.json)", "artifacts/{name}"),
         (
-            rf"(?P<name>{_STREAM}_(?:scores\.parquet|events\.csv|timeline\.png|summary\.json))",
+            rf"(?P<name>{_STREAM}_(?:scores\.parquet|events\.(?:csv|json)|(?:timeline|event_\d+)\.png|summary\.json))",
             "artifacts/scores/{name}",
         ),
         (rf"{_STREAM}_ssl/(?P<run>\d{{8}}-\d{{6}}-\w+)/(?P<name>[^/]+)", "runs/{stream}_ssl/{run}/{name}"),
@@ -198,9 +199,27 @@ def _sidecar(artifact: Artifact, sources: dict[str, Path]) -> None:
         raise OutputError(f"describes {PurePosixPath(model).name}, which is not in the bundle")
 
 
+def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
+    """Whole, and of the checkpoint that comes with it."""
+    from core.checkpoint import describe
+    from inference.detector import Detector
+
+    detector = Detector.load(artifact.source)
+    model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
+    if model is None:
+        raise OutputError(f"belongs to {artifact.stream}_ssl.pt, which is not in the bundle")
+    if (detector.stream, detector.checkpoint_sha256) != (artifact.stream, describe(model)["sha256"]):
+        raise OutputError("was made for another checkpoint than the one that comes with it")
+
+
 def _json(artifact: Artifact, sources: dict[str, Path]) -> None:
     if not isinstance(json.loads(artifact.source.read_text(encoding="utf-8")), dict):
         raise OutputError("is no JSON object")
+
+
+def _events(artifact: Artifact, sources: dict[str, Path]) -> None:
+    if not isinstance(json.loads(artifact.source.read_text(encoding="utf-8")), list):
+        raise OutputError("is no JSON list")
 
 
 def _scaler(artifact: Artifact, sources: dict[str, Path]) -> None:
@@ -246,12 +265,14 @@ def _table(artifact: Artifact, sources: dict[str, Path]) -> None:
 # The end of a target, and what such a file must stand; the first that fits.
 _CHECKS: tuple[tuple[str, Check], ...] = (
     (".pt", _checkpoint),
+    (".detector.npz", _detector),
     ("_ssl.json", _sidecar),
     ("_ssl.last.json", _sidecar),
     ("scaler_patchtst.json", _scaler),
     ("scaler_swinmae.json", _scaler),
     ("_loss_history.csv", _losses),
     ("metrics.jsonl", _metrics),
+    ("_events.json", _events),
     (".json", _json),
     (".png", _picture),
     (".parquet", _table),

@@ -286,9 +286,27 @@ class Training(Section):
     resume: str = Field("never", description="`never`, `auto` (the last checkpoint, if it fits), or a checkpoint file.")
 
 
+# The largest rate of false alarms that is still a tail.
+_MOST_OF_A_TAIL = 0.1
+
+
 class Threshold(Section):
+    method: Literal["conformal", "pot"] = Field(
+        "conformal",
+        description="`conformal`: a quantile of the calibration scores, which supposes nothing of them. `pot`, peaks "
+        "over threshold: their tail extrapolated, for rates that are too rare for as many scores as there are.",
+    )
     false_alarm_rate: Ratio = Field(0.01, description="Share of normal calibration scores above the threshold.")
     min_calibration: Count = Field(50, description="Fewest calibration scores a threshold may rest on.")
+
+    @model_validator(mode="after")
+    def _a_tail_is_rare(self) -> Threshold:
+        if self.method == "pot" and self.false_alarm_rate > _MOST_OF_A_TAIL:
+            raise ValueError(
+                f"method = pot is for rates of up to {_MOST_OF_A_TAIL}, false_alarm_rate = {self.false_alarm_rate} is "
+                "no tail; method = conformal serves any"
+            )
+        return self
 
 
 class Scoring(Section):
@@ -303,7 +321,17 @@ class Scoring(Section):
     smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 leaves them.")
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
     event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")
+    event_release: float = Field(
+        1.0,
+        gt=0.0,
+        le=1.0,
+        description="An event that began above the threshold goes on while the score is above this share of it; 1 ends "
+        "it with the alarm.",
+    )
     event_min_length: Count = Field(1, description="Fewest alarms in an event; shorter ones are dropped.")
+    event_min_seconds: float = Field(
+        0.0, ge=0.0, description="Shortest event, from its first score to its last; a single score lasts 0 seconds."
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- whole

@@ -65,6 +65,14 @@ def card(page, stream):
     return page.locator(f"#streams [data-stream={stream}]")
 
 
+def anomalies(page, stream):
+    return page.locator(f"#anomalies [data-stream={stream}]")
+
+
+def event_order(part):
+    return part.locator("tbody tr").evaluate_all("rows => rows.map(row => Number(row.dataset.event))")
+
+
 def curves(page, stream):
     """Name → number of points of the curves as drawn."""
     chart = page.locator(f"#loss [data-stream={stream}] .chart")

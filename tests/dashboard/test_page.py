@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dashboard.browsing import card, curves, run_order, wait_for_charts
+from tests.dashboard.browsing import anomalies, card, curves, event_order, run_order, wait_for_charts
 from tests.dashboard.builders import FIRST, SCRIPT, SECOND
 
 pytestmark = pytest.mark.browser
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 # ------------------------------------------------------------------------------------------------------------- contents
 def test_the_page_is_quiet_and_stays_on_this_machine(site, visit):
     page = visit(site)
-    page.locator("#streams img").first.scroll_into_view_if_needed()
+    page.locator("#anomalies img").first.scroll_into_view_if_needed()
     page.get_by_text("logarithmic").click()
     page.locator("#runs tbody tr").last.click()
     wait_for_charts(page)
@@ -42,25 +42,15 @@ def test_the_card_of_a_stream_gives_its_figures_hardware_and_data_quality(opened
         "0.1548 in epoch 11",
         "NVIDIA RTX 4000 Ada · bf16-mixed",
         "first CUDA device that passed a matrix product; bf16 is native",
-        "0.941",
-        "chance 0.047",
-        "0.8317",
-        "quantile, from 2,140 normal scores, 1 % false alarms intended",
         "13 of 14 files kept, 1 dropped, 1 with warnings",
         "62 % of the values are missing, at most 50 % may be",
     ):
         assert expected in text
 
 
-def test_the_picture_of_the_scores_is_shown_and_described(opened):
-    picture = card(opened, "patchtst").locator("img")
-    picture.scroll_into_view_if_needed()
-    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 640
-    assert "7 events found" in picture.get_attribute("alt")
-
-
 def test_text_from_files_is_shown_as_text(opened):
     assert SCRIPT in card(opened, "swinmae").inner_text()
+    assert SCRIPT in anomalies(opened, "swinmae").inner_text()
     assert opened.locator("#views script, #views img[src=x]").count() == 0
     assert "owned" not in opened.title()
 
@@ -78,6 +68,68 @@ def test_the_checklist_is_grouped_with_words_and_the_way_out(opened):
     assert "FAIL" in text
     assert "the run ended in epoch 5 of 12" in text
     assert "training.learning_rate=0.0003" in text
+
+
+# ------------------------------------------------------------------------------------------------------------ anomalies
+def test_the_anomalies_of_a_stream_give_statement_figures_and_threshold(opened):
+    text = anomalies(opened, "patchtst").inner_text()
+    for expected in (
+        "One in 100 scores of normal operation is meant to be a false alarm; it was one in 90.",
+        "0.941",
+        "chance 0.047",
+        "5,120 scores in 14 recordings",
+        "93 alarms in 7 events",
+        "0.8317",
+        "quantile, from 2,140 normal scores, 1 % false alarms intended",
+    ):
+        assert expected in text
+    assert "Event recall" not in text  # not among this scoring's figures
+    assert "No labels, so no detection figures" in anomalies(opened, "swinmae").inner_text()
+
+
+def test_the_picture_of_the_scores_is_shown_and_described(opened):
+    picture = anomalies(opened, "patchtst").locator("img")
+    picture.scroll_into_view_if_needed()
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 640
+    assert "7 events found" in picture.get_attribute("alt")
+
+
+def test_events_are_worst_first_and_sort_by_time(site, visit):
+    page = visit(site, charts=False)
+    part = anomalies(page, "patchtst")
+    first = part.locator("tbody tr").first
+    assert [cell.strip() for cell in first.inner_text().split("\t")] == [
+        "2026-01-09 06:07:25\ndata/07.csv, with picture", "1.9 ×", "1.5 s", "rf_reflected_W 71 %, esc_current_uA 7 %"
+    ]  # fmt: skip
+    assert event_order(part) == [7, 6, 5, 4, 3, 2, 1]
+    part.get_by_role("button", name="Begins").click()
+    assert event_order(part) == [1, 2, 3, 4, 5, 6, 7]
+    assert part.locator("th[data-column=start]").get_attribute("aria-sort") == "ascending"
+    assert first.locator("td").nth(1).inner_text() == "a moment"
+    assert anomalies(page, "swinmae").locator("tbody button").first.inner_text() == "second 445"
+
+
+def test_an_event_opens_by_key_and_by_click_and_gives_the_focus_back(site, visit):
+    page = visit(site, charts=False)
+    part, dialog = anomalies(page, "patchtst"), page.get_by_role("dialog", name="PatchTST-SSL, event 7")
+    button = part.locator("tbody button").first
+    button.focus()
+    page.keyboard.press("Enter")
+    dialog.wait_for()
+    assert "1.5 s in minute 7: up to 1.9 times the threshold." in dialog.inner_text()
+    picture = dialog.locator("img")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalHeight)") == 240
+    assert "event 7" in picture.get_attribute("alt")
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    assert button.evaluate("button => button === document.activeElement")
+    part.locator("tr[data-event='4'] td").last.click()
+    other = page.get_by_role("dialog", name="PatchTST-SSL, event 4")
+    assert "have a picture" in other.inner_text()
+    assert other.locator("img").count() == 0
+    other.get_by_role("button", name="Close").click()
+    other.wait_for(state="hidden")
+    assert page.complaints == []
 
 
 # ------------------------------------------------------------------------------------------------------ runs and curves
@@ -176,6 +228,7 @@ CONTRAST = """() => {
 def test_all_text_has_enough_contrast_in_both_schemes(site, visit):
     page = visit(site)
     page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    page.locator("#anomalies tbody button").first.click()
     assert page.evaluate(CONTRAST) == []
     page.emulate_media(color_scheme="dark")
     wait_for_charts(page)
@@ -185,11 +238,15 @@ def test_all_text_has_enough_contrast_in_both_schemes(site, visit):
 
 def test_nothing_is_wider_than_the_window(site, visit):
     page = visit(site)
-    for width in (1280, 768, 400):
+    for width in (1280, 768, 360):
         page.set_viewport_size({"width": width, "height": 900})
         # Charts follow the window with a delay.
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("#anomalies tbody button").first.click()
+        box = page.get_by_role("dialog").bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+        page.keyboard.press("Escape")
 
 
 def test_every_control_has_a_name_and_no_id_is_used_twice(opened):

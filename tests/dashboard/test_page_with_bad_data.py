@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import card
-from tests.dashboard.builders import REPOSITORY, SECOND, build_workspace, write
+from tests.dashboard.browsing import anomalies, card
+from tests.dashboard.builders import REPOSITORY, SECOND, build_workspace, write, write_checkpoint, write_scores
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +27,28 @@ def test_an_export_of_an_empty_workspace_is_a_whole_page(bare, visit):
     assert page.locator("h1").inner_text() == "Nothing has run yet"
     assert page.locator("#streams").get_by_text("Not started").count() == 2
     assert "This stream has not been trained yet." in page.locator("#loss").inner_text()
+    assert page.locator("#anomalies").get_by_text("make validate").count() == 2
+    assert page.complaints == []
+
+
+def test_anomalies_name_the_command_that_finds_them_and_say_where_there_is_none(bare, visit):
+    page_folder, url = bare
+    root = page_folder.parent
+    write_checkpoint(root, "swinmae", SECOND)
+    write_scores(root, "patchtst", SECOND, labels=False, events=0)
+    export_state(root)
+    page = visit(url, charts=False)
+    assert "No event: nothing rose above the threshold" in anomalies(page, "patchtst").inner_text()
+    assert (
+        anomalies(page, "swinmae")
+        .inner_text()
+        .endswith("Nothing scored yet: make score finds the events in the test files.")
+    )
+    write_scores(root, "patchtst", SECOND, labels=False)
+    (root / "artifacts/scores/patchtst_events.json").unlink()
+    export_state(root)
+    page.reload()
+    page.get_by_text("The list of events is missing").wait_for()
     assert page.complaints == []
 
 

@@ -1,22 +1,38 @@
-"""Score tables made by hand."""
+"""Score tables made by hand, and a trained workspace."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.inference.trained_workspace import build
+
 TableMaker = Callable[..., pd.DataFrame]
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with data and a checkpoint of each stream; to copy only."""
+    return build(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def trained(trained_once: Path, tmp_path: Path) -> Path:
+    """A copy of its own, before any scoring."""
+    return Path(shutil.copytree(trained_once, tmp_path / "workspace"))
 
 
 @pytest.fixture
 def make_table() -> TableMaker:
-    return _table
+    return make_score_table
 
 
-def _table(
+def make_score_table(
     recordings: dict[str, Sequence[float]],
     *,
     threshold: float = 1.0,

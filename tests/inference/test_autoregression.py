@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from inference import autoregression
-from inference.autoregression import fit, process_errors
-from inference.groups import groups_of, rows_of
+from inference.autoregression import fit, fit_process
+from inference.groups import groups_of, judged_alone, normal_of, recordings_in, rows_of
 
 
 def plant(num_rows: int, seed: int, num_channels: int = 3) -> np.ndarray:
@@ -109,8 +112,17 @@ class Parts:
     """Recordings back to back, the same rows of each in a part."""
 
     def __init__(self, recordings: list[np.ndarray]):
-        self.offsets_r = np.concatenate([[0], np.cumsum([len(each) for each in recordings])])
-        self.series = Series(torch.from_numpy(np.concatenate(recordings)), (), self.offsets_r)
+        self.series = Series.of(
+            [
+                Recording(
+                    f"machine_{number}", Path(f"{number}.csv"), values_tc, np.arange(len(values_tc)) * 10**9,
+                    tuple(f"c{channel}" for channel in range(values_tc.shape[1])), 1.0, "sampling_rate",
+                )
+                for number, values_tc in enumerate(recordings)
+            ],
+            np.concatenate(recordings).astype(np.float32),
+        )  # fmt: skip
+        self.offsets_r = self.series.offsets_r
 
     def of(self, **bounds: dict[int, tuple[int, int]]) -> dict[str, WindowSet]:
         return {
@@ -129,10 +141,12 @@ def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
     recordings = [plant(1000, seed=0), 1e3 * plant(1000, seed=1)]
     parts = Parts(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
     assert len(groups_of(parts)) == 2
-    found = process_errors(parts)
-    assert found["calibration"].shape == (200, 3)
-    assert found["test"].shape == (1200, 3)
-    for half in (found["test"][:600], found["test"][600:]):
+    alone = judged_alone(normal_of(parts).values(), recordings_in(parts["test"]))
+    learned, calibration_sc = fit_process(normal_of(parts), alone)
+    assert calibration_sc.shape == (200, 3)
+    test_sc = learned.errors(parts["test"])
+    assert test_sc.shape == (1200, 3)
+    for half in (test_sc[:600], test_sc[600:]):
         assert 0.5 < half.mean() < 3
 
 
@@ -142,4 +156,5 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     ((own_k2, of_group),) = groups_of(parts)
     assert own_k2.tolist() == [[0, 500], [500, 1000]]
     assert of_group(parts["test"].stretches).all()
-    assert process_errors(parts)["test"].mean() == pytest.approx(1.0, rel=0.2)
+    learned, _ = fit_process(normal_of(parts))
+    assert learned.errors(parts["test"]).mean() == pytest.approx(1.0, rel=0.2)

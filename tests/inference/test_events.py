@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import settings as trials
+from hypothesis import strategies as st
 
 from core.config.schema import Scoring
-from inference.events import find_events
+from inference.events import event_figures, find_events
+from tests.inference.conftest import make_score_table
 
 
-def events_of(table: pd.DataFrame, **settings: int) -> pd.DataFrame:
+def events_of(table: pd.DataFrame, **settings: float) -> pd.DataFrame:
     error_sc = table["score"].to_numpy()[:, None]
     return find_events(table, Scoring(**settings), channel_error_sc=error_sc, channels=["only"])
 
@@ -93,3 +97,86 @@ def test_a_million_scores_are_grouped_like_a_plain_loop(make_table):
 def test_the_length_of_an_event_is_told_in_the_unit_that_fits(make_table, rows, told):
     table = make_table({"a": [2] * min(rows, 121)}, step_seconds=1.0 if rows <= 121 else (rows - 1) / 120)
     assert events_of(table)["sentence"][0].startswith(f"{told} from ")
+
+
+# ----------------------------------------------------------------------------------------------------------- hysteresis
+def test_an_event_goes_on_until_the_score_is_below_the_release(make_table):
+    table = make_table({"a": [0.9, 2, 0.9, 0.8, 0.6, 0.9, 3, 0.2, 0.9]})
+    for release, spans in ((1.0, [(1, 1), (6, 6)]), (0.85, [(1, 2), (6, 6)]), (0.7, [(1, 3), (6, 6)]), (0.5, [(1, 6)])):
+        found = events_of(table, event_gap=0, event_release=release)
+        assert list(zip(found["start_seconds"], found["end_seconds"], strict=True)) == spans
+    assert found["alarms"].tolist() == [2]
+    assert found["scores"].tolist() == [6]
+
+
+def test_what_is_held_ends_with_its_recording_and_where_nothing_is_known(make_table):
+    table = make_table({"a": [0, 2, 0.9], "b": [0.9, 0.9, 2, np.nan, 0.9]})
+    found = events_of(table, event_gap=0, event_release=0.5)
+    assert found[["recording", "start_seconds", "end_seconds"]].to_numpy().tolist() == [["a", 1, 2], ["b", 2, 2]]
+
+
+def plain_loop(recordings: dict[str, list[float]], settings: Scoring) -> list[tuple[str, int, int]]:
+    """Events of scores against a threshold of 1, one score at a time."""
+    found = []
+    for name, scores in recordings.items():
+        held, on = [], False
+        for at, score in enumerate(scores):
+            on = score > 1 or (on and score > settings.event_release)
+            held += [at] if on else []
+        groups: list[list[int]] = []
+        for at in held:
+            if groups and at - groups[-1][-1] <= settings.event_gap + 1:
+                groups[-1].append(at)
+            else:
+                groups.append([at])
+        found += [
+            (name, group[0], group[-1])
+            for group in groups
+            if sum(scores[at] > 1 for at in group) >= settings.event_min_length
+            and group[-1] - group[0] >= settings.event_min_seconds
+        ]
+    return found
+
+
+scores_of_a_recording = st.lists(st.sampled_from([0.0, 0.4, 0.75, 0.95, 1.5, 3.0]), min_size=1, max_size=30)
+
+
+@trials(max_examples=60, deadline=None)
+@given(
+    st.lists(scores_of_a_recording, min_size=1, max_size=3),
+    st.sampled_from([0.3, 0.5, 0.9, 1.0]),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.sampled_from([0.0, 2.0, 5.0]),
+)
+def test_events_are_those_of_a_plain_loop(scores, release, gap, fewest, shortest):
+    recordings = {f"r{number}": each for number, each in enumerate(scores)}
+    settings = Scoring(event_release=release, event_gap=gap, event_min_length=fewest, event_min_seconds=shortest)
+    table = make_score_table(recordings)
+    found = find_events(table, settings, channel_error_sc=np.ones((len(table), 1)), channels=["only"])
+    spans = zip(found["recording"], found["start_seconds"], found["end_seconds"], strict=True)
+    assert list(spans) == plain_loop(recordings, settings)
+
+
+def test_events_shorter_than_the_minimum_go(make_table):
+    table = make_table({"a": [2, 0, 0, 2, 2, 2, 0, 0, 2, 2]}, step_seconds=10.0)
+    assert len(events_of(table, event_gap=0)) == 3
+    assert events_of(table, event_gap=0, event_min_seconds=10)["start_seconds"].tolist() == [30, 80]
+    assert events_of(table, event_gap=0, event_min_seconds=10.1)["start_seconds"].tolist() == [30]
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+def test_events_and_anomalies_are_counted_once_each(make_table):
+    """Three events in labelled recordings, of which two meet an anomaly; of three anomalies one is met, by both."""
+    table = make_table(
+        {"a": [2, 0, 0, 2, 0, 2, 0, 0], "b": [0, 0, 0], "c": [2, 2, 2]},
+        labels={"a": [0, 0, 0, 1, 1, 1, 0, 1], "b": [1, 0, 0]},
+    )
+    assert event_figures(table, Scoring(event_gap=0)) == {"event_precision": 2 / 3, "event_recall": 1 / 3}
+
+
+def test_figures_of_nothing_are_undefined(make_table):
+    quiet = make_table({"a": [0, 0, 0]}, labels={"a": [0, 1, 0]})
+    assert np.isnan(event_figures(quiet, Scoring())["event_precision"])
+    assert event_figures(quiet, Scoring())["event_recall"] == 0
+    assert np.isnan(event_figures(make_table({"a": [2, 0]}, labels={"a": [0, 0]}), Scoring())["event_recall"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inference.groups import OWN_ROWS, alike, groups_of
+from inference.groups import OWN_ROWS, fit_levels, groups_of
 from inference.part_scores import PartScores
 from tests.inference.test_autoregression import Parts, plant
 
@@ -33,7 +33,9 @@ def test_a_normal_score_is_as_large_in_every_group():
     restless = np.array([1.0, 10.0])
     calibration = scores(np.repeat(restless, 1000) * rng.gamma(4, size=2000))
     test = scores(np.repeat(restless, 300) * rng.gamma(4, size=600))
-    calibration, test = alike(calibration, test, two_recordings(1000))
+    parts = two_recordings(1000)
+    calibration, levels = fit_levels(calibration, parts["calibration"], ("machine_0", "machine_1"))
+    test = levels.alike(test, parts["test"])
     threshold = np.quantile(calibration.score_s, 0.9)
     for half in (test.score_s[:300], test.score_s[300:]):
         assert (half > threshold).mean() == pytest.approx(0.1, abs=0.06)
@@ -42,4 +44,7 @@ def test_a_normal_score_is_as_large_in_every_group():
 
 def test_one_group_is_left_as_it_is():
     calibration, test = scores(np.arange(100.0)), scores(np.arange(300.0))
-    assert alike(calibration, test, two_recordings(50)) == (calibration, test)
+    parts = two_recordings(50)
+    same, levels = fit_levels(calibration, parts["calibration"], ())
+    assert same is calibration
+    assert levels.alike(test, parts["test"]) is test

@@ -4,87 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from inference.run_scoring_example import main, read_summary, score_stream
+from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED, configuration
 from tests.support import REPO_ROOT
-from trainers.run import train
-
-OVERRIDES = {
-    "patchtst": [
-        "data.window=32", "data.stride=8", "data.score_stride=16", "model.patch_length=8", "model.patch_stride=8",
-        "model.d_model=16", "model.num_heads=2", "model.num_layers=1", "model.d_ff=32", "scoring.event_gap=3",
-    ],
-    "swinmae": [
-        "data.window=128", "data.stride=64", "data.score_stride=64", "scalogram.image_size=32",
-        "scalogram.frequencies=16", "model.embed_dim=12", "model.depths=[1,1]", "model.num_heads=[2,4]",
-        "model.decoder_depths=[1]", "model.window_size=4", "scoring.threshold.false_alarm_rate=0.05",
-        "data.sampling_rate_hz=1000",
-    ],
-}  # fmt: skip
-SHARED = [
-    "training.epochs=1", "training.batch_size=32", "logging.tensorboard=false", "logging.progress=off",
-    "device.prefer=cpu", "max_threads=1", "scoring.batch_size=16",
-]  # fmt: skip
-FAULT = slice(200, 260)
-
-
-def write_process(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for number, (name, rows) in enumerate({"train_1": 900, "train_2": 900, "test_1": 400, "test_2": 300}.items()):
-        rng = np.random.default_rng(number)
-        driver_t1 = np.sin(np.arange(rows) / 7)[:, None]
-        frame = pd.DataFrame(driver_t1 + 0.1 * rng.normal(size=(rows, 4)), columns=list("pqrs"))
-        frame.iloc[rng.integers(0, rows, 5), 1] = np.nan
-        times = pd.Timestamp("2026-01-05") + pd.Timedelta(number, "D") + pd.to_timedelta(np.arange(rows), "s")
-        frame.insert(0, "timestamp", times)
-        if name == "test_1":
-            frame.loc[FAULT.start : FAULT.stop - 1, "r"] += 6.0
-            anomaly_t = np.zeros(rows, dtype=np.int8)
-            anomaly_t[FAULT] = 1
-            labels = pd.DataFrame({"timestamp": times, "anomaly": anomaly_t})
-            labels.to_csv(folder / "test_1.labels.csv", index=False)
-            # A minute is lost, and what follows it is shorter than a window.
-            frame = frame[(frame.index < 310) | (frame.index >= 380)]
-        frame.to_csv(folder / f"{name}.csv", index=False)
-
-
-def write_vibration(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for number, name in enumerate(("train_1", "train_2", "test_good", "test_loud")):
-        rng = np.random.default_rng(number)
-        values_ta = np.sin(np.arange(6000) * 0.3)[:, None] + 0.2 * rng.normal(size=(6000, 3))
-        values_ta[:, 2] += 8.0 * rng.normal(size=6000) * (name == "test_loud")
-        np.save(folder / f"{name}.npy", values_ta.astype(np.float32))
-        if name.startswith("test"):
-            text = "start,end\n0,6\n" if name == "test_loud" else "start,end\n"
-            (folder / f"{name}.labels.csv").write_text(text, encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with data and a checkpoint of each stream."""
-    root = tmp_path_factory.mktemp("workspace")
-    shutil.copytree(REPO_ROOT / "configs", root / "configs")
-    write_process(root / "data/fdc")
-    write_vibration(root / "data/vib")
-    for stream in OVERRIDES:
-        train(configuration(stream, root), root=root, run_id=f"run-{stream}")
-    return root
-
-
-def configuration(stream: str, root: Path, *more: str) -> LoadedConfig:
-    overrides = [*OVERRIDES[stream], *SHARED, *more]
-    return load_config(local_config_file(stream), overrides, root=root, environment={})
 
 
 def run(root: Path, stream: str, *arguments: str) -> int:
@@ -101,9 +31,9 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     scores = pd.read_parquet(folder / f"{stream}_scores.parquet")
     events = pd.read_csv(folder / f"{stream}_events.csv")
     assert (folder / f"{stream}_timeline.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in folder.glob(f"{stream}*")) == sorted(
+    assert {path.name for path in folder.glob(f"{stream}*")} - {path.name for path in folder.glob("*_event_*.png")} == {
         f"{stream}_{name}" for name in ("events.csv", "events.json", "scores.parquet", "summary.json", "timeline.png")
-    )
+    }
     told = json.loads((folder / f"{stream}_events.json").read_text())
     assert [event["sentence"] for event in told] == events["sentence"].tolist()
 
@@ -119,8 +49,12 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert (summary["alarms"], summary["events"]) == (scores["alarm"].sum(), len(events))
     assert summary["recordings"] == scores["recording"].nunique() == 2
     assert set(summary["detection"]) >= {
-        "auroc", "average_precision", "f1", "precision", "recall", "false_alarm_rate", "prevalence"
+        "auroc", "average_precision", "f1", "precision", "recall", "false_alarm_rate", "prevalence",
+        "event_precision", "event_recall",
     }  # fmt: skip
+    assert summary["threshold"]["statement"].startswith("1 in ")
+    assert summary["detector"]["file"] == f"checkpoints/{stream}_ssl.detector.npz"
+    assert (summary["detector"]["recordings"], summary["detector"]["change"]) == (2, None)
 
 
 def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.data.windows import Series, WindowSet
-from inference.spectra import BANDS, log_bands, spectral_errors
+from inference.spectra import BANDS, fit_spectral, log_bands
 
 WINDOW = 256
 
@@ -30,11 +30,10 @@ def parts_of(**values: np.ndarray) -> dict[str, WindowSet]:
 
 
 def errors(**test: float) -> dict[str, np.ndarray]:
-    return spectral_errors(
-        parts_of(
-            train=machine(300, 0), validation=machine(50, 1), calibration=machine(200, 2), test=machine(200, 3, **test)
-        )
-    )
+    normal = parts_of(train=machine(300, 0), validation=machine(50, 1), calibration=machine(200, 2))
+    learned, calibration_wc = fit_spectral(normal)
+    (new,) = parts_of(test=machine(200, 3, **test)).values()
+    return {"calibration": calibration_wc, "test": learned.errors(new)}
 
 
 def test_normal_windows_of_calibration_and_of_the_test_are_about_one():

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from core.config.schema import Scoring
 from inference import timeline
@@ -15,10 +16,12 @@ from inference.events import find_events
 from inference.timeline import plot_timeline
 
 
-def draw(path: Path, table: pd.DataFrame) -> tuple[int, int]:
+def draw(path: Path, table: pd.DataFrame, num_channels: int = 6) -> tuple[int, int]:
     """Width and height of the PNG in pixels."""
-    events = find_events(table, Scoring(), channel_error_sc=table["score"].to_numpy()[:, None], channels=["only"])
-    plot_timeline(path, table, events, threshold=1.0, title="a title")
+    error_sc = table["score"].to_numpy()[:, None] * np.arange(1, num_channels + 1, dtype=np.float32)
+    channels = [f"channel_{number}" for number in range(num_channels)]
+    events = find_events(table, Scoring(), channel_error_sc=error_sc, channels=channels)
+    plot_timeline(path, table, events, channel_error_sc=error_sc, channels=channels, threshold=1.0, title="a title")
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG")
     return struct.unpack(">II", data[16:24])
@@ -44,6 +47,7 @@ def test_any_number_of_recordings_fits_one_picture(tmp_path, make_table, lengths
 def test_unscored_zero_and_empty_recordings_are_drawn(tmp_path, make_table):
     draw(tmp_path / "gaps.png", make_table({"a": [np.nan, 0.0, 0.5, np.nan, 2.0, 0.0]}))
     draw(tmp_path / "nothing.png", make_table({"a": [np.nan, np.nan]}))
+    draw(tmp_path / "one.png", make_table({"a": [0.5, 2.0, 0.5]}), num_channels=1)
 
 
 def test_thinning_keeps_every_peak_and_trough():
@@ -66,6 +70,35 @@ def test_the_line_breaks_at_gaps_unscored_points_and_recordings():
 
 
 def test_events_are_found_again_among_the_lines(make_table):
-    table = make_table({"a": [0, 2, 2, 0, 0], "b": [0, 0, 2, 0]})
-    events = find_events(table, Scoring(), channel_error_sc=np.ones((9, 1)), channels=["only"])
-    assert timeline._event_runs(table, events).tolist() == [[1, 2], [7, 7]]
+    table = make_table({"b": [0, 2, 2, 0, 0], "a": [0, 0, 2, 0], "c": [0, 2]})
+    events = find_events(table, Scoring(), channel_error_sc=np.ones((11, 1)), channels=["only"])
+    assert timeline.event_lines(table, events).tolist() == [[1, 2], [7, 7], [10, 10]]
+    assert timeline.event_lines(table, events[:0]).shape == (0, 2)
+
+
+def test_the_channels_shown_are_those_of_the_events_where_there_are_any():
+    error_sc = np.tile(np.arange(6.0), (100, 1))
+    error_sc[40:50, 1] = 300.0
+    error_sc[45, 3] = np.nan
+    assert timeline._telling_channels(error_sc, np.array([[40, 49]])).tolist() == [1, 5, 4, 3]
+    assert timeline._telling_channels(error_sc[:40], np.empty((0, 2), dtype=int)).tolist() == [5, 4, 3, 2]
+
+
+def test_cells_keep_peaks_and_leave_gaps_empty(make_table):
+    table = make_table({"a": np.ones(2000)})
+    table = pd.concat([table[:500], table[1500:]])
+    panel = timeline._own_time(table)
+    error_sk = np.ones((1000, 2))
+    error_sk[333, 1] = 70.0
+    edges_x, error_kx = timeline._cells(panel, error_sk)
+    assert error_kx.shape == (2, len(edges_x) - 1) == (2, timeline._MAX_CELLS)
+    assert np.nanmax(error_kx[1]) == 70.0
+    assert np.isnan(error_kx).mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_severities_are_written_worst_first_and_never_over_each_other():
+    axes = Figure().subplots()
+    axes.set_xlim(0, 100)
+    timeline._write_severities(axes, np.array([10.0, 10.5, 50.0, 100.0]), np.array([1.04, 3.21, 12.3, 1.5]))
+    assert {text.get_text() for text in axes.texts} == {"3.2×", "12×", "1.5×"}
+    assert all(0 < text.get_position()[0] < 1 for text in axes.texts)

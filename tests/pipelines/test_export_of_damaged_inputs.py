@@ -26,7 +26,9 @@ DAMAGE = {
     "checkpoints/patchtst_ssl.json": "sidecar",
     "artifacts/dqvl/fdc/lot_00.parquet.json": "quality",
     "artifacts/scores/patchtst_summary.json": "scores",
+    "artifacts/scores/patchtst_events.json": "events",
     "artifacts/scores/patchtst_timeline.png": "picture",
+    "artifacts/scores/patchtst_event_7.png": "panel",
     "artifacts/validation_report.json": "checklist",
 }
 CONTENTS = {
@@ -72,6 +74,23 @@ def test_damage_inside_the_metrics_is_counted_and_shown_again_from_the_record(wo
     expected = "2 unreadable lines skipped, the first is line 1"
     assert [problem.message for problem in export_state(workspace).problems] == [expected]
     assert [problem.message for problem in export_state(workspace).problems] == [expected]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        [],
+        {"event_id": 1, "severity": None},
+        {"event_id": 1, "severity": 2.0, "top_channels": "a", "top_shares": "x"},
+    ],
+)
+def test_a_damaged_list_of_events_leaves_the_rest_of_the_scoring(workspace, event):
+    write(workspace / "artifacts/scores/patchtst_events.json", [event])
+    state = export_state(workspace)
+    stream = state.streams["patchtst"]
+    assert (stream.scores.alarms, stream.detections.total, stream.detections.events) == (93, 7, [])
+    assert [problem.path for problem in state.problems] == ["artifacts/scores/patchtst_events.json"]
 
 
 def test_odd_yaml_values_are_written_as_text(workspace):

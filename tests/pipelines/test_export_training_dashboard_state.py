@@ -211,6 +211,32 @@ def test_thinning_keeps_ends_extremes_and_gaps():
     assert decimate(points[:2000]) == points[:2000]
 
 
+# --------------------------------------------------------------------------------------------------------------- events
+def test_the_worst_events_come_first_with_shares_as_numbers_and_the_statement_in_words(workspace):
+    builders.write_scores(workspace, "patchtst", SECOND, labels=True, events=60)
+    state = export_state(workspace)
+    found, unlabelled = state.streams["patchtst"].detections, state.streams["swinmae"].detections
+    assert (found.total, len(found.events)) == (60, 50)
+    assert [event.id for event in found.events] == list(range(60, 10, -1))
+    worst = load(workspace, "dashboard-state.json")["streams"]["patchtst"]["detections"]["events"][0]
+    assert (worst["start"], worst["duration_seconds"]) == ("2026-01-09T06:00:25.000", 1.5)  # the recording's own clock
+    assert worst["top_channels"] == [
+        {"name": "rf_reflected_W", "share": 0.71}, {"name": "esc_current_uA", "share": 0.07}
+    ]  # fmt: skip
+    assert found.false_alarms == builders.STATEMENT
+    assert found.detection.auroc == 0.9412
+    assert unlabelled.detection is None
+    assert unlabelled.false_alarms == (
+        "1 % of normal scores are meant to be false alarms; the threshold rests on 2,140 of them"
+    )
+
+
+def test_a_scoring_without_a_list_of_events_is_shown_without(workspace):
+    (workspace / "artifacts/scores/patchtst_events.json").unlink()
+    state = export_state(workspace)
+    assert (state.streams["patchtst"].detections.total, state.problems) == (7, [])
+
+
 # -------------------------------------------------------------------------------------------------------------- history
 def test_an_unchanged_record_is_not_rewritten_and_a_changed_one_is(workspace):
     export_state(workspace)
@@ -252,9 +278,26 @@ def test_a_run_can_be_asked_for_and_an_unknown_one_is_a_problem(workspace):
 # ---------------------------------------------------------------------------------------------------- files and command
 def test_pictures_are_copied_beside_the_state(workspace):
     state = export_state(workspace)
-    name = state.streams["patchtst"].scores.timeline
-    copied = workspace / "training_dashboard/data" / name
-    assert copied.read_bytes() == (workspace / "artifacts/scores/patchtst_timeline.png").read_bytes()
+    stream = state.streams["patchtst"]
+    pictures = [event.picture for event in stream.detections.events]
+    assert pictures == ["patchtst_event_7.png", "patchtst_event_6.png", "patchtst_event_5.png", None, None, None, None]
+    for name in (stream.scores.timeline, *pictures[:3]):
+        copied = workspace / "training_dashboard/data" / name
+        assert copied.read_bytes() == (workspace / "artifacts/scores" / name).read_bytes()
+
+
+def test_pictures_of_an_earlier_scoring_go(workspace):
+    export_state(workspace)
+    builders.write_scores(workspace, "patchtst", SECOND, labels=True, events=2)
+    export_state(workspace)
+    names = {path.name for path in (workspace / "training_dashboard/data").glob("*_event_*.png")}
+    assert names == {f"patchtst_event_{event}.png" for event in (1, 2)} | {
+        f"swinmae_event_{event}.png" for event in (5, 6, 7)
+    }
+    (workspace / "artifacts/scores/patchtst_summary.json").unlink()
+    state = export_state(workspace)
+    assert state.streams["patchtst"].detections is None
+    assert not list((workspace / "training_dashboard/data").glob("patchtst_event_*.png"))
 
 
 def test_the_chart_library_is_copied_once_per_version(tmp_path):

@@ -14,6 +14,7 @@ from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, OutputError, UsageErro
 from pipelines.import_artifacts import import_artifacts, main
 from tests.small_workspace import CONFIGS, RUN_ID
 
+DETECTOR = "checkpoints/patchtst_ssl.detector.npz"
 MODEL, LOSSES = "checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv"
 
 
@@ -41,7 +42,9 @@ def drive(bundles, tmp_path) -> Path:
 def test_a_bundle_arrives_byte_for_byte(stream, bundles, finished_workspace, workspace):
     placed = import_artifacts(bundles[stream], root=workspace)
     assert {f"checkpoints/{stream}_ssl.pt", f"checkpoints/{stream}_ssl.json"} < set(placed)
+    assert {f"checkpoints/{stream}_ssl.detector.npz", f"artifacts/scores/{stream}_events.json"} < set(placed)
     assert {f"artifacts/scaler_{stream}.json", f"runs/{stream}_ssl/{RUN_ID}/metrics.jsonl"} < set(placed)
+    assert any(name.startswith(f"artifacts/scores/{stream}_event_") for name in placed)
     for name in placed:
         assert (workspace / name).read_bytes() == (finished_workspace.root / name).read_bytes()
     assert [path.name for path in workspace.iterdir() if path.name.startswith(".import-")] == []
@@ -62,6 +65,20 @@ def test_an_imported_model_scores(drive, finished_workspace, workspace):
     scores = score_stream(load_config(CONFIGS["patchtst"], root=workspace), root=workspace)
     before = json.loads((finished_workspace.root / "artifacts/scores/patchtst_summary.json").read_text())
     assert scores.summary["threshold"]["value"] == pytest.approx(before["threshold"]["value"], rel=1e-6)
+
+
+def test_an_imported_model_scores_new_files_where_none_of_the_training_is(drive, finished_workspace, workspace):
+    from inference.run_scoring_example import score_stream
+
+    import_artifacts(drive, root=workspace)
+    (workspace / "data/fdc").mkdir(parents=True)
+    for file in (finished_workspace.root / "data/fdc").glob("test_*"):
+        shutil.copy(file, workspace / "data/fdc")
+    shutil.copy(finished_workspace.root / CONFIGS["patchtst"], workspace / CONFIGS["patchtst"])
+    found = score_stream(load_config(CONFIGS["patchtst"], root=workspace), root=workspace).summary
+    before = json.loads((finished_workspace.root / "artifacts/scores/patchtst_summary.json").read_text())
+    assert found["threshold"] == before["threshold"]
+    assert (found["alarms"], found["events"]) == (before["alarms"], before["events"])
 
 
 def test_what_is_here_is_not_overwritten_unless_asked_for(drive, workspace):
@@ -89,6 +106,15 @@ def other_scaler(folder: Path) -> None:
     path.write_text(json.dumps(values | {"channels": [f"{name}2" for name in values["channels"]]}))
 
 
+def other_detector(folder: Path) -> None:
+    from dataclasses import replace
+
+    from inference.detector import Detector
+
+    path = folder / DETECTOR
+    replace(Detector.load(path), checkpoint_sha256="0" * 64).save(path)
+
+
 def other_config(folder: Path) -> None:
     path = folder / "checkpoints/patchtst_ssl.json"
     path.write_text(path.read_text().replace('"stream": "patchtst"', '"stream": "swinmae"'))
@@ -99,6 +125,8 @@ DAMAGES = {
     "model without sidecar": (damage("checkpoints/patchtst_ssl.json", None), r"its sidecar .* is missing"),
     "sidecar without model": (damage(MODEL, None), r"describes patchtst_ssl\.pt, which is not in the bundle"),
     "sidecar of another stream": (other_config, r"patchtst_ssl\.pt: .*swinmae"),
+    "torn detector": (damage(DETECTOR, "half"), r"patchtst_ssl\.detector\.npz: .*cannot be read"),
+    "detector of another model": (other_detector, r"detector\.npz: was made for another checkpoint"),
     "losses": (damage(LOSSES, "epoch,what\n"), r"patchtst_loss_history\.csv: "),
     "log": (damage(f"runs/patchtst_ssl/{RUN_ID}/metrics.jsonl", "{not json\n"), r"metrics\.jsonl: "),
     "scaler": (other_scaler, r"scaler_patchtst\.json: is for other channels"),

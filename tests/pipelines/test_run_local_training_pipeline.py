@@ -110,6 +110,8 @@ def test_scores_events_and_timeline_belong_together(root, stream):
     assert len(scores) == summary["scores"] + summary["unscored_rows"]
     assert len(events) == summary["events"] > 0
     assert is_whole_png(folder / f"{stream}_timeline.png")
+    assert [panel["event_id"] for panel in summary["panels"]] == events.nlargest(3, "severity")["event_id"].tolist()
+    assert all(is_whole_png(root / panel["png"]) for panel in summary["panels"])
 
 
 @each_stream
@@ -125,7 +127,9 @@ def test_the_executed_notebook_shows_every_cell_and_its_pictures(root, stream):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
     assert all(output.output_type != "error" for output in outputs)
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
+    panels = read_json(root / f"artifacts/scores/{stream}_summary.json")["panels"]
+    assert panels
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3 + len(panels)
     assert not [output for output in outputs if output.get("name") == "stderr"], "a warning spoils the page"
 
 

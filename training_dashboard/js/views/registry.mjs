@@ -4,6 +4,7 @@
  * `mount` fills its section once and listens to the store's `selection` events where it shows the selected run.
  */
 
+import anomalies from "./anomalies.mjs";
 import checklist from "./checklist.mjs";
 import loss from "./loss.mjs";
 import pipeline from "./pipeline.mjs";
@@ -12,4 +13,4 @@ import runDetails from "./run_details.mjs";
 import runs from "./runs.mjs";
 import streams from "./streams.mjs";
 
-export const VIEWS = [pipeline, streams, loss, runs, runDetails, checklist, problems];
+export const VIEWS = [pipeline, streams, anomalies, loss, runs, runDetails, checklist, problems];

@@ -1,9 +1,9 @@
 /** All runs as a sortable table; a click selects the run for the loss curves and the details. */
 
-import { append, badge, el, longReason, replace } from "../dom.mjs";
+import { append, badge, el, longReason } from "../dom.mjs";
 import { duration, figure, time } from "../format.mjs";
+import { sortedTable } from "../table.mjs";
 
-/** A column: heading, sort key of an entry, cell content; `numeric` aligns right. */
 function columns(store) {
   const perStream = Object.keys(store.state.streams ?? {}).map((name) => ({
     id: `best-${name}`, title: `Best loss, ${store.streamTitle(name)}`, numeric: true,
@@ -36,57 +36,22 @@ const stateCell = (run) => [
   !run.folder_present && el("small", {}, "only the record is left"),
 ];
 
-/** Missing values stand last in both directions. */
-function compare(key, direction) {
-  return (left, right) => {
-    const [a, b] = [key(left), key(right)];
-    if (a === null || b === null) return (a === null) - (b === null);
-    return (a < b ? -1 : a > b ? 1 : 0) * direction;
-  };
-}
-
 function table(store) {
-  const all = columns(store);
-  let sorted = { column: all.find((column) => column.id === "started"), direction: -1 };
-  const rows = el("tbody");
-  const heads = all.map((column) => el("th",
-    { scope: "col", class: column.numeric && "numeric", "data-column": column.id },
-    el("button", { type: "button", onclick: () => sortBy(column) }, column.title)));
-
-  function sortBy(column) {
-    const first = column.descending ? -1 : 1;
-    sorted = { column, direction: sorted.column === column ? -sorted.direction : first };
-    fill();
-  }
-
-  function fill() {
-    heads.forEach((head, position) => {
-      const active = all[position] === sorted.column;
-      if (active) head.setAttribute("aria-sort", sorted.direction > 0 ? "ascending" : "descending");
-      else head.removeAttribute("aria-sort");
-    });
-    const runs = [...store.index.runs].sort(compare(sorted.column.key, sorted.direction));
-    replace(rows, runs.map((run) => row(store, all, run)));
-    mark();
-  }
-
-  function mark() {
+  const mark = (rows) => {
     const shown = new Set(Object.values(store.selection.streams).map((stream) => stream.runId));
     for (const line of rows.children) line.setAttribute("aria-current", String(shown.has(line.dataset.run)));
-  }
-
-  store.addEventListener("selection", mark);
-  fill();
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" },
-    el("table", { class: "runs" }, el("thead", {}, el("tr", {}, heads)), rows));
+  };
+  const whole = sortedTable({
+    name: "runs", label: "Runs", columns: columns(store), items: store.index.runs, sortedBy: "started",
+    line: (run) => ({ "data-run": run.run_id, onclick: (event) => choose(store, run, event) }), onfill: mark,
+  });
+  store.addEventListener("selection", () => mark(whole.querySelector("tbody")));
+  return whole;
 }
 
-function row(store, all, run) {
-  // The link in the first cell serves the keyboard; the whole row is a larger target for the mouse.
-  const onclick = (event) => { if (!event.target.closest("a")) store.select(run.run_id); };
-  return el("tr", { "data-run": run.run_id, onclick },
-    all.map((column, at) => el(at ? "td" : "th",
-      { scope: at ? null : "row", class: column.numeric && "numeric" }, column.cell(run))));
+/** The link in the first cell serves the keyboard; the whole row is a larger target for the mouse. */
+function choose(store, run, event) {
+  if (!event.target.closest("a")) store.select(run.run_id);
 }
 
 export default {

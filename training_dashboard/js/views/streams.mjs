@@ -1,7 +1,7 @@
-/** One card per stream: state, progress, figures, hardware, data quality, and the picture of its scores. */
+/** One card per stream: state, progress, hardware, and data quality. */
 
 import { append, badge, code, el, facts, icon, longReason, toneOf } from "../dom.mjs";
-import { count, duration, figure, hardware, percent, plural, score, time } from "../format.mjs";
+import { count, duration, figure, hardware, plural, time } from "../format.mjs";
 
 function card([name, stream]) {
   return el("article", { class: "card", "data-stream": name, "aria-labelledby": `stream-${name}` },
@@ -10,7 +10,6 @@ function card([name, stream]) {
       badge(stream.state, stream.reason)),
     longReason(stream.reason) && el("p", { class: `reason ${toneOf(stream.state)}` }, stream.reason),
     stream.run_id ? training(stream) : untrained(name),
-    scores(stream),
     quality(stream.quality));
 }
 
@@ -44,49 +43,6 @@ function meter(stream, share) {
   const label = `Training progress of ${stream.title}`;
   const range = { "aria-valuenow": share, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": label };
   return el("div", { class: `meter ${toneOf(stream.state)}`, role: "progressbar", ...range }, fill);
-}
-
-const UNLABELLED = "No labels, so no detection figures: put a label file beside the data to judge the alarms.";
-
-function scores(stream) {
-  const summary = stream.scores;
-  if (!summary) return block("Detection", el("p", { class: "quiet" }, "Nothing scored yet."));
-  const { threshold, detection } = summary;
-  return block("Detection",
-    detection ? figures(detection) : el("p", { class: "quiet" }, UNLABELLED),
-    facts([
-      ["Scored", `${plural(summary.scores, "score")} in ${plural(summary.recordings, "recording")}`],
-      ["Found", `${plural(summary.alarms, "alarm")} in ${plural(summary.events, "event")}`],
-      ["Threshold", threshold && [figure(threshold.value), el("small", {}, thresholdText(threshold))]],
-    ]),
-    summary.timeline && timeline(stream.title, summary));
-}
-
-function timeline(title, summary) {
-  const href = `data/${encodeURIComponent(summary.timeline)}`;
-  const alt = `Anomaly score of ${title} over time with the alarm threshold; ${plural(summary.events, "event")} found.`;
-  return el("figure", {},
-    el("a", { href }, el("img", { src: href, loading: "lazy", alt })),
-    el("figcaption", { class: "quiet" }, `Scores over time, ${time(summary.scored_at)}`));
-}
-
-const thresholdText = (threshold) => [
-  threshold.method,
-  threshold.calibration_scores && `from ${plural(threshold.calibration_scores, "normal score")}`,
-  threshold.false_alarm_rate !== null && `${percent(threshold.false_alarm_rate)} false alarms intended`,
-].filter(Boolean).join(", ");
-
-function figures(detection) {
-  const tiles = [
-    ["AUROC", score(detection.auroc), "chance 0.5"],
-    ["Average precision", score(detection.average_precision), `chance ${score(detection.prevalence)}`],
-    ["F1", score(detection.f1), null],
-    ["Precision", score(detection.precision), null],
-    ["Recall", score(detection.recall), null],
-    ["False alarms", percent(detection.false_alarm_rate), "of normal scores"],
-  ];
-  return el("dl", { class: "tiles" }, tiles.map(([term, value, note]) =>
-    el("div", {}, el("dt", {}, term), el("dd", {}, value, note && el("small", {}, note)))));
 }
 
 function quality(summary) {

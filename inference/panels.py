@@ -1,0 +1,239 @@
+"""Pictures that explain the worst events: what was seen, what the model expected, and where the two part.
+
+Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibration, h frequency, w time of an image.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.dates import date2num
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from core.data.windows import WindowSet
+from core.devices import memory
+from core.workspace import atomic_file, relative
+from inference.events import TOP_CHANNELS
+from inference.part_scores import PartScores
+from inference.reconstruction import Levels, expected_levels, expected_rows
+from inference.scoring import ScoringModel
+from inference.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates, label_decades
+
+WORST_EVENTS = 3
+# Longest stretch shown of an event and its surroundings, in windows: a longer one is shown around its peak.
+_LONGEST_VIEW = 12
+_SEEN = {"color": SCORE, "linewidth": 1.3}
+_EXPECTED = {"color": "#ee7733", "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
+_CHANNEL_COLORS = ("#cc3311", "#009988", "#aa3377")
+_BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.05), "fontsize": 8, "frameon": False}
+_SMALLEST_ERROR = 1e-3
+# Windows shorter than this many seconds are drawn in milliseconds.
+_MILLISECONDS_BELOW = 2.0
+_TITLE_LETTERS = 150
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A part of the data and what scoring made of it: `scores` and the lines of `table` speak of the same entries."""
+
+    scoring: ScoringModel
+    windows: WindowSet
+    scores: PartScores
+    table: pd.DataFrame
+
+    def peak(self, first: int, last: int) -> int:
+        """The line with the highest score of an event."""
+        return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
+
+    def worst_channels(self, first: int, last: int) -> list[int]:
+        """Channels with the largest mean errors over an event: those its sentence names."""
+        error_sc = self.scores.channel_error_sc[first : last + 1]
+        count_c = (~np.isnan(error_sc)).sum(axis=0)
+        mean_c = np.nansum(error_sc, axis=0) / np.maximum(count_c, 1)
+        order_c = np.argsort(np.where(count_c > 0, -mean_c, np.inf), kind="stable")
+        return [int(channel) for channel in order_c[:TOP_CHANNELS] if count_c[channel]]
+
+
+def write_panels(
+    folder: Path, scored: Scored, events: pd.DataFrame, *, batch_size: int, root: Path
+) -> list[dict[str, Any]]:
+    """Draws `<stream>_event_<event_id>.png` for the events of the greatest severity; those of an earlier scoring go.
+
+    Only the windows of these events go through the model. Returns of each picture, the worst event first, the event's
+    id, the path from `root`, and the event's sentence.
+    """
+    stream = scored.scoring.stream
+    for old in folder.glob(f"{stream}_event_*.png"):
+        if re.fullmatch(rf"{stream}_event_\d+", old.stem):
+            old.unlink()
+    line_e2 = event_lines(scored.table, events)
+    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[:WORST_EVENTS]
+    panels = []
+    for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
+        with memory.applied(scored.scoring.plan):
+            if stream == "patchtst":
+                figure = _channels_figure(scored, first, last, batch_size)
+            else:
+                figure = _axes_figure(scored, first, last)
+        title = textwrap.fill(f"Event {event.event_id}, {event.sentence}", _TITLE_LETTERS)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        path = folder / f"{stream}_event_{event.event_id}.png"
+        with atomic_file(path) as part:
+            figure.savefig(part, format="png", dpi=110)
+        panels.append({"event_id": event.event_id, "png": relative(path, root), "sentence": event.sentence})
+    return panels
+
+
+# ------------------------------------------------------------------------------------------------------ process sensors
+def _channels_figure(scored: Scored, first: int, last: int, batch_size: int) -> Figure:
+    """The top channels in their own units with what the model expected over them, and their normalised errors below."""
+    start, stop = _view(scored, first, last)
+    row_n = scored.scores.row_s[start:stop]
+    seen_nc = scored.windows.series.values_nc.cpu().numpy()[row_n]
+    expected_nc = expected_rows(scored.scoring, scored.windows, row_n, batch_size=batch_size)
+    curves = _Curves(scored.table.iloc[start:stop], np.searchsorted(scored.windows.stretches[:, 0], row_n, "right"))
+    worst, names = scored.worst_channels(first, last), scored.scoring.channels
+
+    figure = Figure(figsize=(12, 1.3 + 1.55 * (len(worst) + 1)), layout="constrained")
+    *above, below = figure.subplots(len(worst) + 1, sharex=True, squeeze=False)[:, 0]
+    for axes, channel in zip(above, worst, strict=True):
+        curves.draw(axes, seen_nc[:, channel], **_SEEN)
+        curves.draw(axes, expected_nc[:, channel], **_EXPECTED)
+        axes.set_title(names[channel], fontsize=10, loc="left", pad=3)
+    for color, channel in zip(_CHANNEL_COLORS, worst, strict=False):
+        error_n = np.maximum(scored.scores.channel_error_sc[start:stop, channel], _SMALLEST_ERROR)
+        curves.draw(below, error_n, color=color, linewidth=1.1, label=names[channel])
+    curves.draw(below, curves.table["score"].to_numpy(), color=THRESHOLD, linewidth=1.6, label="score")
+    below.axhline(curves.table["threshold"].iloc[0], color=THRESHOLD, linewidth=1, linestyle="--", label="threshold")
+    below.set_yscale("log")
+    label_decades(below.yaxis, *below.get_ylim())
+    below.set_title("error (1 = normal)", fontsize=10, loc="left", pad=3)
+    below.legend(**_BESIDE)
+    curves.label_time(below)
+
+    handles = [
+        Line2D([], [], **_SEEN, label="seen"),
+        Line2D([], [], **_EXPECTED, label="expected while hidden"),
+        Patch(color=EVENT, alpha=0.25, linewidth=0, label="event"),
+    ]
+    (above[0] if above else below).legend(handles=handles, **_BESIDE)
+    for axes in (*above, below):
+        axes.axvspan(
+            *curves.span(max(first, start) - start, min(last, stop - 1) - start), color=EVENT, alpha=0.25, lw=0
+        )
+        axes.margins(x=0)
+        axes.grid(axis="y", alpha=0.25)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _view(scored: Scored, first: int, last: int) -> tuple[int, int]:
+    """Lines to show: the event and at least half a window on both sides, within its recording."""
+    window, code_s = scored.windows.window, scored.table["recording"].cat.codes.to_numpy()
+    mine = np.flatnonzero(code_s == code_s[first])
+    context = max(window // 2, (last - first) // 2)
+    start, stop = max(int(mine[0]), first - context), min(int(mine[-1]) + 1, last + 1 + context)
+    longest = _LONGEST_VIEW * window
+    if stop - start > longest:
+        start = min(max(scored.peak(first, last) - longest // 2, start), stop - longest)
+        stop = start + longest
+    return start, stop
+
+
+class _Curves:
+    """Lines over the time of some lines of a score table, broken where a stretch ends."""
+
+    def __init__(self, table: pd.DataFrame, stretch_n: np.ndarray):
+        self.table = table
+        self.has_dates = bool(table["time"].notna().all())
+        self.x_n = date2num(table["time"].to_numpy()) if self.has_dates else table["seconds"].to_numpy()
+        self.breaks = np.flatnonzero(np.diff(stretch_n)) + 1
+
+    def draw(self, axes: Axes, value_n: np.ndarray, **style: Any) -> None:
+        value_n = np.insert(value_n.astype(np.float64), self.breaks, np.nan)
+        axes.plot(np.insert(self.x_n, self.breaks, np.nan), value_n, **style)
+
+    def span(self, first: int, last: int) -> tuple[float, float]:
+        half_step = 0.5 * float(np.median(np.diff(self.x_n))) if len(self.x_n) > 1 else 0.5
+        return self.x_n[first] - half_step, self.x_n[last] + half_step
+
+    def label_time(self, axes: Axes) -> None:
+        if self.has_dates:
+            label_dates(axes)
+        else:
+            axes.set_xlabel("seconds from the recording's start", fontsize=9)
+
+
+# ------------------------------------------------------------------------------------------------------------ vibration
+def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
+    """The window with the event's highest score, a row for each axis of the sensor, the worst first: its waveform, its
+    scalogram, what the model expected of that, and the difference."""
+    index = scored.peak(first, last)  # one window, one score
+    worst, windows, rate_hz = scored.worst_channels(first, last), scored.windows, scored.scoring.sampling_rate_hz
+    start = int(windows.starts_w[index])
+    wave_ta = windows.series.values_nc[start : start + windows.window].cpu().numpy()
+    seconds = windows.window / rate_hz
+    unit, duration = ("ms", 1e3 * seconds) if seconds < _MILLISECONDS_BELOW else ("s", seconds)
+    time_t = np.linspace(0, duration, windows.window, endpoint=False)
+
+    figure = Figure(figsize=(14, 1.7 + 2.1 * len(worst)), layout="constrained")
+    grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True)
+    for axes, axis in zip(grid[:, 0], worst, strict=True):
+        axes.plot(time_t, wave_ta[:, axis], color=SCORE, linewidth=0.6)
+        axes.set_ylabel(f"axis {scored.scoring.channels[axis]}", fontsize=10)
+        axes.grid(axis="y", alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    level, difference = _draw_levels(grid[:, 1:], expected_levels(scored.scoring, windows, index), worst, duration)
+
+    begin = scored.table["seconds"].iloc[index] - seconds + 1 / rate_hz
+    titles = (f"waveform from second {begin:.4g}", "seen", "expected while hidden", "seen less expected")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize=10, loc="left")
+    for axes in grid.flat:
+        axes.margins(x=0)
+        axes.tick_params(labelsize=8)
+    for axes in grid[-1]:
+        axes.set_xlabel(unit, fontsize=9)
+    for mesh, beneath, aspect, label in (
+        (level, grid[:, 1:3], 50, "level in dB, 0 as large as the whole signal usually is in training"),
+        (difference, grid[:, 3:], 25, "dB louder (+) or quieter (−) than expected"),
+    ):
+        bar = figure.colorbar(mesh, ax=beneath, location="bottom", shrink=0.8, aspect=aspect, pad=0.02)
+        bar.set_label(label, fontsize=8)
+        bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def _draw_levels(
+    grid: np.ndarray, levels: Levels, axes_shown: Sequence[int], duration: float
+) -> tuple[QuadMesh, QuadMesh]:
+    """A row of three maps for each axis, all of them on the same scales; returns a map of levels and a difference."""
+    difference_ahw = levels.seen_ahw - levels.expected_ahw
+    low, high = np.nanpercentile(levels.seen_ahw, [2, 99.8])
+    most = max(float(np.nanpercentile(np.abs(difference_ahw), 99.5)), 1.0)
+    level, difference = ({"cmap": "magma", "vmin": low, "vmax": high}, {"cmap": "PuOr_r", "vmin": -most, "vmax": most})
+    time_w = np.linspace(0, duration, levels.seen_ahw.shape[2] + 1)
+    for row, axis in zip(grid, axes_shown, strict=True):
+        meshes = [
+            axes.pcolormesh(time_w, levels.edge_hz, map_ahw[axis], **style)
+            for axes, map_ahw, style in zip(
+                row, (levels.seen_ahw, levels.expected_ahw, difference_ahw), (level, level, difference), strict=True
+            )
+        ]
+        for axes in row:
+            axes.set_yscale("log")
+            label_decades(axes.yaxis, levels.edge_hz[0], levels.edge_hz[-1])
+        row[0].set_ylabel("Hz", fontsize=9)
+    return meshes[0], meshes[2]

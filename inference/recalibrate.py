@@ -1,0 +1,207 @@
+"""Learns anew what is normal, from newer data: `python -m inference.recalibrate --stream patchtst [key=value …]`.
+
+The model stays as it is: only what stands beside it, levels, statistics and threshold, is learned from the rows that
+`data.parts.calibration` names. From then on these judge, until `--undo` or `--from-config`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.checkpoint import describe, detector_path
+from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.config.compose import LoadedConfig, local_config_file
+from core.config.schema import STREAMS, AnyConfig, Parts
+from core.devices.process import start_right
+from core.errors import EXIT_OK, OutputError, UsageError
+from core.workspace import relative, write_bytes
+
+if TYPE_CHECKING:
+    from core.data.windows import WindowSet
+    from inference.detector import Detector
+    from inference.part_scores import PartErrors
+
+log = logging.getLogger(__name__)
+
+_PARTS = "data.parts.calibration."
+# Usual scores below this share of the old ones are quieter ones; a threshold may be a little high by chance.
+_QUIETER = 0.8
+
+
+def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+    """Fits a detector to the rows of `data.parts.calibration` alone, keeps it, and gives what that changed.
+
+    Recordings that were each judged by their own past still are, where the new rows are enough of each.
+    Raises CheckpointError and DataError as scoring does; then nothing is replaced.
+    """
+    from core.devices import memory
+    from inference.detector import fit
+    from inference.groups import judged_alone
+    from inference.stored_detector import load_parts, load_stored, open_model
+    from inference.stream_scores import model_errors
+
+    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    path = detector_path(scoring.path)
+    before, _ = load_stored(path)
+    if before is not None and before.checkpoint_sha256 != scoring.sha256:
+        before = None
+    normal = load_parts(_calibration_alone(config), scoring, ("calibration",), root=root).parts
+    windows, part = normal["calibration"], config.data.parts.calibration
+    log.info("learning from %s to %s of what data.parts.calibration.files names", part.start, part.stop)
+    with memory.applied(scoring.plan):
+        errors = model_errors(config, scoring, windows, "calibration")
+        alone = judged_alone(normal.values(), before.alone if before else ())
+        detector = fit(config, scoring.sha256, normal, errors, alone=alone)
+        change = {"learned_from": list(detector.recordings), **_change(before, detector, errors, windows)}
+    return _replace(path, replace(detector, change=change), root=root)
+
+
+def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+    """Returns to a detector of the configuration's own parts, and gives what that changed. Raises as scoring does."""
+    from core.devices import memory
+    from inference.stored_detector import fit_from, load_parts, open_model, parts_at_hand
+
+    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    parts = dict.fromkeys((*parts_at_hand(config, root), "calibration", "test"))
+    data = load_parts(config, scoring, tuple(parts), root=root)
+    with memory.applied(scoring.plan):
+        detector = fit_from(config, scoring, data)
+    return _replace(detector_path(scoring.path), detector, root=root)
+
+
+def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+    """Puts the detector before the latest calibration back, and that one in its place. Needs no data."""
+    from inference.detector import Detector
+
+    model = root / (checkpoint or loaded.config.logging.checkpoint_path)
+    path = detector_path(model)
+    previous = previous_path(path)
+    if not previous.is_file():
+        raise UsageError(f"there is no {previous.name}: nothing was calibrated", hint="`landfall calibrate` first")
+    before = Detector.load(previous)
+    if before.checkpoint_sha256 != describe(model)["sha256"]:
+        raise OutputError(
+            f"{relative(previous, root)} belongs to another model", hint="`landfall calibrate --from-config` makes one"
+        )
+    held, undone = previous.read_bytes(), path.read_bytes() if path.is_file() else None
+    write_bytes(path, held)
+    if undone is not None:
+        write_bytes(previous, undone)
+    return _told(path, before, root=root)
+
+
+def previous_path(path: Path) -> Path:
+    """Where a detector lies that was replaced by a calibration."""
+    return path.with_name(path.name.replace(".detector.", ".detector.previous."))
+
+
+def _calibration_alone(config: AnyConfig) -> AnyConfig:
+    """No other part takes rows from it: which these were is for the training to know."""
+    parts = Parts(calibration=config.data.parts.calibration)
+    return config.model_copy(update={"data": config.data.model_copy(update={"parts": parts})})
+
+
+def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
+    if path.is_file():
+        write_bytes(previous_path(path), path.read_bytes())
+    detector.save(path)
+    return _told(path, detector, root=root)
+
+
+def _told(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
+    log.info("%s judges from now on, threshold %.3g", relative(path, root), detector.threshold.value)
+    log.info("%s", detector.change["sentence"] if detector.change else detector.threshold.statement)
+    return {
+        "stream": detector.stream,
+        "detector": relative(path, root),
+        "made_at": detector.made_at,
+        "threshold": detector.threshold.to_json(),
+        "change": detector.change,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------- drift
+def _change(before: Detector | None, now: Detector, errors: PartErrors, windows: WindowSet) -> dict[str, Any]:
+    """What became of the detector before, on the data that now is normal.
+
+    threshold: old and new. old_on_new: the share of new normal scores above the old threshold. median_ratio: of new
+    normal scores over old ones, both by the old detector. They speak of the process; the new threshold does not, as
+    its scores are over what is normal now.
+    """
+    import numpy as np
+
+    from inference.thresholds import share_above
+
+    if before is None:
+        return {"sentence": "There was no detector of this model before: drift cannot be told."}
+    score_n = before.score(errors, windows).score_s
+    score_n = score_n[~np.isnan(score_n)]
+    achieved = share_above(score_n, before.threshold.value, seconds_per_score=now.sample.seconds_per_score)
+    ratio = float(np.median(score_n) / np.median(before.sample.score_n))
+    return {
+        "before_made_at": before.made_at,
+        "threshold": {"old": before.threshold.value, "new": now.threshold.value},
+        "old_on_new": asdict(achieved),
+        "median_ratio": ratio,
+        "sentence": drift_in_words(achieved, before.threshold.false_alarm_rate, ratio),
+    }
+
+
+def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
+    """achieved: of the old threshold on the new normal data. rate: what it was meant to have. ratio: of the medians."""
+    from inference.thresholds import achieved_in_words, share_in_words
+
+    found = "No drift to speak of"
+    if achieved.low > rate:
+        found = "Normal has drifted"
+    elif achieved.high < rate and ratio < _QUIETER:
+        found = "Normal has become quieter"
+    return (
+        f"{found}: the old threshold would have called {achieved_in_words(achieved)} of the new normal scores alarms, "
+        f"where {share_in_words(rate)} were meant; a usual score is {ratio:.2g} times what it was."
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- command line
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="calibrate", description="Learns anew what is normal from newer data; the model stays as it is."
+    )
+    parser.add_argument("--stream", choices=STREAMS, required=True, help="whose detector")
+    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--undo", action="store_true", help="put the detector before the latest calibration back")
+    instead.add_argument("--from-config", action="store_true", help="learn from the configuration's own parts again")
+    add_config_arguments(parser, default=local_config_file("<stream>"))
+    parser.set_defaults(config=None)
+    return run_command(_calibrate, parser, argv)
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    calibrate = undo if arguments.undo else from_config if arguments.from_config else recalibrate
+    names_data = arguments.config or any(override.startswith(_PARTS) for override in arguments.overrides)
+    arguments.config = arguments.config or local_config_file(arguments.stream)
+    loaded = config_of(arguments, stream=arguments.stream)
+    if arguments.print_config:
+        return print_config(arguments, loaded)
+    if calibrate is recalibrate and not names_data:
+        raise UsageError(
+            "no newer data is named",
+            hint=f"{_PARTS}files=[data/newer_*.csv] {_PARTS}start=0.0, or --from-config for the configuration's own",
+        )
+    if arguments.owns_process and not arguments.undo:
+        start_right(loaded.config)
+    json.dump(calibrate(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint), sys.stdout, indent=2)
+    sys.stdout.write("\n")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

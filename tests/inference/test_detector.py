@@ -1,0 +1,276 @@
+"""What is learned from normal data, kept and used again: the same scores, wherever the data is, and nothing foreign."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from core.checkpoint import detector_path
+from core.config.schema import PatchTSTConfig, Threshold
+from core.errors import DataError, OutputError
+from inference.detector import Detector, fit, identity
+from inference.groups import judged_alone, normal_of, recordings_in
+from inference.part_scores import PartErrors, PartScores
+from inference.stored_detector import detector_and_data, load_parts, open_model
+from inference.stream_scores import model_errors, stream_errors, stream_scores
+from tests.inference.test_autoregression import Parts, plant
+from tests.inference.trained_workspace import configuration
+
+both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+# Every recording with a past of its own: the first rows of each are normal, the rest is scored.
+OWN_PAST = [
+    f"data.parts.{part}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
+    for part, (start, stop) in
+    {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}.items()
+]  # fmt: skip
+
+
+class Scored(NamedTuple):
+    detector: Detector
+    scores: PartScores
+
+
+def score(root: Path, stream: str, *overrides: str) -> Scored:
+    """As `landfall score` does, without its files."""
+    config, scoring = open_model(configuration(stream, root, *overrides), root=root, checkpoint=None)
+    detector, data = detector_and_data(config, scoring, root=root)
+    windows = data.parts["test"]
+    return Scored(detector, detector.score(model_errors(config, scoring, windows, "test"), windows))
+
+
+def file_of(root: Path, stream: str) -> Path:
+    return detector_path(root / f"checkpoints/{stream}_ssl.pt")
+
+
+def assert_same(one: Scored, other: Scored) -> None:
+    """To the last bit."""
+    np.testing.assert_array_equal(one.scores.score_s, other.scores.score_s)
+    np.testing.assert_array_equal(one.scores.channel_error_sc, other.scores.channel_error_sc)
+    assert one.detector.threshold == other.detector.threshold
+
+
+# --------------------------------------------------------------------------------------------------------- used again
+@pytest.mark.parametrize(
+    ("stream", "overrides"),
+    [
+        ("patchtst", []),
+        ("swinmae", []),
+        ("patchtst", OWN_PAST),
+        ("patchtst", ["scoring.model_share=1"]),
+        ("swinmae", ["scoring.model_share=1"]),
+        ("swinmae", ["data.store_dir=''"]),
+    ],
+)
+def test_a_stored_detector_gives_the_same_scores_to_the_last_bit(trained, stream, overrides, caplog):
+    caplog.set_level(logging.INFO)
+    fresh = score(trained, stream, *overrides)
+    assert f"fitting a detector: there is no {stream}_ssl.detector.npz yet" in caplog.text
+    written = file_of(trained, stream).read_bytes()
+    caplog.clear()
+    assert_same(score(trained, stream, *overrides), fresh)
+    assert "fitting" not in caplog.text
+    assert file_of(trained, stream).read_bytes() == written
+
+
+@pytest.mark.parametrize(("stream", "overrides"), [("patchtst", []), ("swinmae", []), ("patchtst", OWN_PAST)])
+def test_what_a_benchmark_judges_is_what_a_detector_does(trained, stream, overrides):
+    loaded = configuration(stream, trained, *overrides)
+    config, scoring = open_model(loaded, root=trained, checkpoint=None)
+    data = load_parts(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
+    share = config.scoring.model_share
+    errors = stream_errors(config, scoring, data, with_statistics=True)
+    calibration, test = stream_scores(errors, config, data, share=share)
+    detected = score(trained, stream, *overrides)
+    np.testing.assert_array_equal(detected.scores.score_s, test.score_s)
+    sample_n = detected.detector.sample.score_n
+    np.testing.assert_array_equal(np.sort(sample_n), np.sort(calibration.score_s[~np.isnan(calibration.score_s)]))
+
+
+@both_streams
+def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, tmp_path, caplog):
+    fresh = score(trained, stream)
+    plant_root = tmp_path / "plant"
+    for folder in ("configs", "checkpoints"):
+        shutil.copytree(trained / folder, plant_root / folder)
+    for file in (trained / "data").rglob("test_*"):
+        copy = plant_root / file.relative_to(trained)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    assert_same(score(plant_root, stream), fresh)
+    assert "judging by the detector of" in caplog.text
+    assert "its data is not here" in caplog.text
+    assert "learn from fewer normal rows" not in caplog.text
+
+    file_of(plant_root, stream).unlink()
+    with pytest.raises(DataError, match=rf"calibration are not here .* no {stream}_ssl\.detector\.npz yet") as caught:
+        score(plant_root, stream)
+    assert f"bring {stream}_ssl.detector.npz" in str(caught.value)
+
+
+def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_anew(trained, caplog):
+    score(trained, "patchtst")
+    written = file_of(trained, "patchtst").read_bytes()
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    rate = "scoring.threshold.false_alarm_rate=0.05"
+    asked = score(trained, "patchtst", rate)
+    assert "fitting" not in caplog.text
+    assert file_of(trained, "patchtst").read_bytes() == written
+    file_of(trained, "patchtst").unlink()
+    assert_same(asked, score(trained, "patchtst", rate))
+    with pytest.raises(DataError, match="9999 are needed"):
+        score(trained, "patchtst", "scoring.threshold.false_alarm_rate=0.0001")
+
+
+# ---------------------------------------------------------------------------------------------------------- made anew
+def append_a_row(root: Path) -> list[str]:
+    file = root / "data/fdc/train_1.csv"
+    file.write_text(file.read_text() + "2026-02-05 00:00:00,0.1,0.2,0.3,0.4\n")
+    return []
+
+
+def tear(root: Path) -> list[str]:
+    file = file_of(root, "patchtst")
+    file.write_bytes(file.read_bytes()[:-100])
+    return []
+
+
+def of_another_model(root: Path) -> list[str]:
+    file = file_of(root, "patchtst")
+    replace(Detector.load(file), checkpoint_sha256="0" * 64).save(file)
+    return []
+
+
+REASONS = {
+    "settings": (lambda _: ["scoring.smoothing_span=3"], "made with scoring.smoothing_span = 10, now 3"),
+    "data": (append_a_row, "the data of train and validation and calibration is not what"),
+    "torn": (tear, "cannot be read"),
+    "model": (of_another_model, "belongs to another model"),
+    "recordings": (lambda _: OWN_PAST, "the data of train and validation and calibration is not what"),
+}
+
+
+@pytest.mark.parametrize(("change", "told"), REASONS.values(), ids=REASONS.keys())
+def test_a_detector_that_no_longer_fits_is_made_anew_and_one_line_says_why(trained, change, told, caplog):
+    score(trained, "patchtst")
+    overrides = change(trained)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    again = score(trained, "patchtst", *overrides)
+    (line,) = [record.getMessage() for record in caplog.records if "fitting a detector" in record.getMessage()]
+    assert told in line
+    assert_same(score(trained, "patchtst", *overrides), again)
+
+
+def test_the_recordings_to_be_scored_decide_who_is_judged_alone(trained, caplog):
+    """One recording is never alone, two are: the same normal data, another measure."""
+    score(trained, "patchtst", *OWN_PAST)
+    caplog.set_level(logging.INFO)
+    score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
+    assert "other recordings than then are judged each by its own past" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------------------ the file
+def test_a_file_gives_back_what_it_was_given(trained):
+    score(trained, "patchtst", *OWN_PAST)
+    file = file_of(trained, "patchtst")
+    detector = Detector.load(file)
+    detector.save(file.with_name("copy.npz"))
+    assert file.with_name("copy.npz").read_bytes() == file.read_bytes()
+    assert detector.alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
+    assert set(detector.statistics.regressions) == {*detector.alone, ""}
+    assert detector.threshold == detector.sample.threshold(Threshold())
+
+
+@both_streams
+def test_no_changed_byte_of_what_was_learned_goes_unseen(trained, stream):
+    score(trained, stream)
+    file = file_of(trained, stream)
+    held = dict(np.load(file, allow_pickle=False))
+    for name, array in held.items():
+        if name == "sha256" or not array.size:
+            continue
+        changed = np.array(array)
+        flat = changed.reshape(-1).view(np.uint8)
+        flat[len(flat) // 2] ^= 1
+        np.savez(file.open("wb"), **{**held, name: changed})
+        with pytest.raises(OutputError, match=r"sha256|cannot be read"):
+            Detector.load(file)
+
+
+def test_files_that_are_none_are_refused_and_no_pickle_is_opened(tmp_path):
+    path = tmp_path / "x.detector.npz"
+    for made in ({"header": np.zeros(3)}, {"sha256": np.array([{}], dtype=object)}):
+        np.savez(path, **made)
+        with pytest.raises(OutputError, match=r"x\.detector\.npz: cannot be read"):
+            Detector.load(path)
+    with pytest.raises(OutputError, match="cannot be read"):
+        Detector.load(tmp_path / "missing.npz")
+
+
+# ------------------------------------------------------------------------------------------------- each by its own past
+def made_up_errors(parts: dict, name: str, seed: int) -> PartErrors:
+    """What a model might give for the rows of a part: about 1, and no help."""
+    stretches_k2 = parts[name].stretches
+    row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
+    error_sc = np.random.default_rng(seed).gamma(2, 0.5, size=(len(row_s), 3)).astype(np.float32)
+    return PartErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
+
+
+def test_a_recording_nobody_knows_is_judged_by_the_past_of_all_at_its_level(caplog):
+    """Two machines of which each has a past, and one that came later and is like them."""
+    machines = Parts([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
+    normal_rows = {"train": (0, 1000), "calibration": (1000, 2000)}
+    parts = machines.of(
+        **{name: dict.fromkeys((0, 1), rows) for name, rows in normal_rows.items()},
+        test={0: (2000, 3000), 1: (2000, 3000), 2: (0, 1500)},
+    )
+    where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
+    config = PatchTSTConfig(**where, scoring={"model_share": 0.3, "smoothing_span": 10})
+    normal = normal_of(parts)
+    alone = judged_alone(normal.values(), recordings_in(machines.of(test={0: (0, 9), 1: (0, 9)})["test"]))
+    assert len(alone) == 2
+    detector = fit(config, "0", normal, made_up_errors(parts, "calibration", 0), alone=alone)
+    scores = detector.score(made_up_errors(parts, "test", 1), parts["test"])
+    assert "1 recordings, such as machine_2, are unknown to the detector" in caplog.text
+    for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):
+        assert (known > detector.threshold.value).mean() < 0.05
+        assert np.quantile(known, 0.9) == pytest.approx(np.quantile(detector.sample.score_n, 0.9), rel=0.25)
+
+
+def test_the_identity_of_data_is_of_what_is_in_it_and_not_of_where_it_lies(trained, tmp_path):
+    def data_of(root: Path, *overrides: str):
+        config, scoring = open_model(configuration("patchtst", root, *overrides), root=root, checkpoint=None)
+        parts = load_parts(config, scoring, ("calibration", "test"), root=root).parts
+        return identity(parts["calibration"])
+
+    moved = Path(shutil.copytree(trained, tmp_path / "elsewhere"))
+    assert data_of(moved) == data_of(trained)
+    assert data_of(trained, "data.parts.calibration.stop=0.99") != data_of(trained)
+    assert data_of(trained, "data.score_stride=8") != data_of(trained)
+
+
+def test_the_sample_is_in_order_of_time_and_knows_its_pace(trained):
+    """The files of the sample data are a day apart, and a row takes a second; vibration has no time stamps."""
+    sample = score(trained, "patchtst").detector.sample
+    assert (sample.seconds_per_score, sample.in_time) == (1.0, True)
+    sample = score(trained, "swinmae").detector.sample
+    assert sample.seconds_per_score == pytest.approx(0.064)
+    assert not sample.in_time
+
+
+def test_a_folder_that_cannot_be_written_stops_no_scoring(trained, caplog, monkeypatch):
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Detector, "save", full)
+    assert score(trained, "patchtst").detector.threshold.value > 0
+    assert "the detector is not kept" in caplog.text

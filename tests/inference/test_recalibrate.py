@@ -1,0 +1,149 @@
+"""Normal has changed: what is learned anew, what is told of it, and the way back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from inference.detector import Detector
+from inference.recalibrate import drift_in_words, main, previous_path
+from inference.thresholds import Achieved
+from tests.inference.test_detector import assert_same, file_of, score
+from tests.inference.trained_workspace import OVERRIDES, SHARED
+
+NEWER = {
+    "patchtst": ["data.parts.calibration.files=[data/fdc/newer_*.csv]", "data.parts.calibration.start=0.0"],
+    "swinmae": ["data.parts.calibration.files=[data/vib/newer.npy]", "data.parts.calibration.start=0.0"],
+}
+both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+
+
+def calibrate(root: Path, stream: str, *arguments: str) -> int:
+    return main(["--stream", stream, "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *arguments])
+
+
+def write_newer(root: Path, stream: str, *, drift: float) -> None:
+    """Normal data of another month, noisier by a factor, in files that training never saw."""
+    rng = np.random.default_rng(7)
+    if stream == "swinmae":
+        values_ta = np.sin(np.arange(20_000) * 0.3)[:, None] + drift * 0.2 * rng.normal(size=(20_000, 3))
+        np.save(root / "data/vib/newer.npy", values_ta.astype(np.float32))
+        return
+    for number in range(2):
+        driver_t1 = np.sin(np.arange(700) / 7)[:, None]
+        frame = pd.DataFrame(driver_t1 + drift * 0.1 * rng.normal(size=(700, 4)), columns=list("pqrs"))
+        start = pd.Timestamp("2026-03-01") + pd.Timedelta(number, "D")
+        frame.insert(0, "timestamp", start + pd.to_timedelta(np.arange(700), "s"))
+        frame.to_csv(root / f"data/fdc/newer_{number}.csv", index=False)
+
+
+@both_streams
+def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream, capsys, caplog):
+    write_newer(trained, stream, drift=4.0)
+    file = file_of(trained, stream)
+    old = score(trained, stream)
+    written = file.read_bytes()
+    assert calibrate(trained, stream, *NEWER[stream]) == EXIT_OK
+    told = json.loads(capsys.readouterr().out)
+    change = told["change"]
+    assert told["detector"] == f"checkpoints/{stream}_ssl.detector.npz"
+    assert change["threshold"] == {"old": old.detector.threshold.value, "new": told["threshold"]["value"]}
+    assert change["old_on_new"]["low"] > old.detector.threshold.false_alarm_rate
+    assert change["median_ratio"] > 1.5
+    assert change["sentence"].startswith("Normal has drifted: the old threshold would have called ")
+    assert all(name.split("/")[-1].startswith("newer") for name in change["learned_from"])
+    assert previous_path(file).read_bytes() == written
+    assert Detector.load(file).change == change
+
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    new = score(trained, stream)
+    assert "judging by what `landfall calibrate` learned at" in caplog.text
+    assert "train: " not in caplog.text
+    assert new.detector.threshold.to_json() == told["threshold"]
+    assert np.nanmedian(new.scores.score_s) < np.nanmedian(old.scores.score_s)
+
+    assert calibrate(trained, stream, "--undo") == EXIT_OK
+    assert file.read_bytes() == written
+    assert_same(score(trained, stream), old)
+    assert calibrate(trained, stream, "--undo") == EXIT_OK
+    assert_same(score(trained, stream), new)
+    assert calibrate(trained, stream, "--from-config") == EXIT_OK
+    caplog.clear()
+    assert_same(score(trained, stream), old)
+    assert "its data is what it was" in caplog.text
+
+
+def test_more_of_the_same_is_no_drift(trained, capsys):
+    write_newer(trained, "patchtst", drift=1.0)
+    score(trained, "patchtst")
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
+    change = json.loads(capsys.readouterr().out)["change"]
+    assert change["sentence"].startswith("No drift to speak of")
+    assert change["median_ratio"] == pytest.approx(1.0, abs=0.2)
+
+
+def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsys):
+    write_newer(trained, "patchtst", drift=1.0)
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
+    assert "no detector of this model before" in json.loads(capsys.readouterr().out)["change"]["sentence"]
+    assert calibrate(trained, "patchtst", "--undo") == EXIT_USAGE
+    assert "nothing was calibrated" in capsys.readouterr().err
+
+
+def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
+    rows = {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}
+    own = [
+        f"data.parts.{part}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
+        for part, (start, stop) in rows.items()
+    ]
+    assert len(score(trained, "patchtst", *own).detector.alone) == 2
+    newer = ["data.parts.calibration.start=500", "data.parts.calibration.stop=800"]
+    assert calibrate(trained, "patchtst", *own, *newer) == EXIT_OK
+    assert Detector.load(file_of(trained, "patchtst")).alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
+    assert calibrate(trained, "patchtst", *own, newer[0], "data.parts.calibration.stop=700") == EXIT_OK
+    assert Detector.load(file_of(trained, "patchtst")).alone == ()
+
+
+def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):
+    write_newer(trained, "patchtst", drift=1.0)
+    score(trained, "patchtst")
+    written = file_of(trained, "patchtst").read_bytes()
+    assert calibrate(trained, "patchtst") == EXIT_USAGE
+    assert "no newer data is named" in capsys.readouterr().err
+    few = ["data.parts.calibration.stop=40"]
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"], *few) == EXIT_DATA
+    assert calibrate(trained, "patchtst", "data.parts.calibration.files=[data/fdc/none_*.csv]") == EXIT_DATA
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"], "--checkpoint", "checkpoints/none.pt") == EXIT_OUTPUT
+    assert file_of(trained, "patchtst").read_bytes() == written
+    assert not previous_path(file_of(trained, "patchtst")).exists()
+
+
+def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(trained, caplog):
+    write_newer(trained, "patchtst", drift=2.0)
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
+    written = file_of(trained, "patchtst").read_bytes()
+    score(trained, "patchtst", "scoring.model_share=1")
+    assert "stays what `landfall calibrate` made it" in caplog.text
+    assert file_of(trained, "patchtst").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("achieved", "ratio", "told"),
+    [
+        ((0.12, 0.08, 0.17), 1.83, "Normal has drifted: the old threshold would have called 12 % (8 to 17 %)"),
+        ((0.009, 0.003, 0.018), 1.1, "No drift to speak of: the old threshold would have called 0.9 % (0.3 to 1.8 %)"),
+        ((0.0, 0.0, 0.002), 0.95, "No drift to speak of: the old threshold would have called 0 % (0 to 0.2 %)"),
+        ((0.0, 0.0, 0.002), 0.5, "Normal has become quieter: the old threshold would have called 0 % (0 to 0.2 %)"),
+    ],
+)
+def test_drift_is_told_by_whether_the_interval_holds_the_rate(achieved, ratio, told):
+    words = drift_in_words(Achieved(*achieved, scores=1000, per_day=None), 0.01, ratio)
+    assert words.startswith(told)
+    assert words.endswith(f"where 1 in 100 were meant; a usual score is {ratio:.2g} times what it was.")
