@@ -23,7 +23,7 @@ from core.data.windows import Series, WindowSet
 from core.errors import OutputError
 from core.workspace import atomic_file, json_text, utc_now
 from inference.groups import POOLED, Levels, fit_levels, level_of, recordings_in
-from inference.part_scores import PartErrors, PartScores, channel_baseline, mixed_scores
+from inference.part_scores import PartErrors, PartScores, channel_baseline, score_part
 from inference.stream_scores import STATISTICS, Statistics, fit_statistics
 from inference.thresholds import Achieved, CalibratedThreshold, CalibrationSample
 
@@ -70,7 +70,7 @@ class Detector:
                 len(unknown), unknown[0],
             )  # fmt: skip
         statistic_sc = self.statistics.errors(windows) if self.statistics else None
-        return self.levels.alike(_mixed(errors, self.baseline_c, statistic_sc, self.settings), windows)
+        return self.levels.alike(_scores(errors, self.baseline_c, statistic_sc, self.settings), windows)
 
     def with_threshold(self, settings: Threshold) -> Detector:
         """The same with another kind of threshold. Raises DataError where the sample cannot support it."""
@@ -186,23 +186,23 @@ def fit(
     config: AnyConfig,
     checkpoint_sha256: str,
     normal: Mapping[PartName, WindowSet],
-    errors: PartErrors,
+    errors: Mapping[PartName, PartErrors],
     *,
     alone: Collection[str] = (),
 ) -> Detector:
-    """Learns from the normal parts, `calibration` among them. errors: the model's, of that part.
+    """Learns from the normal parts, `calibration` among them. errors: the model's, of that and perhaps of others.
 
     alone: the recordings that are each judged by their own past. Where there are such, others are judged by the past of
     all, at the level of its own.
     Raises DataError where the calibration data cannot support the threshold.
     """
     calibration, settings = normal["calibration"], settings_of(config)
-    baseline_c = channel_baseline(errors)
+    baseline_c = channel_baseline(errors.values())
     learn = settings["scoring.model_share"] < 1.0
 
     def judged_by(past_of: Collection[str]) -> tuple[Statistics | None, PartScores]:
-        statistics, statistic_sc = fit_statistics(config.stream, normal, past_of) if learn else (None, None)
-        return statistics, _mixed(errors, baseline_c, statistic_sc, settings)
+        statistics, statistic_sc = fit_statistics(config, normal, past_of) if learn else (None, None)
+        return statistics, _scores(errors["calibration"], baseline_c, statistic_sc, settings)
 
     statistics, scores = judged_by(alone)
     scores, levels = fit_levels(scores, calibration, alone)
@@ -236,11 +236,11 @@ def settings_of(config: AnyConfig) -> dict[str, float]:
     }
 
 
-def _mixed(
+def _scores(
     errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray | None, settings: Mapping[str, float]
 ) -> PartScores:
     share, span = settings["scoring.model_share"], settings["scoring.smoothing_span"]
-    return mixed_scores(errors, baseline_c, statistic_sc, share=share, smoothing_span=span)
+    return score_part(errors, baseline_c, smoothing_span=span, statistic_sc=statistic_sc, share=share)
 
 
 def _sample(scores: PartScores, series: Series) -> CalibrationSample:

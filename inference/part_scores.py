@@ -1,6 +1,6 @@
 """Scores of a whole part of the data: one per row of process sensors, one per window of vibration.
 
-`part_errors` runs the model, `channel_baseline` learns from calibration data what error is normal for each channel,
+`part_errors` runs the model, `channel_baseline` learns from normal data what error is normal for each channel,
 and `mixed_scores` turns errors into scores. Suffixes: s score entry, n row of the series, c channel, b batch, t time.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -41,7 +41,7 @@ class PartErrors:
 
     error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches.
     row_s: int64 (S,) rows of the series; a window stands at its last row.
-    stretch_s: int64 (S,) number of the gap-free stretch, ascending.
+    stretch_s: int64 (S,) number of what a smoothing goes through, ascending: a gap-free stretch, of vibration a file.
     rows_per_entry: how many rows, its own the last of them, an entry speaks of.
     """
 
@@ -122,8 +122,7 @@ def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
     num_channels = windows.series.values_nc.shape[1]
     error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
     start_s = windows.starts_w.numpy()
-    stretch_s = np.searchsorted(windows.stretches[:, 0], start_s, side="right") - 1
-    return PartErrors(error_sc, start_s + windows.window - 1, stretch_s, rows_per_entry=windows.window)
+    return PartErrors(error_sc, start_s + windows.window - 1, windows.file_of(), rows_per_entry=windows.window)
 
 
 _LAYOUTS: dict[Stream, Callable[[Inferred, WindowSet], PartErrors]] = {
@@ -133,54 +132,46 @@ _LAYOUTS: dict[Stream, Callable[[Inferred, WindowSet], PartErrors]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------- scores
-def channel_baseline(errors: PartErrors) -> np.ndarray:
-    """Mean error of each channel on normal data, at least `BASELINE_FLOOR`: float64 (C,).
+def channel_baseline(normal: Collection[PartErrors]) -> np.ndarray:
+    """The model's normal error of each channel, float64 (C,): its root mean square over all entries of normal parts,
+    over √3, which is the mean for squares of Gaussian residuals. At least the mean of the part where it is largest,
+    and `BASELINE_FLOOR`.
 
-    NaN for a channel without a value there; as nobody knows its normal error, scores leave it out.
+    A channel that is quiet but for a rare state, which the model never learns, is trusted less that way.
+    NaN for a channel without a value; as nobody knows its normal error, scores leave it out.
     """
-    sum_c, count_c = np.zeros(errors.error_sc.shape[1]), np.zeros(errors.error_sc.shape[1], dtype=np.int64)
-    for piece in _pieces(errors):
-        observed_nc = ~np.isnan(errors.error_sc[piece])
-        sum_c += np.where(observed_nc, errors.error_sc[piece], 0.0).sum(axis=0, dtype=np.float64)
-        count_c += observed_nc.sum(axis=0)
-    mean_c = np.divide(sum_c, count_c, out=np.full(len(sum_c), np.nan), where=count_c > 0)
+    num_channels = next(iter(normal)).error_sc.shape[1]
+    fourth_c, count_c, mean_c = np.zeros(num_channels), np.zeros(num_channels, dtype=np.int64), np.zeros(num_channels)
+    for errors in normal:
+        sum_c, observed_c = np.zeros(num_channels), np.zeros(num_channels, dtype=np.int64)
+        for piece in _pieces(errors):
+            error_nc = errors.error_sc[piece].astype(np.float64)
+            sum_c += np.nansum(error_nc, axis=0)
+            fourth_c += np.nansum(error_nc**2, axis=0)
+            observed_c += (~np.isnan(error_nc)).sum(axis=0)
+        mean_c = np.maximum(mean_c, sum_c / np.maximum(observed_c, 1))
+        count_c += observed_c
     if (count_c == 0).any():
-        log.warning("%d of %d channels have no calibration data and are not scored", (count_c == 0).sum(), len(mean_c))
-    return np.maximum(mean_c, BASELINE_FLOOR)
+        log.warning("%d of %d channels have no normal data and are not scored", (count_c == 0).sum(), num_channels)
+    normal_c = np.maximum(np.sqrt(fourth_c / np.maximum(count_c, 1) / 3), np.maximum(mean_c, BASELINE_FLOOR))
+    return np.where(count_c > 0, normal_c, np.nan)
 
 
-def with_statistics(errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray, share: float) -> PartErrors:
-    """The model's errors over their baseline, by `share`, and by the rest the statistics (S, C) of normal mean 1.
-
-    Where only one of the two knows an entry, it counts alone.
-    """
-    mixed_sc = _zeros(*errors.error_sc.shape)
-    for piece in _pieces(errors):
-        model_nc = np.minimum(errors.error_sc[piece] / baseline_c, ERROR_CAP)
-        statistic_nc = np.minimum(statistic_sc[piece], ERROR_CAP)
-        both_nc = share * model_nc + (1 - share) * statistic_nc
-        mixed_sc[piece] = np.where(
-            np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc)
-        )
-    return replace(errors, error_sc=mixed_sc)
-
-
-def mixed_scores(
-    errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray | None, *, share: float, smoothing_span: int
+def score_part(
+    errors: PartErrors,
+    baseline_c: np.ndarray,
+    *,
+    smoothing_span: int,
+    statistic_sc: np.ndarray | None = None,
+    share: float = 1.0,
 ) -> PartScores:
-    """Scores of a part from the model's errors by `share`, and by the rest from the statistics (S, C); at a share of 1
-    these are not looked at."""
-    if share == 1.0:
-        return score_part(errors, baseline_c, smoothing_span=smoothing_span)
-    mixed = with_statistics(errors, baseline_c, statistic_sc, share)
-    return score_part(mixed, np.ones_like(baseline_c), smoothing_span=smoothing_span)
-
-
-def score_part(errors: PartErrors, baseline_c: np.ndarray, *, smoothing_span: int) -> PartScores:
-    """Errors over the channels' normal errors, smoothed, then averaged over the channels observed at each entry.
+    """The model's errors over the channels' normal ones, smoothed, by `share`, and by the rest the statistics; then
+    averaged over the channels observed at each entry.
 
     Normalising first gives every channel one voice: else the one the model predicts worst would be the score.
-    smoothing_span: of the causal EWMA over the entries of a gap-free stretch; 1 does not smooth.
+    smoothing_span: of the causal EWMA over the model's errors within a stretch; 1 does not smooth. statistic_sc: float
+    (S, C) of normal mean 1, smoothed by its maker; not looked at where share is 1. Where only one of the two knows an
+    entry, it counts alone.
     """
     num_entries, num_channels = errors.error_sc.shape
     normalised_sc = _zeros(num_entries, num_channels)
@@ -188,17 +179,26 @@ def score_part(errors: PartErrors, baseline_c: np.ndarray, *, smoothing_span: in
     top_channel_s = np.empty(num_entries, dtype=np.int64)
     smooth = Ewma(smoothing_span, num_channels)
     for piece in _pieces(errors):
-        normalised_nc = (errors.error_sc[piece] / baseline_c).astype(np.float32)
+        normalised_nc = errors.error_sc[piece] / baseline_c
+        if share < 1.0:
+            normalised_nc = np.minimum(normalised_nc, ERROR_CAP)
         if smoothing_span > 1:
-            normalised_nc = smooth(normalised_nc, errors.stretch_s[piece]).astype(np.float32)
+            normalised_nc = smooth(normalised_nc, errors.stretch_s[piece])
+        if share < 1.0:
+            normalised_nc = _mixed(normalised_nc, np.minimum(statistic_sc[piece], ERROR_CAP), share)
         observed_nc = ~np.isnan(normalised_nc)
         count_n = observed_nc.sum(axis=1)
         sum_n = np.where(observed_nc, normalised_nc, 0.0).sum(axis=1)
-        score_s[piece] = np.divide(sum_n, count_n, out=np.full(len(sum_n), np.nan, dtype=np.float32), where=count_n > 0)
+        score_s[piece] = np.divide(sum_n, count_n, out=np.full(len(sum_n), np.nan), where=count_n > 0)
         largest_n = np.where(observed_nc, normalised_nc, -np.inf).argmax(axis=1)
         top_channel_s[piece] = np.where(count_n > 0, largest_n, -1)
         normalised_sc[piece] = normalised_nc
     return PartScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry)
+
+
+def _mixed(model_nc: np.ndarray, statistic_nc: np.ndarray, share: float) -> np.ndarray:
+    both_nc = share * model_nc + (1 - share) * statistic_nc
+    return np.where(np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc))
 
 
 class Ewma:

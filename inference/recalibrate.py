@@ -58,7 +58,7 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
         alone = judged_alone(normal.values(), before.alone if before else ())
-        detector = fit(config, scoring.sha256, normal, errors, alone=alone)
+        detector = fit(config, scoring.sha256, normal, {"calibration": errors}, alone=alone)
         change = {"learned_from": list(detector.recordings), **_change(before, detector, errors, windows)}
     return _replace(path, replace(detector, change=change), root=root)
 

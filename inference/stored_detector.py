@@ -22,7 +22,7 @@ from core.errors import DataError, OutputError
 from inference.detector import Detector, fit
 from inference.groups import normal_of
 from inference.scoring import ScoringModel, load_scoring_model
-from inference.stream_scores import alone_in, model_errors
+from inference.stream_scores import alone_in, normal_errors
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Dete
             "training, and its threshold is another",
             " and ".join(missing),
         )
-    errors = model_errors(config, scoring, normal["calibration"], "calibration")
+    errors = normal_errors(config, scoring, normal)
     return fit(config, scoring.sha256, normal, errors, alone=alone_in(config.stream, data))
 
 

@@ -10,13 +10,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import SCORING_PARTS, PartName, StreamData
 from core.data.windows import WindowSet
-from inference.autoregression import ProcessStatistics, fit_process
+from inference.control_charts import ProcessStatistics, fit_process
 from inference.groups import fit_levels, judged_alone, normal_of, recordings_in
-from inference.part_scores import PartErrors, PartScores, channel_baseline, mixed_scores, part_errors
+from inference.part_scores import PartErrors, PartScores, channel_baseline, part_errors, score_part
 from inference.scoring import ScoringModel
 from inference.spectra import SpectralStatistics, fit_spectral
 
@@ -35,12 +36,14 @@ class StreamErrors:
 
 
 def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *, with_statistics: bool) -> StreamErrors:
-    model = {name: model_errors(config, scoring, data.parts[name], name) for name in SCORING_PARTS}
+    normal = normal_of(data.parts)
+    of_normal = normal_errors(config, scoring, normal)
+    model = {"calibration": of_normal["calibration"], "test": model_errors(config, scoring, data.parts["test"], "test")}
     statistics = {}
     if with_statistics:
-        learned, calibration_sc = fit_statistics(config.stream, normal_of(data.parts), alone_in(config.stream, data))
+        learned, calibration_sc = fit_statistics(config, normal, alone_in(config.stream, data))
         statistics = {"calibration": calibration_sc, "test": learned.errors(data.parts["test"])}
-    return StreamErrors(model, channel_baseline(model["calibration"]), statistics)
+    return StreamErrors(model, channel_baseline(of_normal.values()), statistics)
 
 
 def stream_scores(
@@ -48,12 +51,12 @@ def stream_scores(
 ) -> tuple[PartScores, PartScores]:
     """Scores of the calibration and the test part. share: of the model in them, 1 for the model alone."""
     calibration, test = (
-        mixed_scores(
+        score_part(
             errors.model[name],
             errors.baseline_c,
-            errors.statistics.get(name),
-            share=share,
             smoothing_span=config.scoring.smoothing_span,
+            statistic_sc=errors.statistics.get(name),
+            share=share,
         )
         for name in SCORING_PARTS
     )
@@ -68,6 +71,22 @@ def model_errors(config: AnyConfig, scoring: ScoringModel, windows: WindowSet, l
     )
 
 
+def normal_errors(
+    config: AnyConfig, scoring: ScoringModel, normal: Mapping[PartName, WindowSet]
+) -> dict[PartName, PartErrors]:
+    """The model's errors where they are normal: of process sensors all parts, whose channels have rare states, of
+    vibration, whose axes are alike and whose images are dear, the part `calibration`."""
+    if config.stream == "swinmae":
+        normal = {"calibration": normal["calibration"]}
+    step = max(1, config.data.score_stride // config.data.stride)
+    thinned = {
+        # Training cuts more windows than a score needs.
+        name: part if name in SCORING_PARTS else part.subset(torch.arange(0, len(part), step))
+        for name, part in normal.items()
+    }
+    return {name: model_errors(config, scoring, part, name) for name, part in thinned.items()}
+
+
 def alone_in(stream: Stream, data: StreamData) -> tuple[str, ...]:
     """The recordings of the test part that are judged by their own past alone: process sensors, where each has one."""
     if stream != "patchtst":
@@ -76,7 +95,8 @@ def alone_in(stream: Stream, data: StreamData) -> tuple[str, ...]:
 
 
 def fit_statistics(
-    stream: Stream, normal: Mapping[PartName, WindowSet], alone: Collection[str]
+    config: AnyConfig, normal: Mapping[PartName, WindowSet], alone: Collection[str]
 ) -> tuple[Statistics, np.ndarray]:
     """What all normal parts teach, and the errors (S, C) of the part `calibration`, out of fold."""
-    return fit_process(normal, alone) if stream == "patchtst" else fit_spectral(normal)
+    span = config.scoring.smoothing_span
+    return fit_process(normal, alone, span=span) if config.stream == "patchtst" else fit_spectral(normal, span=span)

@@ -315,10 +315,14 @@ class Scoring(Section):
         1.0,
         ge=0.0,
         le=1.0,
-        description="Share of the model in a score; the rest are statistics: of process sensors what a regression on "
-        "all channels' last rows does not foretell, of vibration how far the spectrum lies from normal ones.",
+        description="Share of the model in a score; the rest are statistics: of process sensors control charts of what "
+        "the channels foretell of each other, of vibration how far level and spectrum lie from normal ones.",
     )
-    smoothing_span: Count = Field(1, description="Span of the causal EWMA over a recording's scores; 1 leaves them.")
+    smoothing_span: Count = Field(
+        1,
+        description="Span of the causal exponentially weighted means in a score: over rows, of vibration over the "
+        "windows of a file; 1 looks at each alone.",
+    )
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
     event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")
     event_release: float = Field(

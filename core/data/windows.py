@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -103,6 +104,12 @@ class WindowSet:
     def recording_of(self) -> np.ndarray:
         """Index of each window's recording, (W,)."""
         return np.searchsorted(self.series.offsets_r, self.starts_w.numpy(), side="right") - 1
+
+    def file_of(self) -> np.ndarray:
+        """Number of each window's file, ascending, (W,): a set holds many recordings."""
+        paths = [recording.path for recording in self.series.recordings]
+        number_r = np.cumsum([0, *(before != path for before, path in pairwise(paths))])
+        return number_r[self.recording_of()]
 
     def subset(self, index_b: torch.Tensor) -> WindowSet:
         return replace(self, starts_w=self.starts_w[index_b])

@@ -1,6 +1,6 @@
 """Trains, scores and judges both models on the sets of a pack, beside simple methods.
 
-`python -m inference.benchmark PACK [--set skab,smd] [--seeds 3] [--device cpu] [--out DIR] [--quick]`
+`python -m inference.benchmark PACK [--set skab,smd] [--seeds 3] [--device cpu] [--out DIR] [--quick] [--peers]`
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ import argparse
 import logging
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from core.cli import add_root_argument, root_of, run_command
-from core.errors import EXIT_OK, LandfallError, UsageError
+from core.errors import EXIT_OK, LandfallError, StoppedError, UsageError
+
+if TYPE_CHECKING:
+    from core.config.compose import LoadedConfig
+    from inference.benchmark.detectors import Trained
+    from inference.benchmark.report import Findings
+    from inference.benchmark.sets import BenchmarkSet
 
 log = logging.getLogger(__name__)
 _QUICK_UNITS = 2
@@ -34,12 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=devices, default="auto", help="default: the best there is")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: artifacts/benchmark")
     parser.add_argument("--quick", action="store_true", help="a first look: short trainings, at most two units a set")
+    peers = "also train transformers' PatchTST on process sensors: slow, needs transformers"
+    parser.add_argument("--peers", action="store_true", help=peers)
     add_root_argument(parser)
     return run_command(_run, parser, argv)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from inference.benchmark.report import markdown, write
+    from inference.benchmark.peers import refuse_if_absent
+    from inference.benchmark.report import Findings
     from inference.benchmark.sets import SETS
 
     root = root_of(arguments)
@@ -50,62 +59,58 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"there is no set {', '.join(sorted(unknown))}", hint="see --help")
     if not pack.is_dir():
         raise UsageError(f"{pack} is no folder", hint="name the folder that holds fdc/ and vibration/")
-    begun = time.perf_counter()
-    results: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    units: dict[str, Any] = {}
+    if arguments.peers:
+        refuse_if_absent()
+    findings = Findings(seeds=arguments.seeds, quick=arguments.quick)
     for benchmark in SETS:
         if benchmark.name in wanted:
-            _one_set(benchmark, arguments, root=root, pack=pack, work=out / "work", results=results, units=units)
-            if results:
-                # After each set: a run that is interrupted leaves what it has.
-                write(
-                    out,
-                    results,
-                    units,
-                    seeds=arguments.seeds,
-                    quick=arguments.quick,
-                    seconds=time.perf_counter() - begun,
-                )
-    if not results:
+            _one_set(benchmark, arguments, root=root, pack=pack, work=out / "work", findings=findings)
+            if findings.sets:
+                findings.write(out)  # after each set: a run that is interrupted leaves what it has
+    if not findings.sets:
         raise UsageError(f"{pack} holds none of the sets {', '.join(wanted)}", hint="name the folder that holds fdc/")
-    sys.stdout.write(
-        markdown(results, seeds=arguments.seeds, quick=arguments.quick, seconds=time.perf_counter() - begun)
-    )
+    sys.stdout.write(findings.markdown())
     return EXIT_OK
 
 
 def _one_set(
-    benchmark: Any, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, results: Any, units: Any
+    benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, findings: Findings
 ) -> None:
-    from inference.benchmark.detectors import LANDFALL, landfall, load, simple_methods, simple_vibration
-    from inference.benchmark.figures import figures, over_units
-    from inference.benchmark.sets import recipe
+    """Every seed trains every unit anew; simple methods have no seed and are asked once."""
+    from inference.benchmark.detectors import LANDFALL, load
+    from inference.benchmark.judging import JUDGES
+    from inference.benchmark.report import in_a_line
 
+    device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
     for seed in range(1, arguments.seeds + 1):
-        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        common = (f"data.root={pack}", f"seed={seed}", *benchmark.recipe(quick=arguments.quick), *device)
         for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
-            common = (f"data.root={pack}", f"seed={seed}", *recipe(benchmark.stream, quick=arguments.quick))
-            device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
-            loaded = load(benchmark.stream, (*common, *device, *unit.overrides), root=root, work=work, name=unit.name)
+            start = time.perf_counter()
+            configure = partial(load, benchmark.stream, (*common, *unit.overrides), root=root, work=work)
             try:
-                scored, data = landfall(loaded, root=root)
-                if seed == 1:
-                    scored += (simple_methods if benchmark.stream == "patchtst" else simple_vibration)(data)
-                judged = {each.detector: figures(each, unit, benchmark) for each in scored}
+                models = _models(benchmark, configure, unit.name, root=root, peers=arguments.peers)
+                judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
+            except StoppedError:
+                raise
             except LandfallError as error:
                 log.error("%s is left out: %s", unit.name, error)
                 continue
-            for detector, figures_of_unit in judged.items():
-                found[detector].append(figures_of_unit)
-                units.setdefault(benchmark.name, {}).setdefault(unit.name, {}).setdefault(detector, []).append(
-                    figures_of_unit
-                )
-            best = judged[LANDFALL]
-            log.warning(
-                "%s, seed %d: VUS-PR %s, AUROC %s, F1 %s", unit.name, seed, best["vus_pr"], best["auroc"], best["f1"]
-            )
-        for detector, figures_of_units in found.items():
-            results.setdefault(benchmark.name, {}).setdefault(detector, []).append(over_units(figures_of_units))
+            findings.add(benchmark.name, unit.name, seed, judged)
+            seconds = time.perf_counter() - start
+            log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(judged[LANDFALL]))
+
+
+def _models(
+    benchmark: BenchmarkSet, configure: Callable[..., LoadedConfig], name: str, *, root: Path, peers: bool
+) -> dict[str, Trained]:
+    from inference.benchmark.detectors import LANDFALL, trained
+    from inference.benchmark.peers import TRANSFORMERS, in_place_of_ours
+
+    models = {LANDFALL: trained(configure(name=name), root=root)}
+    if peers and benchmark.stream == "patchtst":
+        with in_place_of_ours():
+            models[TRANSFORMERS] = trained(configure(name=f"{name}.transformers"), root=root)
+    return models
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 
 from core.config.compose import LoadedConfig, load_config, local_config_file
-from core.config.schema import Stream
-from core.data.dataset import PART_NAMES, StreamData, load_stream_data
+from core.config.schema import AnyConfig, Stream
+from core.data.dataset import StreamData
 from core.data.windows import WindowSet
-from inference.autoregression import CONSTANT_SHARE
 from inference.groups import groups_of, rows_of
+from inference.normal_rows import CONSTANT_SHARE
 from inference.part_scores import PartScores
+from inference.scoring import ScoringModel
 
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
 STATISTICS_ALONE = "statistics alone"
-_SHARES = {MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0}
 
 
 @dataclass(frozen=True)
@@ -51,37 +51,48 @@ def load(stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, 
     return load_config(local_config_file(stream), [*own, *overrides], root=root)
 
 
-def landfall(loaded: LoadedConfig, *, root: Path) -> tuple[list[Scored], StreamData]:
-    """Trains once, and scores with the recipe, with the model alone and with the statistics alone."""
+@dataclass(frozen=True)
+class Trained:
+    """A model ready to score, what it is to be scored with, and how long its training took."""
+
+    scoring: ScoringModel
+    config: AnyConfig
+    seconds: float
+
+
+def trained(loaded: LoadedConfig, *, root: Path) -> Trained:
+    """Trains anew, and reads the checkpoint as scoring does."""
     import torch
 
     from core.checkpoint import describe
-    from core.devices import memory
     from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
     from core.devices.tables import load_tiers
     from inference.scoring import load_scoring_model
-    from inference.stream_scores import stream_errors, stream_scores
     from trainers.run import train
 
     start = time.perf_counter()
     train(loaded, root=root)
-    trained = time.perf_counter()
+    seconds = time.perf_counter() - start
     path = root / loaded.config.logging.checkpoint_path
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = DeviceManager(config).plan(processes=1)
     torch.set_num_threads(plan.threads)
-    scoring = load_scoring_model(path, plan, config=config)
-    data = load_stream_data(config, root=root, parts=PART_NAMES, scaler=scoring.scaler)
-    with memory.applied(plan):
-        errors = stream_errors(config, scoring, data, with_statistics=True)
-    seconds = time.perf_counter() - trained
-    shares = {LANDFALL: config.scoring.model_share, **_SHARES}
-    found = []
+    return Trained(load_scoring_model(path, plan, config=config), config, seconds)
+
+
+def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Iterator[Scored]:
+    """shares: of the model in the score, for each detector that it makes."""
+    from core.devices import memory
+    from inference.stream_scores import stream_errors, stream_scores
+
+    start = time.perf_counter()
+    with memory.applied(model.scoring.plan):
+        errors = stream_errors(model.config, model.scoring, data, with_statistics=min(shares.values()) < 1.0)
+    seconds = time.perf_counter() - start
     for detector, share in shares.items():
-        normal, test = (table_of(part, data) for part in stream_scores(errors, config, data, share=share))
-        found.append(Scored(detector, normal, test, trained - start, seconds))
-    return found, data
+        tables = [table_of(part, data) for part in stream_scores(errors, model.config, data, share=share)]
+        yield Scored(detector, *tables, model.seconds, seconds)
 
 
 def table_of(scores: PartScores, data: StreamData) -> pd.DataFrame:

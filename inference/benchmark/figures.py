@@ -13,14 +13,12 @@ from core.errors import DataError
 from inference.benchmark.detectors import Scored
 from inference.benchmark.sets import BenchmarkSet, Unit
 from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
-from inference.thresholds import calibrate
+from inference.thresholds import calibrate, share_above
 
 RATES = (0.001, 0.01, 0.05)
+_ADDED_UP = ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored")
 _SECONDS_A_DAY = 86_400.0
 _FEWEST = 20
-# Decisions in a block and draws of the bootstrap.
-_BLOCK = 200
-_DRAWS = 1000
 
 
 def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, Any]:
@@ -70,12 +68,14 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
 
 
 def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The mean of each figure over the units that have it; times are added up."""
-    names = [name for name, value in found[0].items() if name != "achieved" and not isinstance(value, str)]
-    total = {name: _mean(each[name] for each in found) for name in names}
-    for name in ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored"):
-        total[name] = sum(each[name] for each in found)
-    total["achieved"] = {str(rate): _mean_of_rates([each["achieved"][str(rate)] for each in found]) for rate in RATES}
+    """The mean of each figure over the units that have it; times and counts are added up."""
+    total: dict[str, Any] = {}
+    for name in found[0]:
+        values = [each[name] for each in found]
+        if name == "achieved":
+            total[name] = {str(rate): _mean_of_rates([each[str(rate)] for each in values]) for rate in RATES}
+        else:
+            total[name] = sum(values) if name in _ADDED_UP else _mean(values)
     return total
 
 
@@ -121,21 +121,8 @@ def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> dict[s
     healthy = judged[judged["label"] == 0]
     if healthy.empty:
         return None
-    alarm_n = healthy["score"].to_numpy() > threshold
-    low, high = _interval(alarm_n)
-    return {"rate": float(alarm_n.mean()), "low": low, "high": high}
-
-
-def _interval(alarm_n: np.ndarray) -> tuple[float, float]:
-    """95 % interval of a share of alarms that come in bursts: whole blocks are drawn anew.
-
-    (Künsch, The Jackknife and the Bootstrap for General Stationary Observations, Annals of Statistics 1989.)
-    """
-    block = max(1, min(_BLOCK, len(alarm_n) // _FEWEST))
-    blocks = alarm_n[: len(alarm_n) // block * block].reshape(-1, block).mean(axis=1)
-    rng = np.random.default_rng(0)
-    means = rng.choice(blocks, size=(_DRAWS, len(blocks))).mean(axis=1)
-    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+    found = share_above(healthy["score"].to_numpy(), threshold, seconds_per_score=None)
+    return {"rate": found.rate, "low": found.low, "high": found.high}
 
 
 def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,8 @@ import numpy as np
 
 from core.workspace import atomic_file, utc_now, write_json, write_text
 from inference.benchmark.detectors import LANDFALL
+from inference.benchmark.figures import over_units
 from inference.benchmark.sets import SETS
-
-Results = Mapping[str, Mapping[str, list[dict[str, Any]]]]
-"""By set and detector, the figures of each seed."""
 
 _COLUMNS = {
     "vus_pr": "VUS-PR",
@@ -27,86 +26,149 @@ _COLUMNS = {
     "oracle_f1": "F1 of an oracle's threshold",
     "delay_s": "delay, s",
     "false_alarms_per_day": "false alarms a day",
+    "test_mse": "masked MSE (lower is better)",
+    "validation_mse": "masked MSE, validation months",
     "train_seconds": "training, s",
     "score_seconds": "scoring, s",
 }
+# What a set is judged by first, and what is said of each unit: the first of them that it has.
+_HEADLINES = ("vus_pr", "auroc", "test_mse")
+_IN_A_LINE = (*_HEADLINES, "f1")
+_PIPE = r"\|"  # within a cell
+_LOWER_IS_BETTER = ("test_mse",)
 _TITLES = {each.name: each.title for each in SETS}
 
 
-def write(out: Path, results: Results, units: Mapping[str, Any], *, seeds: int, quick: bool, seconds: float) -> None:
-    """`benchmark.json`, `benchmark.md` and `benchmark.png` in `out`."""
-    import torch
+class Findings:
+    """What was found so far.
 
-    document = {
-        "written_at": utc_now(),
-        "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
-        "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "seeds": seeds,
-        "quick": quick,
-        "seconds": seconds,
-        "sets": results,
-        "units": units,
+    units: by set, unit and detector, the figures of each seed. sets: by set and detector, those of each seed, over the
+    units.
+    """
+
+    def __init__(self, *, seeds: int, quick: bool):
+        self.seeds, self.quick = seeds, quick
+        self.units: dict[str, dict[str, dict[str, list[dict[str, Any]]]]] = {}
+        self._begun = time.perf_counter()
+
+    def add(self, benchmark: str, unit: str, seed: int, judged: Mapping[str, Mapping[str, Any]]) -> None:
+        of_unit = self.units.setdefault(benchmark, {}).setdefault(unit, {})
+        for detector, figures in judged.items():
+            of_unit.setdefault(detector, []).append({"seed": seed, **figures})
+
+    @property
+    def sets(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        return {name: _over_units(units) for name, units in self.units.items()}
+
+    def write(self, out: Path) -> None:
+        """`benchmark.json`, `benchmark.md` and `benchmark.png` in `out`."""
+        import torch
+
+        document = {
+            "written_at": utc_now(),
+            "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
+            "versions": {"torch": torch.__version__, "numpy": np.__version__},
+            "seeds": self.seeds,
+            "quick": self.quick,
+            "seconds": time.perf_counter() - self._begun,
+            "sets": self.sets,
+            "units": self.units,
+        }
+        write_json(out / "benchmark.json", document)
+        write_text(out / "benchmark.md", self.markdown())
+        _picture(out / "benchmark.png", self.sets)
+
+    def markdown(self) -> str:
+        """Every set with every detector, and every figure that one of them has."""
+        minutes = (time.perf_counter() - self._begun) / 60
+        lines = [
+            "# Detection benchmark",
+            "",
+            f"{self.seeds} seed{'s' * (self.seeds > 1)}{', quick form' * self.quick}, {minutes:.0f} minutes. F1, FAR "
+            "(alarms among normal decisions) and MAR (misses) at a threshold set on normal data alone; no point "
+            "adjustment. The oracle's F1 uses the labels to choose a threshold and is no result."
+            + " After ± stands the standard deviation over seeds; simple methods have none."
+            * (self.seeds > 1),
+        ]
+        for name, detectors in self.sets.items():
+            lines += ["", f"## {_TITLES[name]}", "", *_table(detectors)]
+            if achieved := detectors[LANDFALL][0].get("achieved"):
+                lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {_told(achieved)}."]
+        return "\n".join(lines) + "\n"
+
+
+def in_a_line(figures: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_COLUMNS[name]} {figures[name]:.3f}" for name in _IN_A_LINE if figures.get(name) is not None)
+
+
+def _over_units(units: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
+    by_detector: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for of_unit in units.values():
+        for detector, found in of_unit.items():
+            for figures in found:
+                by_detector.setdefault(detector, {}).setdefault(figures["seed"], []).append(figures)
+    return {
+        detector: [{**over_units(found), "seed": seed} for seed, found in by_seed.items()]
+        for detector, by_seed in by_detector.items()
     }
-    write_json(out / "benchmark.json", document)
-    write_text(out / "benchmark.md", markdown(results, seeds=seeds, quick=quick, seconds=seconds))
-    _picture(out / "benchmark.png", results)
 
 
-def markdown(results: Results, *, seeds: int, quick: bool, seconds: float) -> str:
-    """Every set with every detector; ± is the standard deviation over seeds."""
-    lines = [
-        "# Detection benchmark",
-        "",
-        f"{seeds} seed{'s' * (seeds > 1)}{', quick form' * quick}, {seconds / 60:.0f} minutes. F1, FAR (alarms among "
-        "normal decisions) and MAR (misses) at a threshold set on normal data alone; no point adjustment. The oracle's "
-        "F1 uses the labels to choose a threshold and is no result.",
-    ]
-    for name, detectors in results.items():
-        lines += ["", f"## {_TITLES[name]}", "", f"| detector | {' | '.join(_COLUMNS.values())} |"]
-        lines += [f"|---|{'---|' * len(_COLUMNS)}"]
-        for detector, found in detectors.items():
-            cells = [_cell(column, [each.get(column) for each in found]) for column in _COLUMNS]
-            lines.append(f"| {detector} | {' | '.join(cells)} |")
-        achieved = detectors[LANDFALL][0]["achieved"]
-        told = ", ".join(
-            f"{float(rate):.1%} → {found['rate']:.2%} ({found['low']:.2%} to {found['high']:.2%})"
-            for rate, found in achieved.items()
-            if found is not None
-        )
-        lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {told or 'no such data'}."]
-    return "\n".join(lines) + "\n"
+def _table(detectors: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    every = [figures for found in detectors.values() for figures in found]
+    columns = [name for name in _COLUMNS if any(figures.get(name) is not None for figures in every)]
+    lines = [f"| detector | {' | '.join(_COLUMNS[name] for name in columns)} |", f"|---|{'---|' * len(columns)}"]
+    for detector, found in detectors.items():
+        cells = [_cell(name, [each.get(name) for each in found]) for name in columns]
+        lines.append(f"| {' | '.join([detector.replace('|', _PIPE), *cells])} |")
+    return lines
 
 
 def _cell(column: str, values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "–"
-    mean, spread = float(np.mean(known)), float(np.std(known))
     if column in ("far", "far_other_sessions", "mar"):
-        return f"{mean:.1%}" + (f" ± {spread:.1%}" if len(known) > 1 else "")
-    digits = 0 if column in ("delay_s", "train_seconds", "score_seconds") else 1 if "per_day" in column else 3
-    return f"{mean:.{digits}f}" + (f" ± {spread:.{digits}f}" if len(known) > 1 else "")
+        form = ".1%"
+    elif column in ("delay_s", "train_seconds", "score_seconds"):
+        form = ".0f"
+    else:
+        form = ".1f" if "per_day" in column else ".3f"
+    return f"{np.mean(known):{form}}" + (f" ± {np.std(known, ddof=1):{form}}" if len(known) > 1 else "")
 
 
-def _picture(path: Path, results: Results) -> None:
+def _told(achieved: Mapping[str, dict[str, float] | None]) -> str:
+    told = [
+        f"{float(rate):.1%} → {found['rate']:.2%} ({found['low']:.2%} to {found['high']:.2%})"
+        for rate, found in achieved.items()
+        if found is not None
+    ]
+    return ", ".join(told) or "no such data"
+
+
+def _picture(path: Path, sets: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 1.2 + 2.6 * ((len(results) + 2) // 3)), layout="constrained")
-    all_axes = np.atleast_1d(figure.subplots((len(results) + 2) // 3, 3, squeeze=False)).ravel()
-    for axes, (name, detectors) in zip(all_axes, results.items(), strict=False):
-        figure_name = "vus_pr" if detectors[LANDFALL][0].get("vus_pr") is not None else "auroc"
+    figure = Figure(figsize=(11, 1.2 + 2.6 * ((len(sets) + 2) // 3)), layout="constrained")
+    all_axes = np.atleast_1d(figure.subplots((len(sets) + 2) // 3, 3, squeeze=False)).ravel()
+    for axes, (name, detectors) in zip(all_axes, sets.items(), strict=False):
+        headline = next(each for each in _HEADLINES if detectors[LANDFALL][0].get(each) is not None)
         known = {
-            detector: float(np.mean([each[figure_name] for each in found]))
+            detector: [each[headline] for each in found]
             for detector, found in detectors.items()
-            if all(each.get(figure_name) is not None for each in found)
+            if all(each.get(headline) is not None for each in found)
         }
-        order = sorted(known, key=known.__getitem__)
-        colours = ["#0b6e99" if detector == LANDFALL else "#b8c4cc" for detector in order]
-        axes.barh(order, [known[detector] for detector in order], color=colours)
-        axes.set_title(f"{name}: {_COLUMNS[figure_name]}", fontsize=9, loc="left")
-        axes.set_xlim(0, 1)
+        means = {detector: float(np.mean(values)) for detector, values in known.items()}
+        order = sorted(means, key=means.__getitem__, reverse=headline in _LOWER_IS_BETTER)  # the best on top
+        axes.barh(
+            order,
+            [means[detector] for detector in order],
+            xerr=[np.std(known[detector]) for detector in order],
+            color=["#0b6e99" if detector == LANDFALL else "#b8c4cc" for detector in order],
+        )
+        axes.set_title(f"{name}: {_COLUMNS[headline]}", fontsize=9, loc="left")
+        axes.set_xlim(0, max(1.0, 1.05 * max(means.values())))
         axes.tick_params(labelsize=8)
-    for axes in all_axes[len(results) :]:
+    for axes in all_axes[len(sets) :]:
         axes.set_axis_off()
     with atomic_file(path) as part:
         figure.savefig(part, format="png", dpi=110)

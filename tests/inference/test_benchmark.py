@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from core.config.schema import PatchTSTModel, Scaling
+from core.data.scaling import Scaler
+from core.data.windows import Series
+from inference.benchmark import masked
 from inference.benchmark.__main__ import main
 from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE
-from inference.benchmark.figures import _in_time, _interval, _oracle_f1, _spells
-from tests.inference.test_autoregression import plant
-from tests.support import REPO_ROOT
+from inference.benchmark.figures import _in_time, _oracle_f1, _spells
+from inference.benchmark.peers import TRANSFORMERS, TransformersPatchTST
+from inference.benchmark.report import Findings
+from inference.benchmark.sets import RECIPES
+from inference.thresholds import burst_interval
+from tests.inference.plants import plant
+from tests.support import REPO_ROOT, SHARED_DATA, needs_shared_data
 
 ROWS, FAULT = 3000, slice(1200, 1500)
+MONTH = 720
 
 
 def table(values_nc: np.ndarray) -> pd.DataFrame:
@@ -40,13 +52,20 @@ def pack(tmp_path_factory):
     return folder.parents[1]
 
 
+def run(pack, out, *arguments: str) -> int:
+    return main([str(pack), "--quick", "--out", str(out), "--repo-root", str(REPO_ROOT), *arguments])
+
+
+def found_in(out) -> dict:
+    return json.loads((out / "benchmark.json").read_text())
+
+
 def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
-    arguments = [str(pack), "--set", "asd", "--quick", "--out", str(tmp_path), "--repo-root", str(REPO_ROOT)]
-    assert main(arguments) == 0
-    document = json.loads((tmp_path / "benchmark.json").read_text())
+    assert run(pack, tmp_path, "--set", "asd", "--seeds", "2") == 0
+    document = found_in(tmp_path)
     found = document["sets"]["asd"]
     assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, *SIMPLE}
-    (figures,) = found[LANDFALL]
+    figures = found[LANDFALL][0]
     assert figures["auroc"] > 0.8
     assert figures["vus_pr"] > 0.5
     assert figures["auroc"] > found["z² + EWMA-10"][0]["auroc"] + 0.1
@@ -56,6 +75,38 @@ def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
     assert set(document["units"]["asd"]) == {"asd/m1", "asd/m2"}
     assert "## ASD" in capsys.readouterr().out
     assert (tmp_path / "benchmark.png").stat().st_size > 5_000
+
+    for of_unit in document["units"]["asd"].values():
+        assert [each["seed"] for each in of_unit[MODEL_ALONE]] == [1, 2]
+        first, second = of_unit[MODEL_ALONE]
+        assert first["threshold"] != second["threshold"]  # another seed is another training
+        first, second = of_unit[STATISTICS_ALONE]
+        assert first["threshold"] == second["threshold"]
+        assert [each["seed"] for each in of_unit["isolation forest"]] == [1]
+
+
+def test_transformers_model_is_one_more_detector(pack, tmp_path):
+    pytest.importorskip("transformers")
+    alone = tmp_path / "pack" / "fdc" / "asd"
+    alone.mkdir(parents=True)
+    for file in (pack / "fdc" / "asd").glob("m1.*"):
+        (alone / file.name).symlink_to(file)
+    assert run(tmp_path / "pack", tmp_path, "--set", "asd", "--peers") == 0
+    found = found_in(tmp_path)["sets"]["asd"]
+    assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, TRANSFORMERS, *SIMPLE}
+    assert 0.5 < found[TRANSFORMERS][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
+
+
+def test_the_table_says_how_far_seeds_differ():
+    findings = Findings(seeds=2, quick=False)
+    for seed, error in ((1, 0.4), (2, 0.6)):
+        figures = {"validation_mse": None, "test_mse": error, "train_seconds": 10.0}
+        findings.add("ett", "ett/a", seed, {LANDFALL: figures, **({"a line": figures} if seed == 1 else {})})
+        findings.add("ett", "ett/b", seed, {LANDFALL: {**figures, "test_mse": 0.5}})
+    lines = findings.markdown().splitlines()
+    assert "| detector | masked MSE (lower is better) | training, s |" in lines
+    assert "| Landfall | 0.500 ± 0.071 | 20 ± 0 |" in lines
+    assert "| a line | 0.400 | 10 |" in lines
 
 
 def test_a_pack_without_the_set_is_refused(tmp_path, capsys):
@@ -82,7 +133,139 @@ def test_spells_and_the_oracle():
 def test_the_interval_of_alarms_in_bursts_is_wider_than_that_of_single_ones():
     single = np.tile(np.arange(100) == 0, 400)
     bursts = np.repeat(np.random.default_rng(0).random(400) < 0.05, 100)
-    assert _interval(single) == pytest.approx((0.01, 0.01), abs=1e-3)
-    low, high = _interval(bursts)
+    assert burst_interval(single) == pytest.approx((0.01, 0.01), abs=1e-3)
+    low, high = burst_interval(bursts)
     assert low <= bursts.mean() <= high
-    assert high - low > 5 * (_interval(single)[1] - _interval(single)[0])
+    assert high - low > 5 * (burst_interval(single)[1] - burst_interval(single)[0])
+
+
+# ------------------------------------------------------------------------------------------------------- filling in
+@pytest.fixture(scope="module")
+def hourly(tmp_path_factory):
+    """Twenty months of a channel that has a day, a slow drift and noise."""
+    rng, hours = np.random.default_rng(0), np.arange(20 * MONTH)
+    noise_n, step_n = rng.normal(size=(2, len(hours)))
+    value_n = 2 * np.sin(2 * np.pi * hours / 24) + np.cumsum(step_n) / 50 + noise_n
+    file = tmp_path_factory.mktemp("hourly") / "fdc" / "ett" / "ETTx.csv.gz"
+    file.parent.mkdir(parents=True)
+    times = pd.date_range("2026-01-01", periods=len(hours), freq="h")
+    pd.DataFrame({"date": times, "load": value_n}).to_csv(file, index=False)
+    return file
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A training of two steps."""
+    overrides = ("training.epochs=1", "training.windows_per_epoch=64", "data.stride=24")
+    monkeypatch.setitem(RECIPES, "fill_in", replace(RECIPES["fill_in"], quick=overrides))
+
+
+def filled_in_step_by_step(file) -> dict[str, float]:
+    """The protocol of the published baselines, one hidden value after the other."""
+    value_n = pd.read_csv(file)["load"].to_numpy()
+    value_n = (value_n - value_n[: 12 * MONTH].mean()) / value_n[: 12 * MONTH].std()
+
+    def cut(first: int, stop: int, stride: int) -> list[np.ndarray]:
+        pieces = [value_n[at : at + 504] for at in range(first, stop - 503, stride)]
+        return [(piece - piece.mean()) / (piece.std() + 1e-5) for piece in pieces]
+
+    covariance = np.cov(np.transpose(cut(0, 12 * MONTH, 24))) + 1e-3 * np.eye(504)
+    rng, squares = np.random.default_rng(0), {}
+    for _ in range(4):
+        patches = set(rng.choice(42, 17, replace=False))
+        hidden = [t for t in range(504) if t // 12 in patches]
+        seen = [t for t in range(504) if t // 12 not in patches]
+        gain = covariance[np.ix_(hidden, seen)] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
+        days = [[t + 24 * k for k in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5) if t + 24 * k in seen][:2] for t in hidden]
+        for window in cut(16 * MONTH - 512, 20 * MONTH, 12):
+            of_days = [window[each].mean() if each else 0.0 for each in days]
+            for name, filled in (
+                ("instance mean", np.zeros(len(hidden))),
+                ("linear interpolation", np.interp(hidden, seen, window[seen])),
+                ("same hour of neighbouring days", np.array(of_days)),
+                ("Gaussian conditional mean, a window a day", gain @ window[seen]),
+            ):
+                squares.setdefault(name, []).append(np.mean((filled - window[hidden]) ** 2))
+    return {name: float(np.mean(each)) for name, each in squares.items()}
+
+
+def test_hidden_patches_are_filled_in_by_models_and_by_simple_methods(hourly, tiny, tmp_path):
+    pytest.importorskip("transformers")
+    assert run(hourly.parents[2], tmp_path, "--set", "ett", "--peers") == 0
+    found = found_in(tmp_path)["sets"]["ett"]
+    assert set(found) == {LANDFALL, TRANSFORMERS, *masked.SIMPLE}
+    for name, error in filled_in_step_by_step(hourly).items():
+        assert found[name][0]["test_mse"] == pytest.approx(error, rel=1e-4), name
+    assert found[LANDFALL][0]["test_mse"] != found[TRANSFORMERS][0]["test_mse"]
+
+
+def test_a_model_is_judged_by_what_it_puts_in_the_place_of_hidden_values():
+    class OffByTwo(torch.nn.Module):
+        unit_shape = (1, 42)
+
+        def forward(self, x_btc, mask_bcn):
+            hidden_btc = mask_bcn.repeat_interleave(12, -1).transpose(1, 2)
+            return SimpleNamespace(reconstruction=torch.where(hidden_btc, x_btc + 2, torch.nan))
+
+    x_wtc = np.random.default_rng(0).normal(size=(100, 504, 1))
+    fill = masked.filled_by(SimpleNamespace(model=OffByTwo(), device=torch.device("cpu")))
+    assert masked.masked_mse(fill, x_wtc) == pytest.approx(4.0)
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    "method, error",
+    [
+        ("instance mean", 1.003),
+        ("linear interpolation", 1.066),
+        ("same hour of neighbouring days", 0.677),
+        ("Gaussian conditional mean, a window a day", 0.711),
+    ],
+)
+def test_simple_methods_give_the_published_figures(method, error):
+    values_nc = pd.read_csv(SHARED_DATA / "fdc/ett/ETTh1.csv.gz").drop(columns="date").to_numpy(np.float32)
+    scaler = Scaler.fit([values_nc[: 12 * MONTH]], list("abcdefg"), Scaling(method="zscore"))
+    series = Series.of([], values_nc, scaler)
+    fill = masked.weighted(masked.SIMPLE[method](series))
+    assert masked.masked_mse(fill, masked.windows(series, "test")) == pytest.approx(error, abs=5e-4)
+
+
+def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
+    file = tmp_path / "pack" / "fdc" / "ett" / "short.csv"
+    file.parent.mkdir(parents=True)
+    pd.read_csv(hourly).iloc[: 13 * MONTH].to_csv(file.with_suffix(".csv.gz"), index=False)
+    assert run(tmp_path / "pack", tmp_path / "out", "--set", "ett") == 2
+    assert "filling in is judged on the first 11520" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------- transformers' model
+def test_the_peer_predicts_what_transformers_does_under_the_same_mask():
+    transformers = pytest.importorskip("transformers")
+    settings = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=2, d_ff=32)
+    peer = TransformersPatchTST(settings, num_channels=3, window=64).eval()
+    theirs = transformers.PatchTSTForPretraining(
+        transformers.PatchTSTConfig(
+            num_input_channels=3, context_length=64, patch_length=8, patch_stride=8, d_model=16, num_hidden_layers=2,
+            num_attention_heads=2, ffn_dim=32, scaling=None,
+        )
+    ).eval()  # fmt: skip
+    theirs.model.encoder.load_state_dict(peer.encoder.state_dict())
+    theirs.head.load_state_dict(peer.head.state_dict())
+    x_btc = torch.randn(4, 64, 3, generator=torch.Generator().manual_seed(0))
+    mask_bcn = peer.draw_mask(4, generator=torch.Generator().manual_seed(1))
+
+    class SameMask(torch.nn.Module):
+        def forward(self, x_bcnp):
+            return x_bcnp.masked_fill(mask_bcn.unsqueeze(-1), 0.0), mask_bcn
+
+    theirs.model.masking = SameMask()
+    with torch.no_grad():
+        ours, reference = peer(x_btc, mask_bcn), theirs(past_values=x_btc)
+    torch.testing.assert_close(ours.reconstruction, peer.unpatchify(reference.prediction_output))
+    torch.testing.assert_close(ours.loss, reference.loss)
+
+
+def test_peers_without_transformers_say_what_to_install(pack, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert run(pack, tmp_path, "--peers") == 2
+    assert "pip install 'transformers" in capsys.readouterr().err

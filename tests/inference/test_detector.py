@@ -19,7 +19,7 @@ from inference.groups import judged_alone, normal_of, recordings_in
 from inference.part_scores import PartErrors, PartScores
 from inference.stored_detector import detector_and_data, load_parts, open_model
 from inference.stream_scores import model_errors, stream_errors, stream_scores
-from tests.inference.test_autoregression import Parts, plant
+from tests.inference.plants import Parts, plant
 from tests.inference.trained_workspace import configuration
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
@@ -186,7 +186,7 @@ def test_a_file_gives_back_what_it_was_given(trained):
     detector.save(file.with_name("copy.npz"))
     assert file.with_name("copy.npz").read_bytes() == file.read_bytes()
     assert detector.alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
-    assert set(detector.statistics.regressions) == {*detector.alone, ""}
+    assert set(detector.statistics.charts) == {*detector.alone, ""}
     assert detector.threshold == detector.sample.threshold(Threshold())
 
 
@@ -238,7 +238,7 @@ def test_a_recording_nobody_knows_is_judged_by_the_past_of_all_at_its_level(capl
     normal = normal_of(parts)
     alone = judged_alone(normal.values(), recordings_in(machines.of(test={0: (0, 9), 1: (0, 9)})["test"]))
     assert len(alone) == 2
-    detector = fit(config, "0", normal, made_up_errors(parts, "calibration", 0), alone=alone)
+    detector = fit(config, "0", normal, {"calibration": made_up_errors(parts, "calibration", 0)}, alone=alone)
     scores = detector.score(made_up_errors(parts, "test", 1), parts["test"])
     assert "1 recordings, such as machine_2, are unknown to the detector" in caplog.text
     for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):

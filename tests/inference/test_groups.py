@@ -7,7 +7,7 @@ import pytest
 
 from inference.groups import OWN_ROWS, fit_levels, groups_of
 from inference.part_scores import PartScores
-from tests.inference.test_autoregression import Parts, plant
+from tests.inference.plants import Parts, plant
 
 
 def scores(score_s: np.ndarray) -> PartScores:

@@ -19,12 +19,12 @@ from core.devices.plan import DevicePlan
 from inference import part_scores
 from inference.part_scores import (
     BASELINE_FLOOR,
+    ERROR_CAP,
     Ewma,
     PartErrors,
     channel_baseline,
     part_errors,
     score_part,
-    with_statistics,
 )
 from inference.score_table import score_table
 from inference.scoring import ScoringModel
@@ -151,7 +151,7 @@ def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
     assert errors.row_s.tolist() == [*range(3, 8), *range(12, 60)]
     assert np.isnan(errors.error_sc[:5]).all()
     assert np.argwhere(np.isnan(errors.error_sc[5:])).tolist() == [[13, 1], [28, 0], [28, 1], [28, 2]]
-    scores = score_part(errors, channel_baseline(errors), smoothing_span=5)
+    scores = score_part(errors, channel_baseline([errors]), smoothing_span=5)
     assert np.flatnonzero(np.isnan(scores.score_s)).tolist() == [0, 1, 2, 3, 4, 33]
     assert (scores.top_channel_s[np.isnan(scores.score_s)] == -1).all()
     assert scores.top_channel_s[18] != 1
@@ -177,13 +177,33 @@ def errors_of(error_sc: Sequence[Sequence[float]]) -> PartErrors:
 
 def test_channels_are_normalised_by_their_own_calibration_error():
     calibration = errors_of([[1.0, 100.0, 0.0, np.nan], [3.0, 300.0, 1e-9, np.nan], [np.nan, 200.0, 0.0, np.nan]])
-    baseline_c = channel_baseline(calibration)
+    baseline_c = channel_baseline([calibration])
     np.testing.assert_allclose(baseline_c, [2.0, 200.0, BASELINE_FLOOR, np.nan])
     scores = score_part(
         errors_of([[2.0, 200.0, BASELINE_FLOOR, 7.0], [8.0, 200.0, np.nan, 9.0]]), baseline_c, smoothing_span=1
     )
     np.testing.assert_allclose(scores.score_s, [1.0, 2.5], rtol=1e-6)
     assert scores.top_channel_s.tolist()[1] == 0
+
+
+def test_a_rare_state_of_a_quiet_channel_makes_it_count_less():
+    train_sc, calibration_sc = np.full((1000, 1), 0.1), np.full((300, 1), 0.1)
+    train_sc[:5] = 50.0
+    rare = channel_baseline([errors_of(train_sc), errors_of(calibration_sc)])
+    assert rare == pytest.approx(np.sqrt(5 * 50**2 / 1300 / 3), rel=1e-2)
+    assert channel_baseline([errors_of(calibration_sc)]) == pytest.approx(0.1)
+
+
+def test_a_part_that_is_predicted_worse_sets_the_normal_error():
+    seen, unseen = errors_of(np.full((900, 1), 0.1)), errors_of(np.full((100, 1), 0.4))
+    assert channel_baseline([seen, unseen]) == pytest.approx(0.4)
+
+
+def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
+    errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan]])
+    statistic_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
+    scores = score_part(errors, np.array([2.0, 2.0]), smoothing_span=1, statistic_sc=statistic_sc, share=0.25)
+    np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("pieces", [[], [1, 2, 700, 701, 702, 1999], [500, 1000, 1500]])
@@ -204,7 +224,7 @@ def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatc
 
     def scores():
         errors = part_errors(scoring_with(OthersModel(), channels=6), windows, batch_size=16)
-        return score_part(errors, channel_baseline(errors), smoothing_span=5)
+        return score_part(errors, channel_baseline([errors]), smoothing_span=5)
 
     roomy = scores()
     monkeypatch.setattr(part_scores, "_LARGE", 0)
@@ -231,7 +251,7 @@ def test_a_level_shift_of_one_channel_raises_the_score_and_names_the_channel():
         part_errors(scoring_with(OthersModel(), channels=6), windows_over([x], window=32, stride=8), batch_size=16)
         for x in (coupled(800, seed=1), test_tc)
     )
-    scores = score_part(test, channel_baseline(calibration), smoothing_span=5)
+    scores = score_part(test, channel_baseline([calibration]), smoothing_span=5)
     shifted_s = np.zeros(800, dtype=bool)
     shifted_s[405:450] = True
     normal_s = ~shifted_s
@@ -271,11 +291,3 @@ def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
     }  # fmt: skip
-
-
-def test_the_statistics_stand_in_where_the_model_says_nothing_and_the_other_way_round():
-    nan = np.nan
-    errors = PartErrors(np.float32([[2, nan], [nan, 4], [1e6, 1]]), np.arange(3), np.zeros(3, dtype=np.int64), 1)
-    mixed = with_statistics(errors, np.array([1.0, 2.0]), np.float32([[4, 5], [6, nan], [0, nan]]), 0.25)
-    expected = [[0.25 * 2 + 0.75 * 4, 5], [6, 2], [0.25 * part_scores.ERROR_CAP, 0.5]]
-    np.testing.assert_allclose(mixed.error_sc, expected)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.spectra import BANDS, fit_spectral, log_bands
+from inference.spectra import BANDS, fit_spectral, spectra_of
 
 WINDOW = 256
 
@@ -24,16 +27,25 @@ def machine(num_windows: int, seed: int, *, tone: float = 0.0, gain: float = 1.0
 def parts_of(**values: np.ndarray) -> dict[str, WindowSet]:
     found = {}
     for name, values_nc in values.items():
-        series = Series(torch.from_numpy(values_nc), (), np.array([0, len(values_nc)]))
-        found[name] = WindowSet(series, torch.arange(0, len(values_nc), WINDOW), WINDOW)
+        found[name] = windows_of(values_nc, torch.arange(0, len(values_nc), WINDOW), WINDOW)
     return found
 
 
-def errors(**test: float) -> dict[str, np.ndarray]:
+def windows_of(values_nc: np.ndarray, starts_w: torch.Tensor, window: int) -> WindowSet:
+    time_ns = np.arange(len(values_nc)) * 10**6
+    recording = Recording("a.npy", Path("a.npy"), values_nc, time_ns, ("x", "y"), 1000.0, "sampling_rate")
+    return WindowSet(Series.of([recording], values_nc), starts_w, window)
+
+
+def errors(span: int = 1, **test: float) -> dict[str, np.ndarray]:
     normal = parts_of(train=machine(300, 0), validation=machine(50, 1), calibration=machine(200, 2))
-    learned, calibration_wc = fit_spectral(normal)
+    learned, calibration_wc = fit_spectral(normal, span=span)
     (new,) = parts_of(test=machine(200, 3, **test)).values()
     return {"calibration": calibration_wc, "test": learned.errors(new)}
+
+
+def bands(windows: WindowSet) -> torch.Tensor:
+    return spectra_of(windows, span=1).band_wcf
 
 
 def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
@@ -43,10 +55,40 @@ def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
     assert found["test"].mean() == pytest.approx(1.0, rel=0.05)
 
 
-def test_a_tone_is_far_off_on_its_own_axis_alone():
+@pytest.mark.parametrize("span", [1, 5])
+def test_normal_windows_are_judged_as_new_ones_are(span):
+    found = errors(span)
+    assert found["test"].mean() == pytest.approx(found["calibration"].mean(), rel=0.2)
+
+
+def test_a_tone_is_far_off_on_its_own_axis():
     found = errors(tone=4.0)["test"].mean(axis=0)
-    assert found[0] == pytest.approx(1.0, rel=0.1)
-    assert found[1] > 1.5
+    assert found[1] > 10 * found[0]
+
+
+def test_a_mean_over_windows_sees_what_one_window_does_not():
+    def seen(span: int) -> float:
+        found = errors(span, gain=1.06)
+        return float((found["test"].mean(axis=1) > np.quantile(found["calibration"].mean(axis=1), 0.99)).mean())
+
+    assert seen(10) > seen(1) + 0.2
+
+
+def test_no_mean_goes_from_one_file_to_the_next_but_from_record_to_record():
+    values_nc = np.concatenate([machine(20, 0), machine(20, 1, gain=9.0)])
+    half = len(values_nc) // 2
+
+    def last(*paths: str) -> torch.Tensor:
+        recordings = [
+            Recording(path, Path(path), part_nc, np.arange(half), ("x", "y"), 1000.0, "sampling_rate")
+            for path, part_nc in zip(paths, np.split(values_nc, 2), strict=True)
+        ]
+        windows = WindowSet(Series.of(recordings, values_nc), torch.arange(0, 2 * half, WINDOW), WINDOW)
+        return spectra_of(windows, span=5).level_wc[20]
+
+    alone = spectra_of(windows_of(values_nc, torch.tensor([half]), WINDOW), span=5).level_wc[0]
+    torch.testing.assert_close(last("a.npy", "b.npy"), alone)
+    assert (last("set.npz", "set.npz") < alone - 1).all()
 
 
 @pytest.mark.parametrize("gain", [0.5, 2.0])
@@ -57,7 +99,7 @@ def test_amplitude_counts_in_both_directions(gain):
 def test_the_offset_of_a_sensor_does_not_count():
     (plain,) = parts_of(test=machine(20, 0)).values()
     (lifted,) = parts_of(test=machine(20, 0) + np.float32(64)).values()
-    torch.testing.assert_close(log_bands(lifted), log_bands(plain), atol=1e-2, rtol=0)
+    torch.testing.assert_close(bands(lifted), bands(plain), atol=1e-2, rtol=0)
 
 
 def test_bands_hold_the_mean_power():
@@ -65,11 +107,10 @@ def test_bands_hold_the_mean_power():
     wave_t = windows.batch(torch.arange(3))[1, :, 0].double().numpy()
     power_f = np.abs(np.fft.rfft((wave_t - wave_t.mean()) * np.hanning(WINDOW)))[1:] ** 2
     expected = [np.log(band.mean()) for band in np.array_split(power_f, BANDS)]
-    np.testing.assert_allclose(log_bands(windows)[1, 0].numpy(), expected, atol=1e-3)
+    np.testing.assert_allclose(bands(windows)[1, 0].numpy(), expected, atol=1e-3)
 
 
 def test_windows_shorter_than_the_bands_have_fewer_of_them():
     values_nc = machine(4, 0)
-    series = Series(torch.from_numpy(values_nc), (), np.array([0, len(values_nc)]))
-    windows = WindowSet(series, torch.arange(0, 200, 20), 20)
-    assert log_bands(windows).shape == (10, 2, 10)
+    windows = windows_of(values_nc, torch.arange(0, 200, 20), 20)
+    assert bands(windows).shape == (10, 2, 10)

@@ -1,0 +1,57 @@
+"""What is said of the models of one unit: one way for each answer to `BenchmarkSet.judged_by`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.data.dataset import PART_NAMES, TRAINING_PARTS, load_stream_data
+from inference.benchmark import masked
+from inference.benchmark.detectors import (
+    LANDFALL,
+    MODEL_ALONE,
+    STATISTICS_ALONE,
+    Trained,
+    scored,
+    simple_methods,
+    simple_vibration,
+)
+from inference.benchmark.figures import figures
+from inference.benchmark.sets import BenchmarkSet
+from inference.benchmark.unit import Unit
+
+Judged = dict[str, dict[str, Any]]
+"""By detector, its figures."""
+
+
+def _alarms(
+    models: Mapping[str, Trained], unit: Unit, benchmark: BenchmarkSet, *, root: Path, with_simple: bool
+) -> Judged:
+    """Landfall with and without its model; other models alone; simple methods."""
+    ours = models[LANDFALL]
+    data = load_stream_data(ours.config, root=root, parts=PART_NAMES, scaler=ours.scoring.scaler)
+    shares = {LANDFALL: ours.config.scoring.model_share, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0}
+    found = [*scored(ours, data, shares)]
+    for name, model in models.items():
+        found += scored(model, data, {name: 1.0}) if name != LANDFALL else ()
+    if with_simple:
+        found += (simple_methods if benchmark.stream == "patchtst" else simple_vibration)(data)
+    return {each.detector: figures(each, unit, benchmark) for each in found}
+
+
+def _filling_in(
+    models: Mapping[str, Trained], unit: Unit, benchmark: BenchmarkSet, *, root: Path, with_simple: bool
+) -> Judged:
+    """Every model, and simple methods, on the hidden patches of the validation and the test months."""
+    ours = models[LANDFALL]
+    data = load_stream_data(ours.config, root=root, parts=TRAINING_PARTS, scaler=ours.scoring.scaler)
+    series = data.parts["train"].series
+    found = {
+        name: masked.figures_of(masked.filled_by(model.scoring), series, train_seconds=model.seconds)
+        for name, model in models.items()
+    }
+    return found | (dict(masked.figures_of_simple(series)) if with_simple else {})
+
+
+JUDGES: dict[str, Callable[..., Judged]] = {"alarms": _alarms, "filling_in": _filling_in}

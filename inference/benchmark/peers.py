@@ -1,0 +1,68 @@
+"""transformers' PatchTST in the place of ours: the same windows, masks, steps, size and arithmetic around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from core.config.schema import PatchTSTConfig, PatchTSTModel
+from core.errors import UsageError
+from core.models.factory import BUILDERS
+from core.models.patchtst import PatchTST
+
+TRANSFORMERS = "transformers' PatchTST"
+
+
+class TransformersPatchTST(PatchTST):
+    """Patches, masks, units and loss are ours; embedding, positions, encoder and head are theirs, with their defaults
+    for what `settings` does not say."""
+
+    def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
+        from transformers import PatchTSTConfig as TheirConfig
+        from transformers import PatchTSTForPretraining
+
+        super().__init__(settings.model_copy(update={"encoder_sees": "all"}), num_channels=num_channels, window=window)
+        theirs = PatchTSTForPretraining(
+            TheirConfig(
+                num_input_channels=num_channels,
+                context_length=window,
+                patch_length=settings.patch_length,
+                patch_stride=settings.patch_length,
+                d_model=settings.d_model,
+                num_attention_heads=settings.num_heads,
+                num_hidden_layers=settings.num_layers,
+                ffn_dim=settings.d_ff,
+                attention_dropout=settings.dropout,
+                ff_dropout=settings.dropout,
+                positional_dropout=settings.dropout,
+            )
+        )
+        del self.embed, self.position_nd, self.dropout, self.layers
+        self.encoder, self.head = theirs.model.encoder, theirs.head
+
+    def encode(self, x_bcnp: Tensor) -> Tensor:
+        return self.encoder(patch_input=x_bcnp).last_hidden_state
+
+
+@contextmanager
+def in_place_of_ours() -> Iterator[None]:
+    """While active, the configuration of the stream `patchtst` describes transformers' model."""
+
+    def build(config: PatchTSTConfig, num_channels: int) -> TransformersPatchTST:
+        return TransformersPatchTST(config.model, num_channels=num_channels, window=config.data.window)
+
+    ours = BUILDERS["patchtst"]
+    BUILDERS["patchtst"] = build
+    try:
+        yield
+    finally:
+        BUILDERS["patchtst"] = ours
+
+
+def refuse_if_absent() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("transformers") is None:
+        raise UsageError("--peers needs transformers", hint="pip install 'transformers>=4.50'")

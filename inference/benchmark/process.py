@@ -1,0 +1,128 @@
+"""Units of process sensors: which rows of a pack teach, which are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from core.workspace import atomic_file
+from inference.benchmark.unit import Unit, copy_file
+
+# The public split of ETT, in hours; what its windows take of 512 hours is whole patches.
+_MONTH = 30 * 24
+ETT_ROWS = {"train": (0, 12 * _MONTH), "validation": (12 * _MONTH, 16 * _MONTH), "test": (16 * _MONTH, 20 * _MONTH)}
+ETT_CONTEXT, ETT_PATCH = 512, 12
+ETT_WINDOW = ETT_CONTEXT // ETT_PATCH * ETT_PATCH
+_PARTS = ("train", "validation", "calibration")
+
+
+def skab(pack: Path, work: Path) -> Iterator[Unit]:
+    """Learns from the first 400 rows of each experiment, unlabelled, and scores the rest."""
+    if not list((pack / "fdc/skab").glob("*.labels.csv.gz")):
+        return
+    globs = '["fdc/skab/valve*.csv.gz","fdc/skab/other_*.csv.gz"]'
+    rows = {"train": (0, 240), "validation": (240, 304), "calibration": (304, 400), "test": (400, None)}
+    overrides = ["data.stride=2"]
+    for part, (start, stop) in rows.items():
+        overrides += [f"data.parts.{part}.files={globs}", f"data.parts.{part}.start={start}"]
+        overrides += [f"data.parts.{part}.stop={stop}"] if stop else []
+    yield Unit("skab", tuple(overrides))
+
+
+def machines(folder: str, stride: int) -> Callable[[Path, Path], Iterator[Unit]]:
+    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`."""
+
+    def units(pack: Path, work: Path) -> Iterator[Unit]:
+        for train in sorted((pack / "fdc" / folder).glob("*.train.parquet")):
+            name = train.name.removesuffix(".train.parquet")
+            yield Unit(
+                f"{folder}/{name}",
+                (
+                    f"data.stride={stride}",
+                    *(f'data.parts.{part}.files=["fdc/{folder}/{train.name}"]' for part in _PARTS),
+                    f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
+                ),
+            )
+
+    return units
+
+
+def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
+    """ST-AWFD D2: runs of a semiconductor process, the publisher's own split; the label is that of a run."""
+
+    def units(pack: Path, work: Path) -> Iterator[Unit]:
+        source = pack / "fdc/st_awfd_d2/D2.parquet"
+        if not source.is_file():
+            return
+        rows = pd.read_parquet(source).sort_values("timestamp", kind="stable")
+        labels = pd.read_csv(source.with_name("D2.run_labels.csv.gz")).set_index("run_id")
+        is_test = rows["run_id"].map(labels["is_test"]).to_numpy() == 1
+        name = "st_awfd_d2" + "_without_8_9" * bool(exclude)
+        run_n = {}
+        for part, chosen in (("normal", rows[~is_test]), ("test", rows[is_test])):
+            with atomic_file(work / f"{name}.{part}.parquet") as path:
+                chosen.drop(columns=["run_id", "step_id", "t_norm", *exclude]).to_parquet(path, index=False)
+            run_n[part] = chosen["run_id"].to_numpy()
+        anomaly = pd.DataFrame(
+            {"timestamp": chosen["timestamp"], "anomaly": labels["abnormal"][run_n["test"]].to_numpy()}
+        )
+        with atomic_file(work / f"{name}.test.labels.csv.gz") as path:
+            anomaly.to_csv(path, index=False, compression="gzip")
+        yield Unit(
+            name,
+            (
+                f"data.root={work}",
+                "data.stride=4",
+                *(f'data.parts.{part}.files=["{name}.normal.parquet"]' for part in _PARTS),
+                f'data.parts.test.files=["{name}.test.parquet"]',
+            ),
+            run_n=run_n,
+            false_alarm_rate=0.02,  # the 69 runs left for calibration cannot support 1 %
+        )
+
+    return units
+
+
+def tep(pack: Path, work: Path) -> Iterator[Unit]:
+    """Tennessee Eastman: learns from the normal training run, calibrates on a normal run, one file for each fault."""
+    folder = pack / "fdc/tep"
+    normal = [path.name for path in folder.glob("d00_te*.parquet")]
+    faults = sorted(path.name for path in folder.glob("d*_te.parquet"))
+    if not normal or not faults:
+        return
+    for name in faults:
+        times = pd.read_parquet(folder / name, columns=["timestamp"])
+        anomaly = (np.arange(len(times)) >= 160).astype(int)
+        with atomic_file(work / "tep" / f"{name.removesuffix('.parquet')}.labels.csv") as path:
+            times.assign(anomaly=anomaly).to_csv(path, index=False)
+        copy_file(folder / name, work / "tep" / name)
+    for name in ("d00_train_normal.parquet", normal[0]):
+        copy_file(folder / name, work / "tep" / name)
+    yield Unit(
+        "tep",
+        (
+            f"data.root={work / 'tep'}",
+            "data.stride=1",
+            'data.parts.train.files=["d00_train_normal.parquet"]',
+            "data.parts.train.stop=1.0",
+            f'data.parts.validation.files=["{normal[0]}"]',
+            "data.parts.validation.start=0",
+            "data.parts.validation.stop=0.25",
+            f'data.parts.calibration.files=["{normal[0]}"]',
+            "data.parts.calibration.start=0.25",
+            'data.parts.test.files=["d*_te.parquet"]',
+        ),
+    )
+
+
+def ett(pack: Path, work: Path) -> Iterator[Unit]:
+    """Electricity transformers, hourly: no faults are marked, but hidden patches are to be filled in."""
+    for path in sorted((pack / "fdc/ett").glob("*.csv.gz")):
+        overrides = []
+        for part, (start, stop) in ETT_ROWS.items():
+            overrides += [f'data.parts.{part}.files=["fdc/ett/{path.name}"]', f"data.parts.{part}.start={start}"]
+            overrides += [f"data.parts.{part}.stop={stop}"]
+        yield Unit(f"ett/{path.name.removesuffix('.csv.gz')}", tuple(overrides))

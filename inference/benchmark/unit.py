@@ -1,0 +1,44 @@
+"""What one model is trained for, and what the units of both streams are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from core.workspace import atomic_file
+
+_RARE = 0.01
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one model is trained for.
+
+    overrides: the rows of each part, on top of the stream's recipe. run_n: for rows of the scored and of the normal
+    file, in order, the run that they belong to, where a decision is about a run. false_alarm_rate: what is asked for.
+    other_sessions: a pattern of the names of healthy recordings made at another time, which are only counted as false
+    alarms, in a figure of their own.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+    run_n: dict[str, np.ndarray] | None = None
+    false_alarm_rate: float = _RARE
+    other_sessions: str = ""
+
+
+def bounds(files: str, **parts: tuple[float, float]) -> Iterator[str]:
+    for part, (start, stop) in parts.items():
+        yield from (
+            f"data.parts.{part}.files={files}",
+            f"data.parts.{part}.start={start}",
+            f"data.parts.{part}.stop={stop}",
+        )
+
+
+def copy_file(source: Path, target: Path) -> None:
+    with atomic_file(target) as path:
+        path.write_bytes(source.read_bytes())

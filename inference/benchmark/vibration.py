@@ -1,0 +1,129 @@
+"""Units of vibration: which recordings of a pack teach, which are judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from core.workspace import atomic_file, write_json
+from inference.benchmark.unit import Unit, bounds, copy_file
+
+
+def cwru(pack: Path, work: Path) -> Iterator[Unit]:
+    """One healthy recording, in stretches of time; its last quarter is the healthy test."""
+    if not (pack / "vibration/cwru/normal.npy").is_file():
+        return
+    healthy = '["vibration/cwru/normal.npy"]'
+    yield Unit(
+        "cwru",
+        (
+            "data.window=2048",
+            "data.stride=128",
+            "data.score_stride=256",
+            "scalogram.frequency_min_hz=100",
+            *bounds(healthy, train=(0.0, 0.4), validation=(0.4, 0.5), calibration=(0.5, 0.75)),
+            'data.parts.test.files=["vibration/cwru/*.npy"]',
+            "data.parts.test.start=0.75",
+        ),
+    )
+
+
+def motor(pack: Path, work: Path) -> Iterator[Unit]:
+    """Recordings of five seconds in the publisher's order: the healthy ones teach, calibrate and are tested in turn."""
+    source = pack / "vibration/motor_pump_3axis"
+    healthy, faulty = (sorted(path.name for path in source.glob(f"{first}*.npy")) for first in "HF")
+    if not healthy or not faulty:
+        return
+    for name in (*healthy, *faulty):
+        copy_file(source / name, work / "motor_pump" / name)
+    facts = json.loads((source / "dataset.json").read_text(encoding="utf-8"))
+    labels = {Path(name).stem: {"label": "healthy" if name in healthy else "faulty"} for name in (*healthy, *faulty)}
+    write_json(work / "motor_pump" / "dataset.json", {**facts, "files": labels})
+    half, tenth = len(healthy) // 2, len(healthy) // 10
+    groups = {
+        "train": healthy[:half],
+        "validation": healthy[half : half + tenth],
+        "calibration": healthy[half + tenth : half + 3 * tenth],
+        "test": [*healthy[half + 3 * tenth :], *faulty],
+    }
+    overrides = [f"data.root={work / 'motor_pump'}", "data.window=1000", "data.stride=250", "data.score_stride=1000"]
+    for part, files in groups.items():
+        overrides += [f"data.parts.{part}.files={json.dumps(files)}", f"data.parts.{part}.start=0.0"]
+        overrides += [f"data.parts.{part}.stop=1.0"]
+    yield Unit("motor_pump_3axis", (*overrides, "scalogram.frequency_min_hz=5"), false_alarm_rate=0.05)
+
+
+def fan(pack: Path, work: Path) -> Iterator[Unit]:
+    """Records of one second for each speed; healthy records of other sessions count as false alarms."""
+    folder = pack / "vibration/fan_3axis"
+    for healthy in sorted(folder.glob("fan_0_*_0_weight.npz")):
+        speed = healthy.name.removeprefix("fan_0_").removesuffix("_0_weight.npz")
+        if not (folder / f"fan_0_{speed}_1_weight.npz").is_file():
+            continue
+        files = f'["vibration/fan_3axis/{healthy.name}"]'
+        parts = {"train": (0.0, 0.5), "validation": (0.5, 0.6), "calibration": (0.6, 0.8)}
+        yield Unit(
+            f"fan_{speed}",
+            (
+                "data.window=200",
+                "data.stride=200",
+                "data.score_stride=200",
+                "scalogram.frequency_min_hz=2",
+                *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
+                *bounds(files, **parts),
+                f'data.parts.test.files=["vibration/fan_3axis/fan_0_{speed}*.npz"]',
+                "data.parts.test.start=0.8",
+            ),
+            false_alarm_rate=0.05,
+            other_sessions=r"-\w+\.npz",
+        )
+
+
+def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[Unit]]:
+    """Bearings run to failure, leave one out: the first half of the others' lives teaches, the first half of its own
+    life is healthy, a late stretch of it is not (shares of life; without `last` the last 20 snapshots)."""
+
+    def units(pack: Path, work: Path) -> Iterator[Unit]:
+        bearings = sorted((pack / "vibration/femto").glob("Bearing*.npz"))
+        for bearing in bearings if len(bearings) > 1 else ():
+            name = f"femto_{first:g}/{bearing.stem}"
+            others = [_snapshots(other, 0.0, 0.5) for other in bearings if other != bearing]
+            # One bearing after the other: calibration sees bearings that training did not, as the test does.
+            taught = np.concatenate(others)
+            late = _snapshots(bearing, first, last)
+            facts = json.loads(bearing.with_suffix(".json").read_text(encoding="utf-8"))
+            files = {"taught": taught, "healthy": _snapshots(bearing, 0.0, 0.5), "late": late}
+            for stem, records in files.items():
+                with atomic_file(work / name / f"{stem}.npz") as path, path.open("wb") as file:
+                    np.savez(file, x=records)
+            labels = {stem: {"label": "faulty" if stem == "late" else "healthy"} for stem in files}
+            told = {"axes": facts["axes"], "sampling_rate_hz": facts["sampling_rate_hz"], "files": labels}
+            write_json(work / name / "dataset.json", told)
+            parts = {"train": (0.0, 0.6), "validation": (0.6, 0.7), "calibration": (0.7, 1.0)}
+            yield Unit(
+                name,
+                (
+                    f"data.root={work / name}",
+                    "data.window=2560",
+                    "data.stride=2560",
+                    "data.score_stride=2560",
+                    "scalogram.frequency_min_hz=100",
+                    *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
+                    *bounds('["taught.npz"]', **parts),
+                    'data.parts.test.files=["healthy.npz","late.npz"]',
+                    "data.parts.test.start=0.0",
+                ),
+                false_alarm_rate=0.05,
+            )
+
+    return units
+
+
+def _snapshots(bearing: Path, first: float, last: float | None) -> np.ndarray:
+    """Records (R, T, A) of a stretch of a bearing's life; from `first` = 1 and without `last` the last 20."""
+    with np.load(bearing) as held:
+        records, age = held["x"], held["snapshot"] / held["snapshot"].max()
+    return records[-20:] if last is None else records[(age >= first) & (age <= last)]

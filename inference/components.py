@@ -1,0 +1,90 @@
+"""How far a row lies from the plane in which normal rows lie: the Q statistic, also called SPE.
+
+What the principal components that hold 90 % of the variance leave of a row (Jackson and Mudholkar, Control Procedures
+for Residuals Associated With Principal Component Analysis, Technometrics 1979). It looks at one row at a time, and so
+sees a lasting shift between channels, which a regression on the last rows soon takes for granted. For the same reason
+it takes a plant that drifts for a faulty one: `fit` tells how much the plane of one half of the normal rows errs on
+the other.
+
+Suffixes: n row, c channel, k fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference.groups import rows_of
+from inference.normal_rows import folds_of
+
+VARIANCE_KEPT = 0.9
+
+
+@dataclass(frozen=True)
+class Components:
+    """centre_c: mean of the standardised normal rows, float64 (C,). left_cc: projects on what the components leave."""
+
+    centre_c: np.ndarray
+    left_cc: np.ndarray
+
+    def residual(self, z_nc: np.ndarray) -> np.ndarray:
+        """What the components leave of standardised rows (n, C), NaN where a value is missing: float64 (n, C)."""
+        return np.where(np.isnan(z_nc), np.nan, (np.nan_to_num(z_nc) - self.centre_c) @ self.left_cc)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Number, sum (C,) and sum of products (C, C) of rows; they add up and may be taken away again."""
+
+    count: int
+    sum_c: np.ndarray
+    product_cc: np.ndarray
+
+    @classmethod
+    def of(cls, z_nc: np.ndarray) -> _Moments:
+        seen_nc = np.nan_to_num(z_nc)
+        return cls(len(seen_nc), seen_nc.sum(axis=0), seen_nc.T @ seen_nc)
+
+    @classmethod
+    def total(cls, each: Sequence[_Moments]) -> _Moments:
+        return cls(*(sum(part) for part in zip(*(vars(found).values() for found in each), strict=True)))
+
+    def components(self) -> Components:
+        centre_c = self.sum_c / self.count
+        variance_c, vector_cc = np.linalg.eigh(self.product_cc / self.count - np.outer(centre_c, centre_c))
+        share_c = np.cumsum(variance_c[::-1]) / max(variance_c.sum(), 1e-12)
+        loading_ck = vector_cc[:, ::-1][:, : int(np.searchsorted(share_c, VARIANCE_KEPT)) + 1]
+        return Components(centre_c, np.eye(len(centre_c)) - loading_ck @ loading_ck.T)
+
+
+def fit(z_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Components, np.ndarray, float]:
+    """The components of normal rows, what they leave of these rows, out of fold, and the drift.
+
+    z_nc: standardised rows (S, C) of the stretches (K, 2), NaN missing. The residuals are float32 (S, C). Drift: how
+    many times as large the Q of one half of the rows is by the components of the other as by those of all, in the
+    median row; at least 1.
+    """
+    sizes = [len(rows_of(ranges_k2)) for ranges_k2 in folds_of(stretches_k2)]
+    folds = np.split(z_nc, np.cumsum(sizes)[:-1])
+    found = [_Moments.of(fold_nc) for fold_nc in folds]
+    of_all = _Moments.total(found).components()
+    others = [_Moments.total(found[:at] + found[at + 1 :] or found).components() for at in range(len(found))]
+    left = [each.residual(fold_nc).astype(np.float32) for each, fold_nc in zip(others, folds, strict=True)]
+    return of_all, np.concatenate(left), _drift(folds, found) if found[1:] else 1.0
+
+
+def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments]) -> float:
+    half = len(folds) // 2
+    halves = [slice(half), slice(half, None)]
+    of_half = [_Moments.total(found[part]).components() for part in halves]
+    rows_of_half = [np.concatenate(folds[part]) for part in halves]
+    elsewhere = [_median_q(of_half[1 - at], z_nc) for at, z_nc in enumerate(rows_of_half)]
+    at_home = _median_q(_Moments.total(found).components(), np.concatenate(folds))
+    return max(float(np.mean(elsewhere)) / max(at_home, 1e-9), 1.0)
+
+
+def _median_q(components: Components, z_nc: np.ndarray) -> float:
+    square_nc = np.nan_to_num(components.residual(z_nc)) ** 2
+    return float(np.median(square_nc.mean(axis=1)))

@@ -1,0 +1,216 @@
+"""The process engineer's part of a score: three control charts for each channel, added up.
+
+- the mean square of what the regression on the last rows does not foretell (`inference.autoregression`), exponentially
+  weighted: sees noise, jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993);
+- the square of its exponentially weighted mean: sees a small push to one side (Roberts, Technometrics 1959);
+- the mean square of what the principal components leave (`inference.components`), over three times the rows: sees a
+  lasting shift between channels. It counts most where the plant is steady, and less the more it drifts.
+
+Each is measured by what it is on normal rows that its maker did not see. Suffixes: n row, s score entry, c channel, k
+stretch, g group.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from core.data.dataset import PartName
+from core.data.windows import WindowSet
+from inference import autoregression, components
+from inference.autoregression import Autoregression
+from inference.components import Components
+from inference.groups import OWN_ROWS, groups, keys_of, rows_of
+from inference.part_scores import ERROR_CAP, Ewma
+
+log = logging.getLogger(__name__)
+
+# Smallest residual a chart is measured by, in standard deviations of a channel's normal values.
+RESIDUAL_FLOOR = 0.1
+# A residual counts up to so many standard deviations: its mean shall be of this day again after a jump to 1e30.
+RESIDUAL_CAP = 1000.0
+# How many times as many rows the components' chart looks back on: what it is to see lasts.
+COMPONENTS_SPANS = 3
+# The components' share where the plant is steady; from this drift on it falls with the drift's fourth power.
+COMPONENTS_SHARE = 0.6
+TOLERATED_DRIFT = 1.25
+_VALUES_AT_A_TIME = 2**22
+
+
+@dataclass(frozen=True)
+class ControlCharts:
+    """Charts of one group of recordings.
+
+    span: of the exponentially weighted means, in rows. usual_3c: what the three are on normal rows (3, C), in squared
+    standard deviations. components_share: of the third.
+    """
+
+    regression: Autoregression
+    components: Components
+    span: int
+    usual_3c: np.ndarray
+    components_share: float
+
+    def errors(self, values_nc: np.ndarray, stretches_k2: np.ndarray) -> np.ndarray:
+        """About 1 where all is normal, at most `ERROR_CAP`: float32 (S, C) for the rows of stretches (K, 2), in order;
+        NaN where a value is missing."""
+        lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
+        error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
+        stretch_s = np.repeat(np.arange(len(lengths_k)), lengths_k)
+        add_up = _AddUp(self)
+        done = 0
+        for rows in self.regression.rows(values_nc, stretches_k2):
+            piece = slice(done, done := done + len(rows.z_nc))
+            residuals = (self.regression.residual(rows), self.components.residual(rows.z_nc))
+            error_sc[piece] = add_up(*residuals, stretch_s[piece])
+        return error_sc
+
+
+class _AddUp:
+    """The three charts over rows that come in pieces, in order."""
+
+    def __init__(self, charts: ControlCharts):
+        num_channels = charts.usual_3c.shape[1]
+        share = charts.components_share
+        self.usual_3c, self.share_3 = charts.usual_3c, np.array([(1 - share) / 2, (1 - share) / 2, share])
+        self.square, self.mean = Ewma(charts.span, num_channels), Ewma(charts.span, num_channels)
+        self.left = Ewma(COMPONENTS_SPANS * charts.span, num_channels)
+
+    def __call__(self, residual_nc: np.ndarray, left_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
+        def measured(square_nc: np.ndarray, which: int) -> np.ndarray:
+            return np.minimum(square_nc / self.usual_3c[which], ERROR_CAP)
+
+        charts = (
+            self.square(measured(residual_nc**2, 0), stretch_n),
+            measured(self.mean(_capped(residual_nc), stretch_n) ** 2, 1),
+            self.left(measured(left_nc**2, 2), stretch_n),
+        )
+        return sum(share * chart_nc for share, chart_nc in zip(self.share_3, charts, strict=True))
+
+
+def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, *, span: int) -> tuple[ControlCharts, np.ndarray]:
+    """The charts of normal rows, and what they say of these, out of fold.
+
+    values_nc: (N, C) of all rows, NaN missing. stretches_k2: int64 (K, 2), half-open ranges of normal rows without a
+    gap, in order.
+    """
+    num_channels = values_nc.shape[1]
+    regression, residual_sc = autoregression.fit(values_nc, stretches_k2)
+    z_sc = ((values_nc[rows_of(stretches_k2)] - regression.mean_c) / regression.std_c).astype(np.float32)
+    plane, left_sc, drift = components.fit(z_sc, stretches_k2)
+    stretch_s = np.repeat(np.arange(len(stretches_k2)), stretches_k2[:, 1] - stretches_k2[:, 0])
+    size = max(1, _VALUES_AT_A_TIME // num_channels)
+    pieces = [slice(start, start + size) for start in range(0, len(stretch_s), size)]
+
+    mean = Ewma(span, num_channels)
+    usual = _Mean(num_channels)
+    for piece in pieces:
+        mean_nc = mean(_capped(residual_sc[piece]), stretch_s[piece])
+        usual.add(np.stack([residual_sc[piece], mean_nc, left_sc[piece]]) ** 2)
+    # A mean over a span of rows has so much less variance.
+    floor_31 = RESIDUAL_FLOOR**2 / np.array([[1.0], [span], [1.0]])
+    share = COMPONENTS_SHARE * min(1.0, TOLERATED_DRIFT / drift) ** 4 if plane.left_cc.any() else 0.0
+    charts = ControlCharts(regression, plane, span, np.maximum(usual.value, floor_31), share)
+
+    add_up = _AddUp(charts)
+    error_sc = np.empty(residual_sc.shape, dtype=np.float32)
+    for piece in pieces:
+        error_sc[piece] = add_up(residual_sc[piece], left_sc[piece], stretch_s[piece])
+    return charts, error_sc
+
+
+def _capped(residual_nc: np.ndarray) -> np.ndarray:
+    return np.clip(residual_nc, -RESIDUAL_CAP, RESIDUAL_CAP)
+
+
+class _Mean:
+    """Mean over rows that come in pieces, of what is observed: (3, C)."""
+
+    def __init__(self, num_channels: int):
+        self._sum_3c, self._count_3c = np.zeros((2, 3, num_channels))
+
+    def add(self, values_3nc: np.ndarray) -> None:
+        self._sum_3c += np.nansum(values_3nc, axis=1, dtype=np.float64)
+        self._count_3c += (~np.isnan(values_3nc)).sum(axis=1)
+
+    @property
+    def value(self) -> np.ndarray:
+        return self._sum_3c / np.maximum(self._count_3c, 1)
+
+
+# -------------------------------------------------------------------------------------------------- of every recording
+@dataclass(frozen=True)
+class ProcessStatistics:
+    """The charts of each group of recordings, by its key (`inference.groups`)."""
+
+    charts: Mapping[str, ControlCharts]
+
+    def errors(self, windows: WindowSet) -> np.ndarray:
+        """Errors of a part, float32 (S, C) for all rows of its stretches: each recording's by its own charts, where it
+        has such."""
+        values_nc, stretches_k2 = windows.series.values_nc.numpy(), windows.stretches
+        key_k = np.array(keys_of(windows, self.charts), dtype=object)
+        lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
+        error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
+        for key in dict.fromkeys(key_k):
+            mine_k = key_k == key
+            error_sc[np.repeat(mine_k, lengths_k)] = self.charts[key].errors(values_nc, stretches_k2[mine_k])
+        return error_sc
+
+    def joined(self, other: ProcessStatistics) -> ProcessStatistics:
+        return ProcessStatistics({**self.charts, **other.charts})
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Stacked over the groups, g."""
+        each = list(self.charts.values())
+        return {
+            "group_g": np.array(list(self.charts)),
+            "lags": np.array(each[0].regression.lags),
+            "span": np.array(each[0].span),
+            **{f"{name}_g": np.stack([getattr(one.regression, name) for one in each]) for name in _OF_REGRESSION},
+            **{f"{name}_g": np.stack([getattr(one.components, name) for one in each]) for name in _OF_COMPONENTS},
+            "usual_3c_g": np.stack([one.usual_3c for one in each]),
+            "components_share_g": np.array([one.components_share for one in each]),
+        }
+
+    @classmethod
+    def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
+        lags, span = int(held["lags"]), int(held["span"])
+
+        def of_group(at: int) -> ControlCharts:
+            regression = Autoregression(lags, *(held[f"{name}_g"][at] for name in _OF_REGRESSION))
+            plane = Components(*(held[f"{name}_g"][at] for name in _OF_COMPONENTS))
+            return ControlCharts(regression, plane, span, held["usual_3c_g"][at], float(held["components_share_g"][at]))
+
+        return cls({key: of_group(at) for at, key in enumerate(held["group_g"].tolist())})
+
+
+_OF_REGRESSION = ("mean_c", "std_c", "inertia_c", "weight_fc")
+_OF_COMPONENTS = ("centre_c", "left_cc")
+
+
+def fit_process(
+    normal: Mapping[PartName, WindowSet], alone: Collection[str] = (), *, span: int
+) -> tuple[ProcessStatistics, np.ndarray]:
+    """What the rows of all normal parts teach, and the errors of the part `calibration` as `errors` gives them, out of
+    fold.
+
+    alone: the recordings that are each judged by their own past; without any, all are judged by that of all. Beside
+    them, the rows of a recording that nobody scores are NaN. span: of the exponentially weighted means, in rows.
+    """
+    calibration = normal["calibration"]
+    values_nc, calibration_k2 = calibration.series.values_nc.numpy(), calibration.stretches
+    calibration_n = rows_of(calibration_k2)
+    calibration_sc = np.full((len(calibration_n), values_nc.shape[1]), np.nan, dtype=np.float32)
+    if alone:
+        log.info("each of %d recordings is judged by its own past: all have %d normal rows", len(alone), OWN_ROWS)
+    charts = {}
+    for group in groups(normal.values(), alone):
+        charts[group.key], normal_sc = fit(values_nc, group.normal_k2, span=span)
+        mine_s = group.holds(calibration_k2)
+        calibration_sc[mine_s] = normal_sc[np.searchsorted(rows_of(group.normal_k2), calibration_n[mine_s])]
+    return ProcessStatistics(charts), calibration_sc

@@ -1,0 +1,53 @@
+"""Made-up plants: channels that follow a hidden state, and recordings of several machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+
+
+def plant(num_rows: int, seed: int, num_channels: int = 3, noise: float = 0.3) -> np.ndarray:
+    """Channels that follow one slow hidden state, each with a little noise of its own."""
+    rng = np.random.default_rng(seed)
+    state_n = np.zeros(num_rows)
+    for row in range(1, num_rows):
+        state_n[row] = 0.95 * state_n[row - 1] + rng.normal()
+    noise_nc = noise * rng.normal(size=(num_rows, num_channels))
+    return (state_n[:, np.newaxis] * np.linspace(1, 2, num_channels) + 50 + noise_nc).astype(np.float32)
+
+
+def whole(values_nc: np.ndarray) -> np.ndarray:
+    return np.array([[0, len(values_nc)]])
+
+
+class Parts:
+    """Recordings back to back, the same rows of each in a part."""
+
+    def __init__(self, recordings: list[np.ndarray]):
+        self.series = Series.of(
+            [
+                Recording(
+                    f"machine_{number}", Path(f"{number}.csv"), values_tc, np.arange(len(values_tc)) * 10**9,
+                    tuple(f"c{channel}" for channel in range(values_tc.shape[1])), 1.0, "sampling_rate",
+                )
+                for number, values_tc in enumerate(recordings)
+            ],
+            np.concatenate(recordings).astype(np.float32),
+        )  # fmt: skip
+        self.offsets_r = self.series.offsets_r
+
+    def of(self, **bounds: dict[int, tuple[int, int]]) -> dict[str, WindowSet]:
+        return {
+            name: WindowSet(
+                self.series,
+                torch.zeros(0, dtype=torch.int64),
+                64,
+                np.array([[self.offsets_r[r] + low, self.offsets_r[r] + high] for r, (low, high) in rows.items()]),
+            )
+            for name, rows in bounds.items()
+        }

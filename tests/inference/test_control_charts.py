@@ -1,0 +1,161 @@
+"""Control charts: what each sees, and that normal rows are judged as new ones are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inference import autoregression, control_charts
+from inference.control_charts import ProcessStatistics, fit, fit_process
+from inference.groups import groups_of, judged_alone, normal_of, recordings_in
+from tests.inference.plants import Parts, plant, whole
+
+
+def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
+    charts, _ = fit(values_nc, whole(values_nc), span=10)
+    return charts.errors(new_nc, whole(new_nc))
+
+
+def test_new_normal_rows_are_about_one_and_so_are_those_that_taught():
+    values_nc = plant(4000, seed=0, noise=2.0)
+    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    new_nc = plant(4000, seed=1, noise=2.0)
+    assert normal_sc.mean() == pytest.approx(1.0, rel=0.25)
+    assert charts.errors(new_nc, whole(new_nc)).mean() == pytest.approx(normal_sc.mean(), rel=0.1)
+
+
+def test_normal_rows_are_judged_as_new_ones_are_even_by_too_many_regressors():
+    """In sample, 121 regressors would explain most of 300 rows of noise."""
+    values_nc = np.random.default_rng(0).normal(size=(5300, 20)).astype(np.float32)
+    charts, normal_sc = fit(values_nc, np.array([[0, 300]]), span=10)
+    assert charts.errors(values_nc, np.array([[300, 5300]])).mean() == pytest.approx(normal_sc.mean(), rel=0.2)
+
+
+def test_a_channel_that_leaves_the_others_is_seen_though_it_stays_in_its_range():
+    values_nc = plant(2000, seed=1)
+    values_nc[1000:, 2] = plant(2000, seed=2)[1000:, 2]
+    error_sc = charted(plant(4000, seed=0), values_nc)
+    assert error_sc[1050:, 2].mean() > 3 * error_sc[:1000, 2].mean()
+
+
+def test_a_lasting_shift_between_channels_is_still_seen_after_a_thousand_rows():
+    """The regression has taken it for granted by then; the components have not."""
+    values_nc = plant(3000, seed=1)
+    values_nc[1000:, 1] += 1.5
+    error_sc = charted(plant(4000, seed=0), values_nc)
+    assert error_sc[2000:].mean() > 1.5 * error_sc[:1000].mean()
+
+
+def test_a_plant_whose_couplings_change_does_not_trust_its_components():
+    values_nc = plant(2000, seed=0)
+    steady, _ = fit(values_nc, whole(values_nc), span=10)
+    values_nc[1000:, 2] -= 2 * (values_nc[1000:, 2] - 50)
+    moving, _ = fit(values_nc, whole(values_nc), span=10)
+    assert steady.components_share == control_charts.COMPONENTS_SHARE
+    assert moving.components_share < 0.05
+
+
+def test_a_slow_wander_of_a_channel_that_always_wanders_is_normal():
+    rng = np.random.default_rng(0)
+    values_nc = np.column_stack([np.cumsum(rng.normal(size=3000)), rng.normal(size=3000)]).astype(np.float32)
+    error_sc = charted(values_nc[:500], values_nc[500:])
+    assert np.median(error_sc[2000:, 0]) < 3
+
+
+def test_a_single_channel_has_no_components_to_leave():
+    values_nc = plant(1000, seed=0, num_channels=1)
+    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    assert charts.components_share == 0
+    assert normal_sc.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_is_missing_has_no_error():
+    values_nc = plant(2000, seed=0)
+    values_nc[500:520, 1] = np.nan
+    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    for error_sc in (normal_sc, charts.errors(values_nc, whole(values_nc))):
+        assert np.isnan(error_sc[500:520, 1]).all()
+        assert np.isnan(error_sc).sum() == 20
+
+
+def test_a_channel_that_never_moved_alarms_when_it_moves():
+    values_nc = plant(1000, seed=0)
+    values_nc[:, 1] = 0.1
+    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    assert normal_sc[:, 1].max() < 1e-3
+    values_nc[500, 1] = 0.2
+    assert charts.errors(values_nc, whole(values_nc))[500, 1] > 100
+
+
+def test_a_fault_does_not_explain_itself():
+    values_nc = plant(1000, seed=0)
+    values_nc[500:, 0] += 1000
+    assert charted(plant(1000, seed=0), values_nc)[600:, 0].min() > 100
+
+
+def test_a_spike_to_1e30_is_over_when_it_is_over():
+    values_nc = plant(1000, seed=0)
+    values_nc[500, 0] = 1e30
+    error_sc = charted(plant(1000, seed=0), values_nc)
+    assert np.isfinite(error_sc).all()
+    assert error_sc[800:].mean() < 3
+
+
+def test_nothing_comes_from_another_stretch():
+    values_nc, apart_k2 = plant(1000, seed=0), np.array([[0, 400], [600, 1000]])
+    charts, _ = fit(values_nc, whole(values_nc), span=10)
+    apart_sc = charts.errors(values_nc, apart_k2)
+    changed_nc = values_nc.copy()
+    changed_nc[400:600] = -1e3
+    np.testing.assert_array_equal(charts.errors(changed_nc, apart_k2), apart_sc)
+
+
+def test_pieces_change_nothing(monkeypatch):
+    values_nc = plant(1000, seed=0)
+    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    error_sc = charts.errors(values_nc, whole(values_nc))
+    monkeypatch.setattr(autoregression, "_VALUES_AT_A_TIME", 3 * 6 * 50)
+    monkeypatch.setattr(control_charts, "_VALUES_AT_A_TIME", 3 * 70)
+    charts, in_pieces_sc = fit(values_nc, whole(values_nc), span=10)
+    np.testing.assert_allclose(in_pieces_sc, normal_sc, rtol=1e-4)
+    np.testing.assert_allclose(charts.errors(values_nc, whole(values_nc)), error_sc, rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 5])
+def test_a_handful_of_normal_rows_is_enough_not_to_fail(num_rows):
+    values_nc = plant(100, seed=0)
+    charts, normal_sc = fit(values_nc, np.array([[0, num_rows]]), span=10)
+    assert np.isfinite(normal_sc).all()
+    assert np.isfinite(charts.errors(values_nc, whole(values_nc))).all()
+
+
+def test_what_was_learned_survives_as_arrays():
+    rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
+    parts = Parts([plant(1000, seed=0), plant(1000, seed=1)]).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
+    learned, _ = fit_process(normal_of(parts), ("machine_0", "machine_1"), span=10)
+    again = ProcessStatistics.from_arrays(learned.to_arrays())
+    np.testing.assert_array_equal(again.errors(parts["test"]), learned.errors(parts["test"]))
+
+
+def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
+    rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
+    recordings = [plant(1000, seed=0), 1e3 * plant(1000, seed=1)]
+    parts = Parts(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
+    assert len(groups_of(parts)) == 2
+    alone = judged_alone(normal_of(parts).values(), recordings_in(parts["test"]))
+    learned, calibration_sc = fit_process(normal_of(parts), alone, span=10)
+    assert calibration_sc.shape == (200, 3)
+    test_sc = learned.errors(parts["test"])
+    assert test_sc.shape == (1200, 3)
+    for half in (test_sc[:600], test_sc[600:]):
+        assert 0.5 < half.mean() < 3
+
+
+def test_one_regression_serves_where_a_recording_has_no_normal_rows():
+    recordings = [plant(1000, seed=0), plant(1000, seed=1)]
+    parts = Parts(recordings).of(train={0: (0, 500)}, calibration={0: (500, 1000)}, test={1: (0, 1000)})
+    ((own_k2, of_group),) = groups_of(parts)
+    assert own_k2.tolist() == [[0, 500], [500, 1000]]
+    assert of_group(parts["test"].stretches).all()
+    learned, _ = fit_process(normal_of(parts), span=10)
+    assert 0.5 < learned.errors(parts["test"]).mean() < 2
