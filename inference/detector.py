@@ -232,6 +232,7 @@ def settings_of(config: AnyConfig) -> dict[str, float]:
     return {
         "scoring.model_share": config.scoring.model_share,
         "scoring.smoothing_span": config.scoring.smoothing_span,
+        "scoring.look_ahead": config.scoring.look_ahead,
         "data.score_stride": config.data.score_stride,
     }
 

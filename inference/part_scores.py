@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.config.schema import Stream
 from core.data.windows import WindowSet
 from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
@@ -70,12 +69,25 @@ class PartScores:
 
 # --------------------------------------------------------------------------------------------------------------- errors
 def part_errors(
-    scoring: ScoringModel, windows: WindowSet, *, batch_size: int, label: str = "scoring", progress: Mode = "off"
+    scoring: ScoringModel,
+    windows: WindowSet,
+    *,
+    batch_size: int,
+    look_ahead: bool = True,
+    label: str = "scoring",
+    progress: Mode = "off",
 ) -> PartErrors:
     """Runs the model over all windows of a part, `batch_size` at a time, fewer where memory runs out; the device of the
-    model holds the series and a batch."""
+    model holds the series and a batch.
+
+    look_ahead: whether rows of process sensors count in every window they lie in, so also as predicted from later rows;
+    else only in the last patch of a window. Vibration has one score per window, at its end, and never looks ahead.
+    """
     with Progress(len(windows), label, unit="windows", mode=progress) as bar:
-        return _LAYOUTS[scoring.stream](_inferred(scoring, windows, batch_size, bar), windows)
+        inferred = _inferred(scoring, windows, batch_size, bar)
+        if scoring.stream == "swinmae":
+            return _window_errors(inferred, windows)
+        return _row_errors(inferred, windows, windows.window if look_ahead else scoring.config.model.patch_length)
 
 
 Inferred = Iterator[tuple[Tensor, dict[str, Tensor]]]
@@ -96,8 +108,8 @@ def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: P
         bar.advance(len(index_b))
 
 
-def _row_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
-    """The errors of overlapping windows, averaged per row and channel.
+def _row_errors(inferred: Inferred, windows: WindowSet, counted: int) -> PartErrors:
+    """The errors of the last `counted` rows of overlapping windows, averaged per row and channel.
 
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up to what it should and needs no count of its own.
@@ -107,10 +119,10 @@ def _row_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
     error_sc = torch.from_numpy(_zeros(len(row_s), windows.series.values_nc.shape[1]))
     windows_s = torch.zeros(len(row_s))
     entry_w = torch.from_numpy(np.searchsorted(row_s, windows.starts_w.numpy()))
-    offset_t = torch.arange(windows.window)
+    offset_t = torch.arange(windows.window - counted, windows.window)
     for index_b, aux in inferred:
         entry_m = (entry_w[index_b].unsqueeze(1) + offset_t).flatten()
-        error_sc.index_add_(0, entry_m, aux["error"].flatten(0, 1).cpu())
+        error_sc.index_add_(0, entry_m, aux["error"][:, -counted:].flatten(0, 1).cpu())
         windows_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
     error_sc /= windows_s.unsqueeze(1)
     stretch_s = np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0])
@@ -123,12 +135,6 @@ def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
     error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
     start_s = windows.starts_w.numpy()
     return PartErrors(error_sc, start_s + windows.window - 1, windows.file_of(), rows_per_entry=windows.window)
-
-
-_LAYOUTS: dict[Stream, Callable[[Inferred, WindowSet], PartErrors]] = {
-    "patchtst": _row_errors,
-    "swinmae": _window_errors,
-}
 
 
 # --------------------------------------------------------------------------------------------------------------- scores

@@ -66,8 +66,14 @@ def stream_scores(
 
 # --------------------------------------------------------------------------------------------------------------- pieces
 def model_errors(config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str) -> PartErrors:
+    settings = config.scoring
     return part_errors(
-        scoring, windows, batch_size=config.scoring.batch_size, label=label, progress=config.logging.progress
+        scoring,
+        windows,
+        batch_size=settings.batch_size,
+        look_ahead=settings.look_ahead,
+        label=label,
+        progress=config.logging.progress,
     )
 
 

@@ -318,6 +318,12 @@ class Scoring(Section):
         description="Share of the model in a score; the rest are statistics: of process sensors control charts of what "
         "the channels foretell of each other, of vibration how far level and spectrum lie from normal ones.",
     )
+    look_ahead: bool = Field(
+        True,
+        description="Whether the model may predict a row of process sensors from later rows of its window too: finds "
+        "more, but a score is complete only a window later. false, for monitoring as it happens, waits for the end of "
+        "the row's patch alone; it needs data.score_stride at most model.patch_length.",
+    )
     smoothing_span: Count = Field(
         1,
         description="Span of the causal exponentially weighted means in a score: over rows, of vibration over the "
@@ -362,6 +368,17 @@ class PatchTSTConfig(Config):
         if window < 2 * length or window % length:
             fitting = max(window // length, 2) * length
             raise ValueError(f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be")
+        return self
+
+
+    @model_validator(mode="after")
+    def _every_row_ends_a_window(self) -> PatchTSTConfig:
+        stride, length = self.data.score_stride, self.model.patch_length
+        if not self.scoring.look_ahead and stride > length:
+            raise ValueError(
+                f"scoring.look_ahead = false scores the last patch of each window: data.score_stride = {stride} leaves "
+                f"rows out; {length}, the length of a patch, or less would not"
+            )
         return self
 
 

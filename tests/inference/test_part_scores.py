@@ -46,6 +46,14 @@ class OthersModel(torch.nn.Module):
         return prediction, (prediction - x_btc).square()
 
 
+class PastModel(torch.nn.Module):
+    """Predicts every value as the mean of its window: later rows count."""
+
+    def inpaint(self, x_btc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        prediction = x_btc.mean(1, keepdim=True).expand_as(x_btc)
+        return prediction, (x_btc - prediction) ** 2
+
+
 class PlaceModel(torch.nn.Module):
     """The error is the place in the window, so that it differs from window to window for one row."""
 
@@ -140,6 +148,19 @@ def test_overlapping_windows_are_averaged_per_row():
     assert errors.stretch_s.tolist() == [0] * 50 + [1] * 23
     again = part_errors(scoring_with(PlaceModel()), windows, batch_size=64)
     np.testing.assert_array_equal(again.error_sc, errors.error_sc)
+
+
+def test_without_a_look_ahead_no_later_row_changes_the_error_of_a_patch():
+    values_tc = coupled(200, seed=0)
+    scoring = scoring_with(PastModel(), channels=6)
+    errors, changed = (
+        part_errors(scoring, windows_over([each], window=32, stride=16), batch_size=4, look_ahead=False).error_sc
+        for each in (values_tc, np.concatenate([values_tc[:128], values_tc[128:] + 5]))
+    )
+    assert np.isnan(errors[:16]).all()
+    assert np.isfinite(errors[16:]).all()
+    np.testing.assert_array_equal(changed[:128], errors[:128])
+    assert (changed[128:144] != errors[128:144]).all()
 
 
 def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
