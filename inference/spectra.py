@@ -87,8 +87,9 @@ class NormalSpectra:
 
 @dataclass(frozen=True)
 class SpectralStatistics:
-    """normal: learned from all normal windows. usual_2c: the mean distances (2, C), of level and bands, of windows it
-    did not see. span: of the means over windows."""
+    """normal: learned from all normal windows. usual_2c: how large the distances (2, C), of level and bands, are for
+    windows it did not see: their mean, or their root mean square over √3, as in `part_scores.channel_baseline`, where
+    that is larger. span: of the means over windows."""
 
     normal: NormalSpectra
     usual_2c: Tensor
@@ -124,7 +125,8 @@ def fit_spectral(normal: Mapping[PartName, WindowSet], *, span: int) -> tuple[Sp
             for at, fold in enumerate(folds)
         ]
     )
-    usual_2c = distance_w2c.mean(0).clamp(min=_SMALLEST)
+    mean_2c, rms_2c = distance_w2c.mean(0), distance_w2c.square().mean(0).sqrt()
+    usual_2c = torch.maximum(mean_2c, rms_2c / 3**0.5).clamp(min=_SMALLEST)
     learned = SpectralStatistics(NormalSpectra.fit(everything), usual_2c, span)
     mine = distance_w2c.split([len(part.level_wc) for part in of_part.values()])[list(of_part).index("calibration")]
     return learned, learned._relative(mine)

@@ -370,7 +370,6 @@ class PatchTSTConfig(Config):
             raise ValueError(f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be")
         return self
 
-
     @model_validator(mode="after")
     def _every_row_ends_a_window(self) -> PatchTSTConfig:
         stride, length = self.data.score_stride, self.model.patch_length

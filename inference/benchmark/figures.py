@@ -29,7 +29,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
     time. oracle_f1: at the best threshold labels could choose, never a result. delay_s: median time from the start of
     an anomaly to its first alarm, of those seen (`seen`, a share).
     false_alarms_per_day: spells of alarms outside of anomalies. achieved: for each rate asked for, the share of normal
-    test decisions that alarm, with its interval.
+    test decisions that alarm, with its interval. drift: how many times the score of a normal test decision is that of a
+    calibration one, in the median and at the 90 % quantile: why a rate is not kept.
     """
     normal, test = (
         _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
@@ -59,6 +60,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
         "unscored": int(test["score"].isna().sum()),
         "train_seconds": scored.train_seconds,
         "score_seconds": scored.score_seconds,
+        "drift_median": _drift(normal, judged, 0.5),
+        "drift_90": _drift(normal, judged, 0.9),
         "achieved": {str(rate): _achieved(normal, judged, rate) for rate in RATES},
         **(_in_time(judged, threshold) if benchmark.decision == "row" else {}),
     }
@@ -123,6 +126,12 @@ def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> dict[s
         return None
     found = share_above(healthy["score"].to_numpy(), threshold, seconds_per_score=None)
     return {"rate": found.rate, "low": found.low, "high": found.high}
+
+
+def _drift(normal: pd.DataFrame, judged: pd.DataFrame, level: float) -> float | None:
+    healthy = judged.loc[judged["label"] == 0, "score"]
+    usual = float(normal["score"].quantile(level))
+    return float(healthy.quantile(level)) / usual if len(healthy) and usual > 0 else None
 
 
 def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:

@@ -94,6 +94,7 @@ class Findings:
             lines += ["", f"## {_TITLES[name]}", "", *_table(detectors)]
             if achieved := detectors[LANDFALL][0].get("achieved"):
                 lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {_told(achieved)}."]
+                lines += [_told_of_drift(detectors[LANDFALL][0])]
         return "\n".join(lines) + "\n"
 
 
@@ -143,6 +144,23 @@ def _told(achieved: Mapping[str, dict[str, float] | None]) -> str:
         if found is not None
     ]
     return ", ".join(told) or "no such data"
+
+
+def _told_of_drift(figures: Mapping[str, Any]) -> str:
+    """Why a rate is not kept, where it is not."""
+    median, high = figures.get("drift_median"), figures.get("drift_90")
+    if median is None or high is None:
+        return ""
+    missed = [
+        f"{float(rate):.1%}"
+        for rate, found in figures["achieved"].items()
+        if found is not None and not found["low"] <= float(rate) <= found["high"]
+    ]
+    kept = f"Not kept at {', '.join(missed)}" if missed else "Kept"
+    return (
+        f"{kept}: a normal score of the test is {median:.2f} times one of the calibration in the median, {high:.2f} times "
+        "at the 90 % quantile."
+    )
 
 
 def _picture(path: Path, sets: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> None:
