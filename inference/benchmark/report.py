@@ -158,8 +158,8 @@ def _told_of_drift(figures: Mapping[str, Any]) -> str:
     ]
     kept = f"Not kept at {', '.join(missed)}" if missed else "Kept"
     return (
-        f"{kept}: a normal score of the test is {median:.2f} times one of the calibration in the median, {high:.2f} times "
-        "at the 90 % quantile."
+        f"{kept}: a normal score of the test is {median:.2f} times one of the calibration in the median, "
+        f"{high:.2f} times at the 90 % quantile."
     )
 
 
