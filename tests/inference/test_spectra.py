@@ -51,8 +51,8 @@ def bands(windows: WindowSet) -> torch.Tensor:
 def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
     found = errors()
     assert found["calibration"].shape == found["test"].shape == (200, 2)
-    assert found["calibration"].mean() == pytest.approx(1.0, rel=0.1)
-    assert found["test"].mean() == pytest.approx(1.0, rel=0.1)
+    assert found["calibration"].mean() == pytest.approx(1.0, rel=0.15)
+    assert found["test"].mean() == pytest.approx(1.0, rel=0.15)
 
 
 @pytest.mark.parametrize("span", [1, 5])
