@@ -2,7 +2,7 @@
 
 - the mean square of what the regression on the last rows does not foretell (`inference.autoregression`), exponentially
   weighted: sees noise, jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993);
-- the square of its exponentially weighted mean: sees a small push to one side (Roberts, Technometrics 1959);
+- the square of its CUSUM (`inference.running`): sees a small push to one side;
 - the mean square of what the principal components leave (`inference.components`), over three times the rows: sees a
   lasting shift between channels. It counts most where the plant is steady, and less the more it drifts.
 
@@ -13,7 +13,7 @@ stretch, g group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,7 +25,8 @@ from inference import autoregression, components
 from inference.autoregression import Autoregression
 from inference.components import Components
 from inference.groups import OWN_ROWS, groups, keys_of, rows_of
-from inference.part_scores import ERROR_CAP, Ewma
+from inference.part_scores import ERROR_CAP
+from inference.running import Cusum, Ewma
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,15 @@ log = logging.getLogger(__name__)
 RESIDUAL_FLOOR = 0.1
 # A residual counts up to so many standard deviations: its mean shall be of this day again after a jump to 1e30.
 RESIDUAL_CAP = 1000.0
-# How many times as many rows the components' chart looks back on: what it is to see lasts.
+# What the CUSUM takes for noise, in normal deviations of the residual: half of the smallest push it is to see, one.
+ALLOWANCE = 0.5
+# Smallest mean square of a CUSUM that it is measured by: a channel that is quiet but for rare jumps has next to none.
+CUSUM_FLOOR = 0.1
+# How many times as many rows the other charts look back on: what they are to see lasts.
+CUSUM_SPANS = 1.25
 COMPONENTS_SPANS = 3
+# Of what is not the components' share, that of the mean square; the rest is the CUSUM's.
+SQUARES_SHARE = 0.6
 # The components' share where the plant is steady; from this drift on it falls with the drift's fourth power.
 COMPONENTS_SHARE = 0.6
 TOLERATED_DRIFT = 1.25
@@ -45,8 +53,9 @@ _VALUES_AT_A_TIME = 2**22
 class ControlCharts:
     """Charts of one group of recordings.
 
-    span: of the exponentially weighted means, in rows. usual_3c: what the three are on normal rows (3, C), in squared
-    standard deviations. components_share: of the third.
+    span: of the mean of squares, in rows. usual_3c: mean squares (3, C) on normal rows, of the regression's and the
+    components' residual in standard deviations of the channel, and between them of the CUSUM, in those of the
+    residual. components_share: of the third.
     """
 
     regression: Autoregression
@@ -76,8 +85,9 @@ class _AddUp:
     def __init__(self, charts: ControlCharts):
         num_channels = charts.usual_3c.shape[1]
         share = charts.components_share
-        self.usual_3c, self.share_3 = charts.usual_3c, np.array([(1 - share) / 2, (1 - share) / 2, share])
-        self.square, self.mean = Ewma(charts.span, num_channels), Ewma(charts.span, num_channels)
+        self.usual_3c = charts.usual_3c
+        self.share_3 = np.array([(1 - share) * SQUARES_SHARE, (1 - share) * (1 - SQUARES_SHARE), share])
+        self.square, self.push = Ewma(charts.span, num_channels), _push(charts.span, num_channels)
         self.left = Ewma(COMPONENTS_SPANS * charts.span, num_channels)
 
     def __call__(self, residual_nc: np.ndarray, left_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
@@ -86,7 +96,7 @@ class _AddUp:
 
         charts = (
             self.square(measured(residual_nc**2, 0), stretch_n),
-            measured(self.mean(_capped(residual_nc), stretch_n) ** 2, 1),
+            measured(self.push(_deviations(residual_nc, self.usual_3c[0]), stretch_n) ** 2, 1),
             self.left(measured(left_nc**2, 2), stretch_n),
         )
         return sum(share * chart_nc for share, chart_nc in zip(self.share_3, charts, strict=True))
@@ -106,15 +116,15 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, *, span: int) -> tuple[
     size = max(1, _VALUES_AT_A_TIME // num_channels)
     pieces = [slice(start, start + size) for start in range(0, len(stretch_s), size)]
 
-    mean = Ewma(span, num_channels)
-    usual = _Mean(num_channels)
-    for piece in pieces:
-        mean_nc = mean(_capped(residual_sc[piece]), stretch_s[piece])
-        usual.add(np.stack([residual_sc[piece], mean_nc, left_sc[piece]]) ** 2)
-    # A mean over a span of rows has so much less variance.
-    floor_31 = RESIDUAL_FLOOR**2 / np.array([[1.0], [span], [1.0]])
+    residual_c, left_c = (
+        np.maximum(_mean_square((each_sc[piece] for piece in pieces), num_channels), RESIDUAL_FLOOR**2)
+        for each_sc in (residual_sc, left_sc)
+    )
+    push = _push(span, num_channels)
+    pushes = (push(_deviations(residual_sc[piece], residual_c), stretch_s[piece]) for piece in pieces)
+    push_c = np.maximum(_mean_square(pushes, num_channels), CUSUM_FLOOR)
     share = COMPONENTS_SHARE * min(1.0, TOLERATED_DRIFT / drift) ** 4 if plane.left_cc.any() else 0.0
-    charts = ControlCharts(regression, plane, span, np.maximum(usual.value, floor_31), share)
+    charts = ControlCharts(regression, plane, span, np.stack([residual_c, push_c, left_c]), share)
 
     add_up = _AddUp(charts)
     error_sc = np.empty(residual_sc.shape, dtype=np.float32)
@@ -123,23 +133,23 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, *, span: int) -> tuple[
     return charts, error_sc
 
 
-def _capped(residual_nc: np.ndarray) -> np.ndarray:
-    return np.clip(residual_nc, -RESIDUAL_CAP, RESIDUAL_CAP)
+def _push(span: int, num_channels: int) -> Cusum:
+    return Cusum(CUSUM_SPANS * span, ALLOWANCE, num_channels)
 
 
-class _Mean:
-    """Mean over rows that come in pieces, of what is observed: (3, C)."""
+def _deviations(residual_nc: np.ndarray, square_c: np.ndarray) -> np.ndarray:
+    """Residuals in normal deviations of their own. square_c: their normal mean square."""
+    return np.clip(residual_nc / np.sqrt(square_c), -RESIDUAL_CAP, RESIDUAL_CAP)
 
-    def __init__(self, num_channels: int):
-        self._sum_3c, self._count_3c = np.zeros((2, 3, num_channels))
 
-    def add(self, values_3nc: np.ndarray) -> None:
-        self._sum_3c += np.nansum(values_3nc, axis=1, dtype=np.float64)
-        self._count_3c += (~np.isnan(values_3nc)).sum(axis=1)
-
-    @property
-    def value(self) -> np.ndarray:
-        return self._sum_3c / np.maximum(self._count_3c, 1)
+def _mean_square(pieces: Iterable[np.ndarray], num_channels: int) -> np.ndarray:
+    """Of what is observed in rows that come in pieces, float64 (C,); 0 for a channel without a value."""
+    sum_c, count_c = np.zeros((2, num_channels))
+    for values_nc in pieces:
+        square_nc = np.square(values_nc, dtype=np.float64)
+        sum_c += np.nansum(square_nc, axis=0)
+        count_c += (~np.isnan(square_nc)).sum(axis=0)
+    return sum_c / np.maximum(count_c, 1)
 
 
 # -------------------------------------------------------------------------------------------------- of every recording

@@ -29,7 +29,7 @@ from inference.thresholds import Achieved, CalibratedThreshold, CalibrationSampl
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _NS_PER_S = 1e9
 _OF_STATISTICS, _DIGEST, _HEADER = "statistics.", "sha256", "header"
 

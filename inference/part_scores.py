@@ -19,6 +19,7 @@ from torch import Tensor
 from core.data.windows import WindowSet
 from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
+from inference.running import Ewma
 from inference.scoring import ScoringModel, infer_score
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,6 @@ BASELINE_FLOOR = 1e-3
 # Where model and statistics add up, an error counts up to so many times the normal one (55 of its deviations): how far
 # beyond that says little, and would silence the other of the two.
 ERROR_CAP = 3000.0
-_NEGLIGIBLE = 1e-9
 _VALUES_AT_A_TIME = 2**22
 _LARGE = 2**32
 
@@ -205,35 +205,6 @@ def score_part(
 def _mixed(model_nc: np.ndarray, statistic_nc: np.ndarray, share: float) -> np.ndarray:
     both_nc = share * model_nc + (1 - share) * statistic_nc
     return np.where(np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc))
-
-
-class Ewma:
-    """Causal exponentially weighted mean along rows, begun anew at every stretch; the newest weighs 2 / (span + 1).
-
-    Rows come in pieces, in order. What is missing (NaN) stays missing and weighs nothing. Within a piece the geometric
-    sum is doubled, from 2^k to 2^(k+1) terms, until the weight left over is below float32 precision: a few passes over
-    the array for any number of stretches.
-    """
-
-    def __init__(self, span: int, num_channels: int):
-        self.decay = 1.0 - 2.0 / (span + 1.0)
-        self._last_2c = np.zeros((2, num_channels))  # sums of weighted values and of weights, at the last row so far
-        self._stretch = -1
-
-    def __call__(self, values_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
-        """The means of the next rows, float64 (n, C). stretch_n: the number of each row's stretch, ascending."""
-        observed_nc = ~np.isnan(values_nc)
-        sums_2nc = np.stack([np.where(observed_nc, values_nc, 0.0), observed_nc]).astype(np.float64)
-        age = 1
-        while age < len(values_nc) and self.decay**age > _NEGLIGIBLE:
-            older_n1 = (self.decay**age * (stretch_n[age:] == stretch_n[:-age]))[:, np.newaxis]
-            sums_2nc[:, age:] += older_n1 * sums_2nc[:, :-age]
-            age *= 2
-        num_going_on = int(np.searchsorted(stretch_n, self._stretch, side="right"))
-        aged_m1 = (self.decay ** np.arange(1, num_going_on + 1))[:, np.newaxis]
-        sums_2nc[:, :num_going_on] += aged_m1 * self._last_2c[:, np.newaxis]
-        self._last_2c, self._stretch = sums_2nc[:, -1].copy(), int(stretch_n[-1])
-        return np.divide(sums_2nc[0], sums_2nc[1], out=np.full(values_nc.shape, np.nan), where=observed_nc)
 
 
 # ------------------------------------------------------------------------------------------- more than fits into memory

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
-from inference.part_scores import Ewma
+from inference.running import Ewma
 
 BANDS = 64
 FOLDS = 8

@@ -14,6 +14,7 @@ from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig
 from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
 from core.data.files import matches
+from core.data.recording import RATE_TOLERANCE
 from core.devices.batching import size_as_trained
 from core.devices.manager import DeviceManager
 from core.devices.profiles import seed_and_fix
@@ -25,8 +26,6 @@ from inference.scoring import ScoringModel, load_scoring_model
 from inference.stream_scores import alone_in, normal_errors
 
 log = logging.getLogger(__name__)
-
-_RATE_TOLERANCE = 0.01
 
 
 def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> tuple[AnyConfig, ScoringModel]:
@@ -122,10 +121,10 @@ def load_parts(config: AnyConfig, scoring: ScoringModel, parts: Sequence[PartNam
     """Raises DataError for vibration of another rate: the frequencies of a scalogram are fixed to the training's."""
     data = load_stream_data(config, root=root, parts=parts, scaler=scoring.scaler, run_id=scoring.run_id)
     found, trained = data.sampling_rate_hz, scoring.sampling_rate_hz
-    if scoring.stream == "swinmae" and not isclose(found, trained, rel_tol=_RATE_TOLERANCE):
+    if scoring.stream == "swinmae" and not isclose(found, trained, rel_tol=RATE_TOLERANCE):
         raise DataError(
             f"the data is sampled at {found:g} Hz, the model was trained at {trained:g} Hz",
-            hint="resample the data, or train on data of this rate",
+            hint=f"set data.resample_hz={trained:g}, or train on data of this rate",
         )
     return data
 

@@ -92,6 +92,9 @@ class Data(Section):
     sampling_rate_hz: Positive | None = Field(
         None, description="Vibration: samples per second where neither a sidecar JSON nor time stamps tell."
     )
+    resample_hz: Positive | None = Field(
+        None, description="Vibration: files of another rate are resampled to this one; empty refuses rates that differ."
+    )
     gap_factor: Positive = Field(
         10.0, description="A step longer than this many median steps is a gap; windows never cross one."
     )

@@ -17,7 +17,7 @@ import torch
 from core.config.schema import AnyConfig, Part
 from core.data.files import expand, matches
 from core.data.quality import QualityReport, judge, segments, write_report
-from core.data.recording import Recording
+from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
 from core.data.store import Store
 from core.data.windows import Series, WindowSet, window_starts
@@ -182,11 +182,11 @@ def _agreed_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[t
     for recording in recordings:
         if recording.sampling_rate_hz is None:
             raise DataError("its sampling rate is unknown", path=recording.path, hint="set data.sampling_rate_hz")
-        if not np.isclose(recording.sampling_rate_hz, first.sampling_rate_hz, rtol=0.01):
+        if not np.isclose(recording.sampling_rate_hz, first.sampling_rate_hz, rtol=RATE_TOLERANCE):
             raise DataError(
                 f"is sampled at {recording.sampling_rate_hz:g} Hz, {first.file_id} at {first.sampling_rate_hz:g} Hz",
                 path=recording.path,
-                hint="resample the files to one rate, or narrow the globs",
+                hint="set data.resample_hz to bring all files to one rate, or narrow the globs",
             )
     return first.channels, first.sampling_rate_hz
 

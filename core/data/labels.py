@@ -52,6 +52,8 @@ def label_file(path: Path) -> Path | None:
 
 def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Path) -> np.ndarray:
     label_n = _zero_or_one(table[column], path)
+    if recording.resampled_from_hz is not None:
+        return _resampled(recording, table, label_n, path)
     time, _ = time_column(table, "auto", path)
     times = parse_times(time) if time is not None else None
     if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
@@ -65,6 +67,25 @@ def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Pat
             hint="give both files time stamps, or one label per row",
         )
     return label_n
+
+
+def _resampled(recording: Recording, table: pd.DataFrame, label_n: np.ndarray, path: Path) -> np.ndarray:
+    """Labels of rows that were resampled: each that of the row measured at or before it."""
+    time, _ = time_column(table, "auto", path)
+    times = parse_times(time) if time is not None else None
+    if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
+        order_n = np.argsort(times.time_ns, kind="stable")
+        place_t = np.searchsorted(times.time_ns[order_n], recording.time_ns, side="right") - 1
+        return label_n[order_n][np.maximum(place_t, 0)]
+    ratio = recording.sampling_rate_hz / recording.resampled_from_hz
+    if abs(len(label_n) * ratio - len(recording)) > max(ratio, 1.0):
+        raise DataError(
+            f"{len(label_n)} labels for {len(recording)} rows of {recording.file_id}, which was resampled from "
+            f"{recording.resampled_from_hz:g} to {recording.sampling_rate_hz:g} Hz",
+            path=path,
+            hint="give both files time stamps, or one label per row",
+        )
+    return label_n[np.minimum((np.arange(len(recording)) / ratio).astype(np.int64), len(label_n) - 1)]
 
 
 def _matched(recording: Recording, label_ns: np.ndarray, label_n: np.ndarray, path: Path) -> np.ndarray:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from core.config.schema import Data, Stream
 from core.data.files import TABLE_SUFFIXES, data_suffix, declared_rate, expand, facts_of, is_healthy, matches
-from core.data.recording import NOT_A_TIME, Recording
+from core.data.recording import NOT_A_TIME, RATE_TOLERANCE, Recording
 from core.data.tables import channels_of, read_table, time_column
 from core.data.timestamps import Times, even_times, parse_times, sampling_rate
 from core.errors import DataError
@@ -29,7 +29,6 @@ _AXIS = re.compile(
     r"(?:[ _]?[\[(]?(?:g|m/s2|m/s\^2|m/s²)[\])]?)?",
     re.IGNORECASE,
 )
-_RATE_TOLERANCE = 0.01
 # Above this share of repeated stamps, the clock of a vibration file is coarser than its sampling.
 _COARSE_CLOCK = 0.2
 
@@ -234,7 +233,7 @@ def _rate(claims: dict[str, float | None]) -> tuple[float | None, list[str]]:
     notes = [
         f"sampling rate {rate_hz:g} Hz taken from {origin}, although {other} says {claim:g} Hz"
         for other, claim in others
-        if abs(claim / rate_hz - 1) > _RATE_TOLERANCE
+        if abs(claim / rate_hz - 1) > RATE_TOLERANCE
     ]
     if not notes and origin != "its time stamps":
         notes = [f"sampling rate {rate_hz:g} Hz taken from {origin}"]

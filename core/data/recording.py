@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 
 NOT_A_TIME = np.iinfo(np.int64).min
+# Sampling rates this close are one: the clocks of loggers differ by as much.
+RATE_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Recording:
     file_id: the path relative to the workspace, `#n` appended for record n of a set.
     healthy: True or False where the publisher labels the whole recording, else None. Never seen by training.
     notes: what the reader decided by itself, one sentence each; the caller logs them.
+    resampled_from_hz: the rate it was measured at, where `core.data.resampling` made another of it.
     digest: of everything the recording was made of (`core.data.store`); empty where nobody asked.
     """
 
@@ -36,6 +39,7 @@ class Recording:
     time_source: Literal["timestamp", "sampling_rate", "index"]
     healthy: bool | None = None
     notes: tuple[str, ...] = field(default=())
+    resampled_from_hz: float | None = None
     digest: str = ""
 
     def __len__(self) -> int:

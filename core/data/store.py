@@ -32,13 +32,14 @@ from core.config.schema import AnyConfig
 from core.data.files import data_suffix, facts_of
 from core.data.quality import cleaned, measure
 from core.data.recording import Recording
+from core.data.resampling import resampled
 from core.data.scaling import Scaler
 from core.workspace import relative, write_json
 
 log = logging.getLogger(__name__)
 
 # Counts up whenever readers, mending or metrics change what they give for the same file.
-VERSION = 1
+VERSION = 2
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9
@@ -51,8 +52,8 @@ _DESCRIPTION = "reading.json"
 class Reading:
     """One sensor file as it was read.
 
-    recordings: mended (`core.data.quality.cleaned`). metrics: what quality measured before that; None where it was not
-    asked to.
+    recordings: mended (`core.data.quality.cleaned`) and, where asked for, resampled. metrics: what quality measured
+    before that; None where it was not asked to.
     """
 
     recordings: tuple[Recording, ...]
@@ -101,7 +102,8 @@ class Store:
             "facts": facts_of(path),
             "stream": config.stream,
             "reader": data.model_dump(
-                mode="json", include={"timestamp", "channels", "exclude", "sampling_rate_hz", "gap_factor"}
+                mode="json",
+                include={"timestamp", "channels", "exclude", "sampling_rate_hz", "resample_hz", "gap_factor"},
             ),
             "measured": config.dqvl.enabled,
         }
@@ -197,7 +199,11 @@ def _read(path: Path, root: Path, config: AnyConfig) -> Reading:
     metrics = None
     if config.dqvl.enabled:
         metrics = measure(_as_one(found), stream=config.stream, gap_factor=config.data.gap_factor)
-    return Reading(tuple(map(cleaned, found)), metrics)
+    mended = tuple(map(cleaned, found))
+    if config.data.resample_hz is not None and config.stream == "swinmae":
+        rate_hz, gap_factor = config.data.resample_hz, config.data.gap_factor
+        mended = tuple(resampled(recording, rate_hz, gap_factor=gap_factor) for recording in mended)
+    return Reading(mended, metrics)
 
 
 def _as_one(found: Sequence[Recording]) -> Recording:
@@ -219,6 +225,7 @@ def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
         description = {
             "channels": shared.channels,
             "sampling_rate_hz": shared.sampling_rate_hz,
+            "resampled_from_hz": shared.resampled_from_hz,
             "time_source": shared.time_source,
             "healthy": shared.healthy,
             "rows": [len(recording) for recording in reading.recordings],
@@ -248,6 +255,7 @@ def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
                 time_ns=time_n[start:stop],
                 channels=tuple(told["channels"]),
                 sampling_rate_hz=told["sampling_rate_hz"],
+                resampled_from_hz=told["resampled_from_hz"],
                 time_source=told["time_source"],
                 healthy=told["healthy"],
                 notes=tuple(told["notes"][number]),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -20,7 +19,6 @@ from inference import part_scores
 from inference.part_scores import (
     BASELINE_FLOOR,
     ERROR_CAP,
-    Ewma,
     PartErrors,
     channel_baseline,
     part_errors,
@@ -225,19 +223,6 @@ def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
     statistic_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
     scores = score_part(errors, np.array([2.0, 2.0]), smoothing_span=1, statistic_sc=statistic_sc, share=0.25)
     np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
-
-
-@pytest.mark.parametrize("pieces", [[], [1, 2, 700, 701, 702, 1999], [500, 1000, 1500]])
-@pytest.mark.parametrize("span", [2, 10, 300])
-def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span, pieces):
-    rng = np.random.default_rng(span)
-    values_sc = np.where(rng.random((2000, 3)) < 0.1, np.nan, rng.exponential(size=(2000, 3)))
-    stretch_s = np.repeat(np.arange(4), [1, 700, 99, 1200])
-    smooth_sc = pd.DataFrame(values_sc).groupby(stretch_s).ewm(span=span).mean().to_numpy()
-    smooth = Ewma(span, 3)
-    split = zip(np.split(values_sc, pieces), np.split(stretch_s, pieces), strict=True)
-    found_sc = np.concatenate([smooth(values, stretch) for values, stretch in split])
-    np.testing.assert_allclose(found_sc, np.where(np.isnan(values_sc), np.nan, smooth_sc), rtol=1e-6)
 
 
 def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatch):

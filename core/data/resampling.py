@@ -1,0 +1,68 @@
+"""Vibration of several sampling rates brought to one, by polyphase filtering (scipy.signal.resample_poly)."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+
+from core.data.quality import segments
+from core.data.recording import RATE_TOLERANCE, Recording
+
+# Largest numerator and denominator of the ratio of rates; the rate reached is exact to a millionth of it.
+_LARGEST_TERM = 1000
+_NS_PER_S = 1e9
+
+
+def resampled(recording: Recording, rate_hz: float, *, gap_factor: float) -> Recording:
+    """The recording at `rate_hz`: each stretch without a gap by itself, low-pass filtered below half of the lower rate.
+
+    Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
+    missing. Labels follow by time, or by `Recording.resampled_from_hz` where rows have no time stamps.
+    """
+    own_hz = recording.sampling_rate_hz
+    if own_hz is None or not len(recording) or np.isclose(own_hz, rate_hz, rtol=RATE_TOLERANCE):
+        return recording
+    ratio = Fraction(rate_hz / own_hz).limit_denominator(_LARGEST_TERM)
+    values, times = [], []
+    for start, stop in segments(recording, gap_factor):
+        values.append(_stretch(recording.values_tc[start:stop], ratio))
+        times.append(recording.time_ns[start] + np.rint(np.arange(len(values[-1])) * (_NS_PER_S / rate_hz)))
+    note = f"resampled from {own_hz:g} to {rate_hz:g} Hz"
+    if rate_hz > own_hz:
+        note += f"; above {own_hz / 2:g} Hz it holds nothing, unlike recordings that were made at {rate_hz:g} Hz"
+    return dataclasses.replace(
+        recording,
+        values_tc=np.concatenate(values),
+        time_ns=np.concatenate(times).astype(np.int64),
+        sampling_rate_hz=rate_hz,
+        resampled_from_hz=own_hz,
+        notes=(*recording.notes, note),
+    )
+
+
+def _stretch(values_tc: np.ndarray, ratio: Fraction) -> np.ndarray:
+    """float32 (ceil(T · ratio), C)."""
+    from scipy.signal import resample_poly  # takes longer to import than most data sets to read
+
+    missing_tc = np.isnan(values_tc)
+    filled_tc = _filled(values_tc, missing_tc) if missing_tc.any() else values_tc
+    new_tc = resample_poly(filled_tc, ratio.numerator, ratio.denominator, axis=0, padtype="line").astype(np.float32)
+    if missing_tc.any():
+        source_t = np.arange(len(new_tc)) / float(ratio)
+        below_t, above_t = (
+            np.minimum(side(source_t).astype(np.int64), len(values_tc) - 1) for side in (np.floor, np.ceil)
+        )
+        new_tc[missing_tc[below_t] | missing_tc[above_t]] = np.nan
+    return new_tc
+
+
+def _filled(values_tc: np.ndarray, missing_tc: np.ndarray) -> np.ndarray:
+    """Missing values by straight lines, so that the filter does not spread them; a channel without any value is 0."""
+    filled_tc, row_t = values_tc.copy(), np.arange(len(values_tc))
+    for channel, missing_t in enumerate(missing_tc.T):
+        known_t = ~missing_t
+        known = values_tc[known_t, channel]
+        filled_tc[missing_t, channel] = np.interp(row_t[missing_t], row_t[known_t], known) if len(known) else 0.0
+    return filled_tc
