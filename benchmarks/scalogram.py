@@ -13,21 +13,26 @@ from benchmarks.pairs import Comparison, Task, compare
 from benchmarks.run import Effort
 from benchmarks.sides import Work
 from core.config.schema import Scalogram as Settings
+from core.data.pywt_transform import coefficients
 from core.data.scalogram import Scalogram
 
 log = logging.getLogger(__name__)
 
 RATE_HZ = 6400.0
 WINDOWS, SAMPLES, AXES, ROWS, SIZE = 4, 4000, 3, 96, 224
+SETTINGS = Settings(frequencies=ROWS, image_size=SIZE, frequency_min_hz=20.0)
+_PRECISION = 12
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
-    """Windows of 4,000 samples, three axes: our whole images of 224 pixels against the peers' log-magnitudes alone."""
+    """Windows of 4,000 samples, three axes: our whole images of 224 pixels against the peers' log-magnitudes alone, and
+    against their whole images; the same coefficients against the same."""
     ours = Task("Landfall", "benchmarks.scalogram:our_images", {})
     peers = {
         "pywt.cwt (conv)": ("pywt_magnitudes", {"method": "conv"}, 75.0),
         "pywt.cwt (fft)": ("pywt_magnitudes", {"method": "fft"}, 0.0),
         "ssqueezepy.cwt": ("ssqueezepy_magnitudes", {}, 17.0),
+        "pywt.cwt, quartiles, resized": ("pywt_images", {}, 35.0),
     }
     if find_spec("ssqueezepy") is None:
         log.warning("ssqueezepy is left out: pip install landfall[bench] brings it")
@@ -36,22 +41,62 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
         theirs = Task(name, f"benchmarks.scalogram:{maker}", settings, tuned=False)
         title = f"{SAMPLES:,} samples × {AXES} axes × {ROWS} frequencies"
         yield compare(title, ours, theirs, unit="windows", count=WINDOWS, rounds=effort.rounds, goal=goal)
+    ours = Task("Landfall's pywt.cwt", "benchmarks.scalogram:our_pywt_coefficients", {})
+    theirs = Task("pywt.cwt (conv)", "benchmarks.scalogram:pywt_coefficients", {}, tuned=False)
+    title = f"the same morl coefficients, {SAMPLES:,} samples × {AXES} axes × {ROWS} scales"
+    yield compare(title, ours, theirs, unit="windows", count=WINDOWS, rounds=effort.rounds, goal=23.0)
 
 
 def our_images() -> Work:
-    settings = Settings(frequencies=ROWS, image_size=SIZE, frequency_min_hz=20.0)
-    transform, windows = Scalogram(settings), torch.randn(WINDOWS, SAMPLES, AXES)
+    transform, windows = Scalogram(SETTINGS), torch.randn(WINDOWS, SAMPLES, AXES)
     return lambda: transform(windows, RATE_HZ)
+
+
+def our_pywt_coefficients() -> Work:
+    """The same figures as PyWavelets, at every sample."""
+    signals = torch.from_numpy(_signals())
+    return lambda: coefficients(signals, _morl_scales(), "morl", _PRECISION)
+
+
+def pywt_coefficients() -> Work:
+    import pywt
+
+    signals, scales = _signals(), _morl_scales()
+    return lambda: pywt.cwt(signals, scales, "morl", method="conv", axis=-1, precision=_PRECISION)
+
+
+def pywt_images() -> Work:
+    """What notebooks make of PyWavelets: log-magnitudes, median and quartiles, resized to the image."""
+    import pywt
+
+    signals, scales = _signals(), _morl_scales()
+
+    def images() -> object:
+        magnitude = np.abs(pywt.cwt(signals, scales, "morl", axis=-1)[0]).transpose(1, 2, 0, 3)
+        log_magnitude = np.log1p(magnitude)
+        low, middle, high = np.quantile(log_magnitude, (0.25, 0.5, 0.75), axis=(2, 3), keepdims=True)
+        scaled = torch.from_numpy((log_magnitude - middle) / (high - low + 1e-6))
+        return torch.nn.functional.interpolate(scaled, (SIZE, SIZE), mode="bilinear", align_corners=False)
+
+    return images
+
+
+def _signals() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((WINDOWS, AXES, SAMPLES), dtype=np.float32)
+
+
+def _morl_scales() -> tuple[float, ...]:
+    """Of PyWavelets' own Morlet wavelet, whose centre is .8125, at our frequencies."""
+    return tuple(0.8125 * RATE_HZ / Scalogram(SETTINGS).frequencies_hz(RATE_HZ).numpy())
 
 
 def pywt_magnitudes(method: str) -> Work:
     """Log-magnitudes of the analytic Morlet wavelet, at every sample."""
     import pywt
 
-    settings = Settings(frequencies=ROWS, image_size=SIZE, frequency_min_hz=20.0)
-    centre = settings.omega0 / (2 * np.pi)
-    scales = centre * RATE_HZ / Scalogram(settings).frequencies_hz(RATE_HZ).numpy()
-    signals = np.random.default_rng(0).standard_normal((WINDOWS, AXES, SAMPLES), dtype=np.float32)
+    centre = SETTINGS.omega0 / (2 * np.pi)
+    scales = centre * RATE_HZ / Scalogram(SETTINGS).frequencies_hz(RATE_HZ).numpy()
+    signals = _signals()
 
     def magnitudes() -> object:
         coefficients, _ = pywt.cwt(signals, scales, f"cmor2.0-{centre:.6f}", method=method, axis=-1)
