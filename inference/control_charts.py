@@ -39,7 +39,7 @@ ALLOWANCE = 0.5
 # Smallest mean square of a CUSUM that it is measured by: a channel that is quiet but for rare jumps has next to none.
 CUSUM_FLOOR = 0.1
 # How many times as many rows the other charts look back on: what they are to see lasts.
-CUSUM_SPANS = 1.25
+CUSUM_SPANS = 1.5
 COMPONENTS_SPANS = 3
 # Of what is not the components' share, that of the mean square; the rest is the CUSUM's.
 SQUARES_SHARE = 0.6

@@ -31,12 +31,10 @@ _COLUMNS = {
     "train_seconds": "training, s",
     "score_seconds": "scoring, s",
 }
-# What a set is judged by first, and what is said of each unit: the first of them that it has.
-_HEADLINES = ("vus_pr", "auroc", "test_mse")
-_IN_A_LINE = (*_HEADLINES, "f1")
+_IN_A_LINE = ("vus_pr", "auroc", "test_mse", "f1")
 _PIPE = r"\|"  # within a cell
 _LOWER_IS_BETTER = ("test_mse",)
-_TITLES = {each.name: each.title for each in SETS}
+_SETS = {each.name: each for each in SETS}
 
 
 class Findings:
@@ -91,7 +89,7 @@ class Findings:
             * (self.seeds > 1),
         ]
         for name, detectors in self.sets.items():
-            lines += ["", f"## {_TITLES[name]}", "", *_table(detectors)]
+            lines += ["", f"## {_SETS[name].title}", "", *_table(detectors)]
             if achieved := detectors[LANDFALL][0].get("achieved"):
                 lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {_told(achieved)}."]
                 lines += [_told_of_drift(detectors[LANDFALL][0])]
@@ -166,24 +164,26 @@ def _told_of_drift(figures: Mapping[str, Any]) -> str:
 def _picture(path: Path, sets: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 1.2 + 2.6 * ((len(sets) + 2) // 3)), layout="constrained")
+    figure = Figure(figsize=(12, 1.2 + 2.6 * ((len(sets) + 2) // 3)), layout="constrained")
     all_axes = np.atleast_1d(figure.subplots((len(sets) + 2) // 3, 3, squeeze=False)).ravel()
     for axes, (name, detectors) in zip(all_axes, sets.items(), strict=False):
-        headline = next(each for each in _HEADLINES if detectors[LANDFALL][0].get(each) is not None)
+        headline = _SETS[name].headline
         known = {
             detector: [each[headline] for each in found]
             for detector, found in detectors.items()
             if all(each.get(headline) is not None for each in found)
         }
         means = {detector: float(np.mean(values)) for detector, values in known.items()}
-        order = sorted(means, key=means.__getitem__, reverse=headline in _LOWER_IS_BETTER)  # the best on top
+        sign = -1 if headline in _LOWER_IS_BETTER else 1
+        # The best on top, of equals Landfall.
+        order = sorted(means, key=lambda detector: (sign * round(means[detector], 3), detector == LANDFALL))
         axes.barh(
             order,
             [means[detector] for detector in order],
             xerr=[np.std(known[detector]) for detector in order],
             color=["#0b6e99" if detector == LANDFALL else "#b8c4cc" for detector in order],
         )
-        axes.set_title(f"{name}: {_COLUMNS[headline]}", fontsize=9, loc="left")
+        axes.set_title(f"{name}: {_COLUMNS[headline]}", fontsize=8.5, loc="left")
         axes.set_xlim(0, max(1.0, 1.05 * max(means.values())))
         axes.tick_params(labelsize=8)
     for axes in all_axes[len(sets) :]:

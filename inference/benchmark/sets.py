@@ -91,6 +91,14 @@ class BenchmarkSet:
     per: Literal["unit", "recording"] = "unit"
     judged_by: Literal["alarms", "filling_in"] = "alarms"
 
+    @property
+    def headline(self) -> str:
+        """The figure the set is known by: the first that its publishers, or those who compare on it, report."""
+        if self.judged_by == "filling_in":
+            return "test_mse"
+        in_time = self.stream == "patchtst" and self.decision == "row" and self.per == "unit"
+        return "vus_pr" if in_time else "auroc"
+
     def recipe(self, *, quick: bool) -> tuple[str, ...]:
         recipe = RECIPES["fill_in" if self.judged_by == "filling_in" else self.stream]
         return (*recipe.overrides, *(recipe.quick if quick else ()))
