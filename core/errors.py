@@ -111,6 +111,8 @@ class NotebookError(LandfallError):
         cause = globals().get(ename)
         if isinstance(cause, type) and issubclass(cause, LandfallError):
             self.exit_code = cause.exit_code
+        elif ename == "KeyboardInterrupt":
+            self.exit_code = EXIT_INTERRUPTED
         first_line = evalue.partition("\n")[0]
         super().__init__(f"{notebook}, In [{prompt}]: {ename}: {first_line}", hint=hint)
 

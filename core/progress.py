@@ -10,10 +10,14 @@ from typing import Literal, Self
 
 from tqdm import tqdm
 
+from core.notebook import LiveOutput, in_notebook
+
 log = logging.getLogger(__name__)
 
 Mode = Literal["auto", "bar", "lines", "off"]
 SECONDS_BETWEEN_LINES = 30.0
+# A notebook shows no bar for what is over at once, and redraws one no more often than a browser likes.
+_SECONDS_BEFORE_BAR, _SECONDS_BETWEEN_DRAWINGS = 0.5, 0.2
 
 
 class ConsoleHandler(logging.StreamHandler):
@@ -30,45 +34,108 @@ class Progress:
     """Counts to `total`; use as a context manager and call `advance`."""
 
     def __init__(self, total: int, label: str, *, unit: str, mode: Mode = "auto"):
-        self.total, self.label, self.unit, self.done = total, label, unit, 0
-        self._mode = _watched_mode() if mode == "auto" else mode
-        self._bar: tqdm | None = None
-        self._started = self._last_line = 0.0
+        self.total, self.label, self.unit, self.done, self.note = total, label, unit, 0, ""
+        self.mode = _watched_mode() if mode == "auto" else mode
+        self._started = 0.0
+        self._meter = _METERS["page" if self.mode == "bar" and in_notebook() else self.mode](self)
 
     def __enter__(self) -> Self:
-        self._started = self._last_line = time.monotonic()
-        if self._mode == "bar":
-            self._bar = tqdm(total=self.total, desc=self.label, unit=f" {self.unit}", file=sys.stderr)
+        self._started = time.monotonic()
+        self._meter.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._meter.close()
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
-        if self._bar is not None:
-            if note:
-                self._bar.set_postfix_str(note, refresh=False)
-            self._bar.update(count)
-        elif self._mode == "lines":
-            now = time.monotonic()
-            if now - self._last_line >= SECONDS_BETWEEN_LINES:
-                self._last_line = now
-                rate = self.done / (now - self._started)
-                left = (self.total - self.done) / rate
-                log.info("%s: %d of %d %s, %.0f s left %s", self.label, self.done, self.total, self.unit, left, note)
+        self.note = note
+        self._meter.moved(count)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def seconds_left(self) -> float:
+        """As long as the rest takes at the speed so far; of use once something is done."""
+        return self.seconds / max(self.done, 1) * (self.total - self.done)
+
+
+# -------------------------------------------------------------------------------------------- the ways to show progress
+class _Silence:
+    """Shows nothing."""
+
+    def __init__(self, progress: Progress):
+        self.progress = progress
+
+    def open(self) -> None: ...
+    def moved(self, count: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Lines(_Silence):
+    def open(self) -> None:
+        self._last = time.monotonic()
+
+    def moved(self, count: int) -> None:
+        now, progress = time.monotonic(), self.progress
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            log.info(
+                "%s: %d of %d %s, %.0f s left %s",
+                progress.label, progress.done, progress.total, progress.unit, progress.seconds_left, progress.note,
+            )  # fmt: skip
+
+
+class _Bar(_Silence):
+    """On a terminal."""
+
+    def open(self) -> None:
+        progress = self.progress
+        self._bar = tqdm(total=progress.total, desc=progress.label, unit=f" {progress.unit}", file=sys.stderr)
+
+    def moved(self, count: int) -> None:
+        if self.progress.note:
+            self._bar.set_postfix_str(self.progress.note, refresh=False)
+        self._bar.update(count)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class _PageBar(_Silence):
+    """In a notebook, in one place of the cell's output."""
+
+    def open(self) -> None:
+        self._output, self._drawn, self._last_note = None, time.monotonic(), ""
+
+    def moved(self, count: int) -> None:
+        self._last_note = self.progress.note or self._last_note
+        wait = _SECONDS_BEFORE_BAR if self._output is None else _SECONDS_BETWEEN_DRAWINGS
+        if time.monotonic() - self._drawn >= wait:
+            self._draw(f"{tqdm.format_interval(self.progress.seconds_left)} left")
+
+    def close(self) -> None:
+        if self._output is not None:
+            finished = self.progress.done >= self.progress.total
+            self._draw(f"{'in' if finished else 'stopped after'} {tqdm.format_interval(self.progress.seconds)}")
+
+    def _draw(self, time_told: str) -> None:
+        progress = self.progress
+        count = f"{progress.done} of {progress.total} {progress.unit}"
+        speed = f"{progress.done / max(progress.seconds, 1e-9):.3g} {progress.unit}/s"
+        told = " · ".join(filter(None, (count, speed, time_told, self._last_note)))
+        self._output = self._output or LiveOutput()
+        self._output.show_bar(progress.label, progress.done / max(progress.total, 1), told)
+        self._drawn = time.monotonic()
+
+
+_METERS: dict[str, type[_Silence]] = {"off": _Silence, "lines": _Lines, "bar": _Bar, "page": _PageBar}
 
 
 def _watched_mode() -> Mode:
     """A terminal and a notebook are watched; a pipe or a log file is not."""
-    return "bar" if sys.stderr.isatty() or _in_notebook() else "lines"
-
-
-def _in_notebook() -> bool:
-    """Whether this process is a notebook's kernel; asking must not import IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and hasattr(shell, "kernel")
+    return "bar" if sys.stderr.isatty() or in_notebook() else "lines"

@@ -6,17 +6,18 @@ import json
 import logging
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from core.config.schema import AnyConfig
+from core.devices.gauges import Reading
 from core.errors import StoppedError
-from core.workspace import atomic_file, json_text, utc_now, write_text
+from core.livefile import LiveFile
+from core.workspace import json_text, utc_now, write_text
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +43,15 @@ class RunLog:
     of an old name rewinds to nothing.
     """
 
-    def __init__(self, root: Path, config: AnyConfig, run_id: str, *, steps: int):
+    def __init__(self, root: Path, config: AnyConfig, run_id: str, *, steps: int, windows: int = 0):
+        """steps, windows: all that the run is planned to take."""
         self.root, self.config, self.run_id = root, config, run_id
         self.folder = root / config.logging.log_dir / run_id
         self.metrics_file = self.folder / "metrics.jsonl"
         self._tensorboard: Any = None
+        self._live = LiveFile(root, config.stream)
+        self._windows_per_step = windows / max(1, steps)
+        self._began, self._began_step = time.monotonic(), 0
         self._status: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
@@ -62,6 +67,11 @@ class RunLog:
             "steps": steps,
             "best": None,
             "checkpoint": config.logging.checkpoint_path,
+            "eta_seconds": None,
+            "windows_per_second": None,
+            "memory_mb": None,
+            "peak_memory_mb": None,
+            "gpu_utilisation": None,
             "pid": os.getpid(),
         }
 
@@ -79,11 +89,11 @@ class RunLog:
     ) -> None:
         if self._tensorboard is not None:
             self._tensorboard.close()
-        if error is None:
-            self._update(state="completed", finished_at=utc_now())
-        else:
+        state, reason = "completed", None
+        if error is not None:
             state = "stopped" if isinstance(error, StoppedError | KeyboardInterrupt) else "failed"
-            self._update(state=state, reason=str(error) or kind.__name__, finished_at=utc_now())
+            reason = str(error) or kind.__name__
+        self._update(state=state, reason=reason, finished_at=utc_now(), eta_seconds=None)
 
     def write_config(self, rendered: str) -> None:
         self._write("config.yaml", rendered)
@@ -91,19 +101,30 @@ class RunLog:
     def write_environment(self, record: Mapping[str, Any]) -> None:
         self._write("environment.json", json_text(record))
 
-    def steps(self, epoch: int, records: Sequence[tuple[int, float, float, float]]) -> None:
-        """Step records (step, loss, learning rate, gradient norm), `step` counted from 1 over the whole run."""
+    def steps(
+        self, epoch: int, records: Sequence[tuple[int, float, float, float]], *, reading: Reading | None = None
+    ) -> None:
+        """Step records (step, loss, learning rate, gradient norm), `step` counted from 1 over the whole run.
+
+        reading: what the device held after the last of them, where somebody looked.
+        """
         now = utc_now()
-        self._append(
+        lines = [
             {"kind": "step", "time": now, "epoch": epoch, "step": step, "loss": loss, "lr": rate, "grad_norm": norm}
             for step, loss, rate, norm in records
-        )
+        ]
+        last_step, held = records[-1][0], {}
+        if reading is not None:
+            held = {"memory_mb": reading.memory_mb, "gpu_utilisation": reading.gpu_utilisation}
+            lines[-1] |= held
+            held["peak_memory_mb"] = max(reading.memory_mb, self._status["peak_memory_mb"] or 0.0)
+        self._append(lines)
         if self._tensorboard is not None:
             for step, loss, rate, norm in records:
                 self._tensorboard.add_scalar("loss/step", loss, step)
                 self._tensorboard.add_scalar("optimizer/learning_rate", rate, step)
                 self._tensorboard.add_scalar("optimizer/gradient_norm", norm, step)
-        self._update(step=records[-1][0])
+        self._update(step=last_step, **self._pace(last_step), **held)
 
     def epoch(self, record: EpochRecord, *, best: EpochRecord) -> None:
         self._append([{"kind": "epoch", "time": utc_now(), **asdict(record)}])
@@ -122,18 +143,34 @@ class RunLog:
             if (record["kind"] == "step" and record["step"] <= step)
             or (record["kind"] == "epoch" and record["epoch"] <= epoch)
         ]
-        self._write(self.metrics_file.name, "".join(json.dumps(record) + "\n" for record in kept))
+        lines = [json.dumps(record) for record in kept]
+        self._write(self.metrics_file.name, "".join(line + "\n" for line in lines))
+        self._live.restart()
+        self._live.add(zip(kept, lines, strict=True))
+        self._began, self._began_step = time.monotonic(), step
         epochs = [{"epoch": r["epoch"], "val_loss": r["val_loss"]} for r in kept if r["kind"] == "epoch"]
         self._update(step=step, epoch=epoch, best=min(epochs, key=lambda record: record["val_loss"], default=None))
 
-    def _append(self, records: Any) -> None:
-        lines = [json.dumps({key: _strict(value) for key, value in record.items()}) + "\n" for record in records]
+    def _pace(self, step: int) -> dict[str, float | None]:
+        """Time left and throughput, by the steps of this process; validation counts as soon as there was one."""
+        seconds, done = time.monotonic() - self._began, step - self._began_step
+        if done <= 0 or seconds <= 0:
+            return {}
+        left = max(0, self._status["steps"] - step) * seconds / done
+        rate = self._windows_per_step * done / seconds
+        return {"eta_seconds": round(left, 1), "windows_per_second": round(rate, 2) or None}
+
+    def _append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        strict = [{key: _strict(value) for key, value in record.items()} for record in records]
+        lines = [json.dumps(record) for record in strict]
         with self.metrics_file.open("a", encoding="utf-8") as file:
-            file.writelines(lines)
+            file.writelines(line + "\n" for line in lines)
+        self._live.add(zip(strict, lines, strict=True))
 
     def _update(self, **changes: Any) -> None:
         self._status |= {"updated_at": utc_now(), **changes}
         self._write("status.json", json_text(self._status))
+        self._live.refresh(self._status, last=self._status["state"] != "running")
 
     def _write(self, name: str, text: str) -> None:
         write_text(self.folder / name, text)
@@ -145,9 +182,19 @@ class SilentRunLog(RunLog):
     def __enter__(self) -> Self:
         return self
 
-    def _append(self, records: Any) -> None: ...
+    def _append(self, records: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def _update(self, **changes: Any) -> None: ...
 
     def _write(self, name: str, text: str) -> None: ...
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """The status of the run in a folder; None where there is none that can be read."""
+    try:
+        return json.loads((folder / "status.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -186,29 +233,6 @@ def read_loss_csv(path: Path) -> list[EpochRecord]:
     if header != columns or any(len(row) != len(columns) for row in rows):
         raise ValueError(f"{path}: not every line has the columns {', '.join(columns)}")
     return [EpochRecord(int(epoch), *(float(cell) for cell in rest)) for epoch, *rest in rows]
-
-
-def plot_loss(path: Path, history: Sequence[EpochRecord], *, title: str) -> None:
-    """Training and validation loss over epochs, the best epoch marked."""
-    from matplotlib.figure import Figure
-
-    epochs = [record.epoch for record in history]
-    best = min(history, key=lambda record: record.val_loss)
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(epochs, [record.train_loss for record in history], label="training", color="#4477aa", marker=".")
-    axes.plot(epochs, [record.val_loss for record in history], label="validation", color="#ee6677", marker=".")
-    if np.isfinite(best.val_loss):
-        axes.plot(
-            best.epoch, best.val_loss, "o", markersize=10, markerfacecolor="none", color="#ee6677",
-            label=f"best: {best.val_loss:.4g} at epoch {best.epoch}",
-        )  # fmt: skip
-    axes.set(title=title, xlabel="epoch", ylabel="masked reconstruction error (MSE, scaled units)")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    with atomic_file(path) as part:
-        figure.savefig(part, format="png", dpi=120)
 
 
 def _strict(value: Any) -> Any:

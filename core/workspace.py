@@ -75,6 +75,11 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def compact_json(value: Any) -> str:
+    """As `json_text`, on one line: for documents that no person reads."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
     """Raises ValueError for NaN and infinity."""
     write_text(path, json_text(value))

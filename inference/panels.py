@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from core.data.windows import WindowSet
 from core.devices import memory
-from core.workspace import atomic_file, relative
-from inference.events import TOP_CHANNELS
-from inference.part_scores import PartScores
-from inference.reconstruction import Levels, expected_levels, expected_rows
-from inference.scoring import ScoringModel
+from core.pictures import save_png
+from core.workspace import relative
+from inference.event_views import Scored, rows_view, window_view
+from inference.reconstruction import Levels
 from inference.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates, label_decades
 
 WORST_EVENTS = 3
-# Longest stretch shown of an event and its surroundings, in windows: a longer one is shown around its peak.
-_LONGEST_VIEW = 12
 _SEEN = {"color": SCORE, "linewidth": 1.3}
 _EXPECTED = {"color": "#ee7733", "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
 _CHANNEL_COLORS = ("#cc3311", "#009988", "#aa3377")
@@ -40,29 +35,7 @@ _BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.05), "fontsize": 8, "f
 _SMALLEST_ERROR = 1e-3
 # Windows shorter than this many seconds are drawn in milliseconds.
 _MILLISECONDS_BELOW = 2.0
-_TITLE_LETTERS = 150
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A part of the data and what scoring made of it: `scores` and the lines of `table` speak of the same entries."""
-
-    scoring: ScoringModel
-    windows: WindowSet
-    scores: PartScores
-    table: pd.DataFrame
-
-    def peak(self, first: int, last: int) -> int:
-        """The line with the highest score of an event."""
-        return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
-
-    def worst_channels(self, first: int, last: int) -> list[int]:
-        """Channels with the largest mean errors over an event: those its sentence names."""
-        error_sc = self.scores.channel_error_sc[first : last + 1]
-        count_c = (~np.isnan(error_sc)).sum(axis=0)
-        mean_c = np.nansum(error_sc, axis=0) / np.maximum(count_c, 1)
-        order_c = np.argsort(np.where(count_c > 0, -mean_c, np.inf), kind="stable")
-        return [int(channel) for channel in order_c[:TOP_CHANNELS] if count_c[channel]]
+_TITLE_LETTERS = 110
 
 
 def write_panels(
@@ -89,8 +62,7 @@ def write_panels(
         title = textwrap.fill(f"Event {event.event_id}, {event.sentence}", _TITLE_LETTERS)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
         path = folder / f"{stream}_event_{event.event_id}.png"
-        with atomic_file(path) as part:
-            figure.savefig(part, format="png", dpi=110)
+        save_png(figure, path, dpi=110)
         panels.append({"event_id": event.event_id, "png": relative(path, root), "sentence": event.sentence})
     return panels
 
@@ -98,18 +70,15 @@ def write_panels(
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels_figure(scored: Scored, first: int, last: int, batch_size: int) -> Figure:
     """The top channels in their own units with what the model expected over them, and their normalised errors below."""
-    start, stop = _view(scored, first, last)
-    row_n = scored.scores.row_s[start:stop]
-    seen_nc = scored.windows.series.values_nc.cpu().numpy()[row_n]
-    expected_nc = expected_rows(scored.scoring, scored.windows, row_n, batch_size=batch_size)
-    curves = _Curves(scored.table.iloc[start:stop], np.searchsorted(scored.windows.stretches[:, 0], row_n, "right"))
-    worst, names = scored.worst_channels(first, last), scored.scoring.channels
+    view = rows_view(scored, first, last, batch_size=batch_size)
+    start, stop, worst, names = view.start, view.stop, view.worst, scored.scoring.channels
+    curves = _Curves(scored.table.iloc[start:stop], view.stretch_n)
 
-    figure = Figure(figsize=(12, 1.3 + 1.55 * (len(worst) + 1)), layout="constrained")
+    figure = Figure(figsize=(10, 1.3 + 1.55 * (len(worst) + 1)), layout="constrained")
     *above, below = figure.subplots(len(worst) + 1, sharex=True, squeeze=False)[:, 0]
     for axes, channel in zip(above, worst, strict=True):
-        curves.draw(axes, seen_nc[:, channel], **_SEEN)
-        curves.draw(axes, expected_nc[:, channel], **_EXPECTED)
+        curves.draw(axes, view.seen_nc[:, channel], **_SEEN)
+        curves.draw(axes, view.expected_nc[:, channel], **_EXPECTED)
         axes.set_title(names[channel], fontsize=10, loc="left", pad=3)
     for color, channel in zip(_CHANNEL_COLORS, worst, strict=False):
         error_n = np.maximum(scored.scores.channel_error_sc[start:stop, channel], _SMALLEST_ERROR)
@@ -137,19 +106,6 @@ def _channels_figure(scored: Scored, first: int, last: int, batch_size: int) -> 
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def _view(scored: Scored, first: int, last: int) -> tuple[int, int]:
-    """Lines to show: the event and at least half a window on both sides, within its recording."""
-    window, code_s = scored.windows.window, scored.table["recording"].cat.codes.to_numpy()
-    mine = np.flatnonzero(code_s == code_s[first])
-    context = max(window // 2, (last - first) // 2)
-    start, stop = max(int(mine[0]), first - context), min(int(mine[-1]) + 1, last + 1 + context)
-    longest = _LONGEST_VIEW * window
-    if stop - start > longest:
-        start = min(max(scored.peak(first, last) - longest // 2, start), stop - longest)
-        stop = start + longest
-    return start, stop
 
 
 class _Curves:
@@ -180,25 +136,21 @@ class _Curves:
 def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
     """The window with the event's highest score, a row for each axis of the sensor, the worst first: its waveform, its
     scalogram, what the model expected of that, and the difference."""
-    index = scored.peak(first, last)  # one window, one score
-    worst, windows, rate_hz = scored.worst_channels(first, last), scored.windows, scored.scoring.sampling_rate_hz
-    start = int(windows.starts_w[index])
-    wave_ta = windows.series.values_nc[start : start + windows.window].cpu().numpy()
-    seconds = windows.window / rate_hz
-    unit, duration = ("ms", 1e3 * seconds) if seconds < _MILLISECONDS_BELOW else ("s", seconds)
-    time_t = np.linspace(0, duration, windows.window, endpoint=False)
+    view = window_view(scored, first, last)
+    worst = list(view.worst)
+    unit, duration = ("ms", 1e3 * view.seconds) if view.seconds < _MILLISECONDS_BELOW else ("s", view.seconds)
+    time_t = np.linspace(0, duration, len(view.wave_ta), endpoint=False)
 
-    figure = Figure(figsize=(14, 1.7 + 2.1 * len(worst)), layout="constrained")
+    figure = Figure(figsize=(11, 1.7 + 1.9 * len(worst)), layout="constrained")
     grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True)
     for axes, axis in zip(grid[:, 0], worst, strict=True):
-        axes.plot(time_t, wave_ta[:, axis], color=SCORE, linewidth=0.6)
+        axes.plot(time_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)
         axes.set_ylabel(f"axis {scored.scoring.channels[axis]}", fontsize=10)
         axes.grid(axis="y", alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    level, difference = _draw_levels(grid[:, 1:], expected_levels(scored.scoring, windows, index), worst, duration)
+    level, difference = _draw_levels(grid[:, 1:], view.levels, worst, duration)
 
-    begin = scored.table["seconds"].iloc[index] - seconds + 1 / rate_hz
-    titles = (f"waveform from second {begin:.4g}", "seen", "expected while hidden", "seen less expected")
+    titles = (f"waveform from second {view.begin:.4g}", "seen", "expected while hidden", "seen less expected")
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize=10, loc="left")
     for axes in grid.flat:
@@ -208,7 +160,7 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
         axes.set_xlabel(unit, fontsize=9)
     for mesh, beneath, aspect, label in (
         (level, grid[:, 1:3], 50, "level in dB, 0 as large as the whole signal usually is in training"),
-        (difference, grid[:, 3:], 25, "dB louder (+) or quieter (−) than expected"),
+        (difference, grid[:, 3:], 25, "dB louder (+) or quieter (−)"),
     ):
         bar = figure.colorbar(mesh, ax=beneath, location="bottom", shrink=0.8, aspect=aspect, pad=0.02)
         bar.set_label(label, fontsize=8)

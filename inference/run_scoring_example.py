@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.checkpoint import detector_path
+from core.checkpoint import describe, detector_path
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig, Scoring
@@ -42,6 +42,7 @@ class ScoringPaths:
     scores: Path
     events: Path
     events_json: Path
+    event_documents: Path
     timeline: Path
     summary: Path
 
@@ -52,6 +53,7 @@ class ScoringPaths:
             scores=folder / f"{stream}_scores.parquet",
             events=folder / f"{stream}_events.csv",
             events_json=folder / f"{stream}_events.json",
+            event_documents=folder / f"{stream}_events",
             timeline=folder / f"{stream}_timeline.png",
             summary=folder / f"{stream}_summary.json",
         )
@@ -81,8 +83,10 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     that cannot be scored or too little of it to set a threshold.
     """
     from core.devices import memory
+    from inference.event_documents import write_event_documents
+    from inference.event_views import Scored
     from inference.events import find_events
-    from inference.panels import Scored, write_panels
+    from inference.panels import write_panels
     from inference.score_table import score_table
     from inference.stored_detector import detector_and_data, open_model
     from inference.stream_scores import model_errors
@@ -112,10 +116,9 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=_title(summary),
     )  # fmt: skip
-    summary["panels"] = write_panels(
-        paths.summary.parent, Scored(scoring, windows, test, scores), events,
-        batch_size=config.scoring.batch_size, root=root,
-    )  # fmt: skip
+    folder, scored, size = paths.summary.parent, Scored(scoring, windows, test, scores), config.scoring.batch_size
+    write_event_documents(paths.event_documents, scored, events, batch_size=size)
+    summary["panels"] = write_panels(folder, scored, events, batch_size=size, root=root)
     write_json(paths.summary, summary)
     log.info("%s", _title(summary))
     log.info("%s", threshold.statement)
@@ -128,6 +131,14 @@ def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
         return json.loads(ScoringPaths.of(config, root=root).summary.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
+
+
+def is_current(config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None) -> bool:
+    """Whether the scores on disk are whole and of this checkpoint. Raises CheckpointError where there is none."""
+    paths, summary = ScoringPaths.of(config, root=root), read_summary(config, root=root)
+    if summary is None or not all(path.is_file() for path in (paths.scores, paths.events, paths.timeline)):
+        return False
+    return summary.get("checkpoint_sha256") == describe(root / (checkpoint or config.logging.checkpoint_path))["sha256"]
 
 
 # -------------------------------------------------------------------------------------------------------------- summary
@@ -194,6 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="score", description="Scores the test part of a stream and finds events.")
     parser.add_argument("--stream", choices=STREAMS, required=True, help="what to score")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    parser.add_argument("--unless-current", action="store_true", help="do nothing where this model's scores are there")
     add_config_arguments(parser, default=local_config_file("<stream>"))
     parser.set_defaults(config=None)
     return run_command(_score, parser, argv)
@@ -204,6 +216,9 @@ def _score(arguments: argparse.Namespace) -> int:
     loaded = config_of(arguments, stream=arguments.stream)
     if arguments.print_config:
         return print_config(arguments, loaded)
+    if arguments.unless_current and is_current(loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint):
+        log.info("%s: the scores are those of this checkpoint", loaded.config.stream)
+        return EXIT_OK
     if arguments.owns_process:
         start_right(loaded.config)
     result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint)

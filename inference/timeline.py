@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from core.workspace import atomic_file
+from core.pictures import save_png
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
@@ -93,7 +93,7 @@ def plot_timeline(
     limits = _limits(scores["score"].to_numpy(), threshold)
 
     heights = [3.0 if len(panels) == 1 else 1.45, _CHANNEL_INCHES * len(shown)]
-    figure = Figure(figsize=(14, 1.0 + len(panels) * (sum(heights) + 0.4)), layout="constrained")
+    figure = Figure(figsize=(11, 1.0 + len(panels) * (sum(heights) + 0.4)), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, hspace=0.0, h_pad=0.03)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     all_axes = figure.subplots(2 * len(panels), height_ratios=heights * len(panels))
@@ -109,9 +109,8 @@ def plot_timeline(
     label_decades(bar.ax.yaxis, 1.0, most)
     bar.ax.tick_params(labelsize=8)
     figure.supylabel("score (1 = normal)", fontsize=9)
-    figure.legend(handles=_legend(scores), loc="outside upper right", ncols=4, frameon=False, fontsize=9)
-    with atomic_file(path) as part:
-        figure.savefig(part, format="png", dpi=110)
+    figure.legend(handles=_legend(scores), loc="outside lower right", ncols=4, frameon=False, fontsize=9)
+    save_png(figure, path, dpi=110)
 
 
 def event_lines(scores: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:

@@ -136,7 +136,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
     lines = lines_of_cells(task.input.read_bytes()) if options.details else []
     notebook, repairs = _read(task.input)
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
-    workspace = _workspace_of(task.output.parent if task.output else task.input.parent)
+    workspace = workspace_of(task.output.parent if task.output else task.input.parent)
     migration = migrate(notebook, folders=options.folders, workspace=workspace)
     del notebook
     findings = [*repairs, *migration.findings]
@@ -223,7 +223,7 @@ def _companions(output: Path, migration: Migration) -> dict[Path, bytes]:
         for path, text in texts.items()
         if text
     }
-    if migration.uses_runtime and _workspace_of(output.parent) is None:
+    if migration.uses_runtime and workspace_of(output.parent) is None:
         files[output.with_name(RUNTIME_FILE.name)] = RUNTIME_FILE.read_bytes()
     return files
 
@@ -240,9 +240,13 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
+def workspace_of(folder: Path) -> Path | None:
+    """The Landfall workspace a folder lies in; there Landfall itself is importable."""
+    return _workspace_of(folder.resolve())
+
+
 @lru_cache(maxsize=256)
 def _workspace_of(folder: Path) -> Path | None:
-    """The Landfall workspace a folder lies in; there Landfall itself is importable."""
     try:
         return find_root(folder)
     except UsageError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,8 @@ from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UsageError
 
 if TYPE_CHECKING:
     from migration.batch import Options, Result
-    from migration.planning import Plan
-    from migration.report.document import Mode, Report
+    from migration.planning import Plan, Task
+    from migration.report.document import Mode, NotebookReport, Report
 
 _EPILOG = """\
 A folder stands for every notebook below it, but for hidden folders and .ipynb_checkpoints. Inputs are never changed.
@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     from migration.parameters.hoisting import Folders
     from migration.planning import make_plan
     from migration.report.document import make_report
+    from migration.report.kept import keep
 
     _require_sense(arguments)
     mode: Mode = "check" if arguments.check else "diff" if arguments.diff else "write"
@@ -89,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         details=mode == "check" or arguments.format != "text" or arguments.report is not None,
     )
     results = _run_tasks(plan, options, arguments.jobs)
+    if mode == "write":
+        keep(_with_workspace(plan, results))
     report = make_report([*(result.report for result in results), *plan.failed], mode)
     _tell_what_went_wrong(plan, report)
     _tell(arguments, report, results)
@@ -129,6 +132,13 @@ def _run_tasks(plan: Plan, options: Options, jobs: int) -> list[Result]:
 
     with Progress(len(plan.tasks), "migrating", unit="notebooks", mode="auto" if len(plan.tasks) > 1 else "off") as bar:
         return run_tasks(plan.tasks, options, jobs=jobs, on_done=lambda task: bar.advance(note=task.input.name))
+
+
+def _with_workspace(plan: Plan, results: Sequence[Result]) -> Iterator[tuple[Task, NotebookReport, Path | None]]:
+    from migration.batch import workspace_of
+
+    for task, result in zip(plan.tasks, results, strict=True):
+        yield task, result.report, workspace_of(task.output.parent) if task.output else None
 
 
 def _tell_what_went_wrong(plan: Plan, report: Report) -> None:

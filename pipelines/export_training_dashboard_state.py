@@ -1,16 +1,14 @@
-"""Writes what the training dashboard shows: its state, the records of all runs, pictures and the chart library.
+"""Writes what the training dashboard shows: its state, the records of all runs, and what the page loads on demand.
 
     python -m pipelines.export_training_dashboard_state
 
 Reads `runs/`, `artifacts/` and `checkpoints/`; whatever is absent is "not started", whatever is damaged is listed as
-a problem. Everything the page needs lands in `training_dashboard/`, so that it opens without a network.
+a problem. With `--single-file FILE` the page and all of this become one file too, which opens without a server.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
 import json
 import logging
 import sys
@@ -22,33 +20,22 @@ from pathlib import Path
 from core.cli import add_root_argument, root_of, run_command
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK
-from core.workspace import relative, write_bytes, write_text
-from pipelines.dashboard_inputs import (
-    Problems,
-    explain,
-    read_checklist,
-    read_checkpoint,
-    read_quality,
-    read_scores,
-)
-from pipelines.dashboard_runs import index_of, kept_records, newest_first, read_runs
-from pipelines.dashboard_state import (
-    DashboardState,
-    Detections,
-    Document,
-    RunRecord,
-    RunsSummary,
-    RunStream,
-    ScoreSummary,
-    StreamState,
-)
-from pipelines.dashboard_verdict import pipeline_nodes, verdict_of
+from core.workspace import relative
+from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
+from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
+from pipelines.dashboard.migrations import read_migration
+from pipelines.dashboard.publish import publish_events, remove_stale, write_document
+from pipelines.dashboard.quality import QualityReport, document_of, read_reports, summary_of
+from pipelines.dashboard.run_documents import RunRecord, RunStream
+from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
+from pipelines.dashboard.series import export_series
+from pipelines.dashboard.single_file import write_single_file
+from pipelines.dashboard.state_documents import DashboardState, RunsSummary, StreamState
+from pipelines.dashboard.verdict import pipeline_nodes, verdict_of
 
 log = logging.getLogger(__name__)
 
 DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
-VENDOR = "training_dashboard/vendor"
-PNG = b"\x89PNG\r\n\x1a\n"
 TITLES: dict[Stream, tuple[str, str]] = {
     "patchtst": ("PatchTST-SSL", "process sensors (FDC)"),
     "swinmae": ("Swin-MAE", "vibration scalograms"),
@@ -60,8 +47,9 @@ def export_state(
 ) -> DashboardState:
     """Gathers the state of the workspace `root`, writes it to `out`, and returns it.
 
-    Run records and pictures are written beside `out`. `run_id` asks to show that run for the streams it trained;
-    otherwise every stream shows its newest run. Damaged inputs are listed in `problems`; only a failing write raises.
+    What the page loads beyond it is written beside `out`; what an earlier export left there goes. `run_id` asks to show
+    that run for the streams it trained; otherwise every stream shows its newest run. Damaged inputs are listed in
+    `problems`; only a failing write raises.
     """
     out = out or root / DEFAULT_OUT
     now = datetime.now(UTC)
@@ -70,20 +58,22 @@ def export_state(
     if run_id is not None and run_id not in {run.run_id for run in runs}:
         problems.add(root / "runs", f"no folder of run {run_id}; the newest runs are shown instead")
     streams = {stream: describe_stream(root, stream, runs, run_id, out.parent, problems) for stream in STREAMS}
-    checklist = read_checklist(root, problems)
-    copy_chart_library(root, problems)
+    checklist, migration = read_checklist(root, problems), read_migration(root, problems)
     summary = write_history(runs, out.parent / "runs", problems) if persist_run_history else summarise(runs)
-    nodes = pipeline_nodes(streams, checklist)
+    nodes = pipeline_nodes(streams, checklist, migration)
     state = DashboardState(
         generated_at=now,
         verdict=verdict_of(nodes),
         pipeline=nodes,
         streams=streams,
         checklist=checklist,
+        device=read_device(root, problems),
+        migration=migration,
         runs=summary,
         problems=problems.found,
     )
     write_document(out, state)
+    remove_stale(out.parent, state, training=streams_in_training(runs))
     return state
 
 
@@ -93,15 +83,19 @@ def describe_stream(
     """One stream: its run, the weights in use, their scores, and the quality of its data."""
     title, subject = TITLES[stream]
     scores, detections = read_scores(root, stream, problems)
+    if detections is not None:
+        publish_events(root, stream, detections.events, data, problems)
+    quality = read_reports(root, stream, problems)
     common = {
         "title": title,
         "subject": subject,
         "checkpoint": read_checkpoint(root, stream, problems),
         "scores": scores,
         "detections": detections,
-        "quality": read_quality(root, stream, problems),
+        "quality": summary_of(quality),
+        "quality_file": publish_quality(stream, quality, data),
+        "series": export_series(root, stream, detections.events, data, problems) if detections else None,
     }
-    copy_pictures(root, stream, scores, detections, data, problems)
     trained = [run for run in runs if stream in run.streams]
     shown = next((run for run in trained if run.run_id == run_id), trained[0] if trained else None)
     if shown is None:
@@ -110,7 +104,28 @@ def describe_stream(
     shared = StreamState.model_fields.keys() & RunStream.model_fields.keys() - common.keys()
     device = run.environment.device if run.environment else None
     facts = {name: getattr(run, name) for name in shared}
-    return StreamState(run_id=shown.run_id, progress=progress_of(run), device=device, **facts, **common)
+    return StreamState(
+        run_id=shown.run_id,
+        progress=progress_of(run),
+        device=device,
+        decisions=decisions_of(run.environment),
+        memory=memory_of(run),
+        **facts,
+        **common,
+    )
+
+
+def publish_quality(stream: Stream, reports: Sequence[QualityReport], data: Path) -> str | None:
+    """Writes the quality of each file; gives the document's name, None where no file was checked."""
+    if not reports:
+        return None
+    name = f"quality/{stream}.json"
+    write_document(data / name, document_of(stream, reports))
+    return name
+
+
+def streams_in_training(runs: Sequence[RunRecord]) -> set[Stream]:
+    return {name for run in runs for name, stream in run.streams.items() if stream.state == "running"}
 
 
 def progress_of(run: RunStream) -> float:
@@ -138,70 +153,6 @@ def summarise(runs: Sequence[RunRecord], *, exported: bool = False) -> RunsSumma
     )
 
 
-def write_document(path: Path, document: Document) -> None:
-    """Writes a published document; a file that already says the same is left alone."""
-    text = document.model_dump_json() + "\n"
-    if not path.is_file() or path.read_bytes() != text.encode():
-        write_text(path, text)
-
-
-def copy_pictures(
-    root: Path,
-    stream: Stream,
-    scores: ScoreSummary | None,
-    detections: Detections | None,
-    data: Path,
-    problems: Problems,
-) -> None:
-    """Copies the pictures of a scoring to where the page can load them, and names them there; events of an earlier
-    scoring lose theirs."""
-    timeline = copy_picture(root, f"{stream}_timeline.png", data, problems)
-    if scores is not None:
-        scores.timeline = timeline
-    events = [event for event in (detections.events if detections else ()) if event.picture]
-    for event in events:
-        event.picture = copy_picture(root, event.picture, data, problems)
-    for path in data.glob(f"{stream}_event_*.png"):
-        if path.name not in {event.picture for event in events}:
-            path.unlink()
-
-
-def copy_picture(root: Path, name: str, data: Path, problems: Problems) -> str | None:
-    """Copies a picture of the scores; returns its name, None without a picture."""
-    source = root / "artifacts/scores" / name
-    try:
-        picture = source.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        problems.add(source, explain(error))
-        return None
-    if not picture.startswith(PNG):
-        problems.add(source, "not a PNG picture")
-        return None
-    write_bytes(data / name, picture)
-    return name
-
-
-def copy_chart_library(root: Path, problems: Problems) -> None:
-    """Copies plotly.js out of the installed package, so that the page needs no network; once per version."""
-    target = root / VENDOR / "plotly.min.js"
-    stamp = root / VENDOR / "plotly.version"
-    try:
-        version = importlib.metadata.version("plotly")
-        if target.is_file() and stamp.is_file() and stamp.read_text() == version:
-            return
-        # Found without importing plotly, which takes longer than the copy.
-        package = Path(importlib.util.find_spec("plotly").origin).parent
-        library = (package / "package_data" / "plotly.min.js").read_bytes()
-    except (importlib.metadata.PackageNotFoundError, OSError) as error:
-        log.debug("chart library: %s", error)
-        problems.add(root / VENDOR, "no chart library: python -m pip install plotly, then export again")
-        return
-    write_bytes(target, library)
-    write_text(stamp, version)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.export_training_dashboard_state",
@@ -216,6 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="write a record of every run and the index of runs beside the state; records outlive their run folders",
     )
     parser.add_argument("--run-id", metavar="ID", help="show this run instead of the newest")
+    parser.add_argument("--single-file", type=Path, metavar="FILE", help="write the page with its data as one file too")
     add_root_argument(parser)
     return run_command(_export, parser, argv)
 
@@ -231,6 +183,9 @@ def _export(arguments: argparse.Namespace) -> int:
         "runs": state.runs.total,
         "problems": len(state.problems),
     }
+    if arguments.single_file:
+        path = arguments.single_file.resolve()
+        summary["single_file"] = relative(write_single_file(root, path, data=out.parent), root)
     sys.stdout.write(json.dumps(summary) + "\n")
     return EXIT_OK
 

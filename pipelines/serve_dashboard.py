@@ -29,9 +29,20 @@ log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 CONTENT_POLICY = (
-    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
-    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+HEADERS = {
+    # The browser keeps a file but asks each time whether it changed.
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": CONTENT_POLICY,
+    # No page of another site may load the data, not even as a picture or a script.
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+# A client that says nothing more for so long has gone.
+PATIENCE_S = 30
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
@@ -39,6 +50,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
 
     server_version = "Landfall"
     sys_version = ""
+    timeout = PATIENCE_S
     # Explicit, because some Windows machines register .js as text/plain and browsers then refuse modules.
     extensions_map = {  # noqa: RUF012
         "": "application/octet-stream",
@@ -52,32 +64,60 @@ class DashboardHandler(SimpleHTTPRequestHandler):
     }
 
     def send_head(self) -> BinaryIO | None:
-        if self.headers.get("Host", "").rsplit(":", 1)[0] not in {HOST, "localhost"}:
+        """The file that was asked for, with its headers sent; None where the answer is complete without."""
+        hosts = self.headers.get_all("Host", [])
+        if [host.rsplit(":", 1)[0].lower() for host in hosts] not in ([HOST], ["localhost"]):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server answers to 127.0.0.1 only")
             return None
-        if not self._is_servable(Path(self.translate_path(self.path))):
+        path = Path(self.translate_path(self.path))
+        file = self._servable(path)
+        if file is None:
+            self._send_nothing(path)
+            return None
+        try:
+            content = file.open("rb")
+        except OSError:
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
-        return super().send_head()
+        facts = os.fstat(content.fileno())
+        # Live documents change more than once within the second that Last-Modified can tell.
+        tag = f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"'
+        is_known = tag in (known.strip() for known in self.headers.get("If-None-Match", "").split(","))
+        self.send_response(HTTPStatus.NOT_MODIFIED if is_known else HTTPStatus.OK)
+        self.send_header("ETag", tag)
+        if is_known:
+            content.close()
+            content = None
+        else:
+            self.send_header("Content-Type", self.guess_type(file))
+            self.send_header("Content-Length", str(facts.st_size))
+        self.end_headers()
+        return content
 
-    def _is_servable(self, path: Path) -> bool:
+    def _servable(self, path: Path) -> Path | None:
+        """The real file behind a path, None unless it is one of the page's own."""
         root = Path(self.directory).resolve()
         try:
-            target = path / "index.html" if path.resolve() == root else path
-            real = target.resolve()
-            inside = real.is_relative_to(root) and real.is_file()
+            real = path.resolve()
+            real = real / "index.html" if real == root else real
+            is_own = real.is_relative_to(root) and real.is_file()
         except (OSError, ValueError):
             # A name no file system takes: too long, or with a null byte.
-            return False
-        return inside and not any(part.startswith(".") for part in real.relative_to(root).parts)
+            return None
+        is_hidden = is_own and any(part.startswith(".") for part in real.relative_to(root).parts)
+        return real if is_own and not is_hidden else None
+
+    def _send_nothing(self, path: Path) -> None:
+        """No run in hand is no mistake of the page, and a browser reports every 404 as one."""
+        if path.suffix == ".json" and path.parts[-2:-1] == ("live",):
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
 
     def end_headers(self) -> None:
-        path = self.path.partition("?")[0]
-        # `no-cache` lets the browser keep a file but ask each time whether it changed.
-        self.send_header("Cache-Control", "no-store" if path.endswith(".json") else "no-cache")
-        self.send_header("Content-Security-Policy", CONTENT_POLICY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -88,6 +128,10 @@ class DashboardServer(ThreadingHTTPServer):
     daemon_threads = True
     # On Windows this option would let a second server take the port of the first without an error.
     allow_reuse_address = os.name != "nt"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that hangs up in the middle is nothing to tell anybody."""
+        log.debug("a request failed", exc_info=True)
 
     @property
     def url(self) -> str:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import REPO_ROOT
 
+_FLAGS = ("--disable-gpu", "--disable-background-networking", "--disable-sync", "--disable-component-update")
+
 
 @pytest.fixture(autouse=True)
 def _plain_environment() -> Iterator[None]:
@@ -31,3 +33,20 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "core").mkdir()
     (tmp_path / "Makefile").touch()
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, one for all tests of a process: playwright can be started there only once."""
+    from tests.dashboard.browsing import find_chromium
+
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium found: install one or name it in $CHROMIUM")
+    # Chromium refuses its sandbox to root, which is who runs tests in a container.
+    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=executable, args=[*_FLAGS, *sandbox])
+        yield chromium
+        chromium.close()

@@ -28,7 +28,7 @@ STARTS_FAST = (
     "migration", "migration.*", "migration.notebook.*", "migration.cell.*", "migration.shell.*", "migration.colab.*",
     "migration.parameters.*", "migration.report.*", "migration.rules.*", "landfall", "trainers.command",
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
-    "pipelines.export_training_dashboard_state", "pipelines.checks", "pipelines.checks.*",
+    "pipelines.export_training_dashboard_state", "pipelines.dashboard.*", "pipelines.checks", "pipelines.checks.*",
 )  # fmt: skip
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", ".json", ".html", ".css", ".mjs", ".js", ".lock", ""}
 

@@ -6,10 +6,11 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import mean
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -20,11 +21,14 @@ from core.config.schema import AnyConfig, Training
 from core.data.inputs import Inputs
 from core.devices.backend import backend
 from core.devices.batching import BatchPlan
+from core.devices.gauges import Gauges
 from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, LandfallError, StoppedError
+from core.loss_curve import LossCurve
+from core.pictures import save_png
 from core.progress import Progress
 from core.reproducibility import generator
-from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, plot_loss, write_loss_csv
+from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, write_loss_csv
 from core.workspace import relative
 from trainers.distributed import ALONE, World
 from trainers.objective import Objective
@@ -45,7 +49,16 @@ _FREE_TO_CHANGE = (
 
 # Step, learning rate, and loss and gradient norm still on the device.
 PendingStep = tuple[int, float, torch.Tensor, torch.Tensor]
-OnEpoch = Callable[[EpochRecord], None]
+
+
+class Watcher(Protocol):
+    """Who is told how a run goes, such as a curve in a notebook."""
+
+    def steps(self, epochs_done: float, loss: float) -> None:
+        """Whenever steps are logged: how far the run is, and their mean loss."""
+
+    def epoch(self, history: Sequence[EpochRecord]) -> None:
+        """Every epoch so far, after the last one's checkpoints are written."""
 
 
 @dataclass
@@ -96,7 +109,7 @@ class Trainer:
         self.model = model.to(plan.device, plan.dtype)
         self.train, self.validation = train, validation
         self.config, self.plan, self.root, self.bundle, self.world = config, plan, root, bundle, world
-        self.backend = backend(plan.kind)
+        self.backend, self.gauges = backend(plan.kind), Gauges(plan.kind)
         self.batch, self.effective = batch, batch.effective
         self.best_path = root / config.logging.checkpoint_path
         self.last_path = checkpoint.last_path(self.best_path)
@@ -114,6 +127,7 @@ class Trainer:
             self.windows_per_epoch -= self.windows_per_epoch % self.effective
         self.steps_per_epoch = math.ceil(self.windows_per_epoch / self.effective)
         self.total_steps = self.steps_per_epoch * settings.epochs
+        self.total_windows = self.windows_per_epoch * settings.epochs
         self.warmup_steps = round(settings.warmup_ratio * self.total_steps)
 
     @property
@@ -122,21 +136,26 @@ class Trainer:
         return self.position.epoch * self.steps_per_epoch + self.position.step
 
     # ------------------------------------------------------------------------------------------------------- training
-    def fit(self, run: RunLog, stop: StopRequest, *, on_epoch: OnEpoch | None = None) -> Position:
-        """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint.
-
-        on_epoch: called with the record of each finished epoch.
-        """
+    def fit(self, run: RunLog, stop: StopRequest, *, watcher: Watcher | None = None) -> Position:
+        """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
+        self._watcher = watcher
         epochs_left = self.config.training.epochs - self.position.epoch
         remaining = self.windows_per_epoch * epochs_left - self.position.step * self.effective
         mode = self.config.logging.progress if self.world.is_main else "off"
-        with Progress(remaining, self.config.stream, unit="windows", mode=mode) as progress:
+        bar = Progress(remaining, self.config.stream, unit="windows", mode=mode)
+        with bar as progress, self._loss_curve(run) as curve:
             while not self._is_finished():
                 record = self._run_epoch(run, stop, progress)
                 self._finish_epoch(record, run)
-                if on_epoch is not None:
-                    on_epoch(record)
+                if self.world.is_main:
+                    curve.epoch(self.position.history)
+                if watcher is not None:
+                    watcher.epoch(self.position.history)
         return self.position
+
+    def _loss_curve(self, run: RunLog) -> LossCurve:
+        path, title = loss_png_path(self.root, self.config), f"{self.config.stream}, run {run.run_id}"
+        return LossCurve(lambda figure: save_png(figure, path, dpi=120), title=title)
 
     def _is_finished(self) -> bool:
         """After the last epoch, or at the end of early stopping's patience."""
@@ -227,7 +246,9 @@ class Trainer:
         """Writes the pending step records with one transfer from the device; gives the last loss."""
         figures = torch.stack([torch.stack([loss, norm]) for _, _, loss, norm in pending]).tolist()
         rows = [(step, loss, rate, norm) for (step, rate, _, _), (loss, norm) in zip(pending, figures, strict=True)]
-        run.steps(epoch + 1, rows)
+        run.steps(epoch + 1, rows, reading=self.gauges.read() if self.world.is_main else None)
+        if self._watcher is not None:
+            self._watcher.steps(rows[-1][0] / self.steps_per_epoch, mean(loss for _, loss, _, _ in rows))
         return rows[-1][1]
 
     def _finish_epoch(self, record: EpochRecord, run: RunLog) -> None:
@@ -243,7 +264,6 @@ class Trainer:
             self._save(self.best_path, {})
         if self.world.is_main:
             write_loss_csv(loss_csv_path(self.root, self.config), history)
-            plot_loss(loss_png_path(self.root, self.config), history, title=f"{self.config.stream}, run {run.run_id}")
         run.epoch(record, best=self.position.best)
         self._save(self.last_path, self._training_state())  # last: a run killed before it does the whole epoch again
         log.info(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from core.devices.backend import backend
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
+from core.devices.report import REPORT_FILE, device_report
 from core.environment import environment_record
 from core.errors import CheckpointError
 from core.models.factory import build_model, count_parameters
 from core.reproducibility import derive_seed
-from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path
+from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path, read_status
 from core.workspace import new_run_id, write_json
 from trainers.decisions import Sized, decide_batch, decide_model_size, start_report
 from trainers.distributed import World, joined
-from trainers.loop import OnEpoch, Trainer
+from trainers.loop import Trainer, Watcher
 from trainers.signals import StopRequest
 
 log = logging.getLogger(__name__)
@@ -67,17 +69,36 @@ def train(
     root: Path,
     run_id: str | None = None,
     manager: DeviceManager | None = None,
-    on_epoch: OnEpoch | None = None,
+    watcher: Watcher | None = None,
 ) -> TrainingResult:
     """Trains the stream of the configuration. `run_id` names the run's folder (default: a new one).
 
     manager: decides about the hardware (default: one that looks at this machine).
-    on_epoch: called with the record of every finished epoch, after its loss curve and checkpoints are written; a
-        notebook shows the curve with it.
+    watcher: is told how the run goes; a notebook shows its curve with one (`core.notebook.live_loss`).
     Raises DataError for unusable data, CheckpointError where resuming is asked for and impossible, StoppedError
     after a signal or near the wall-time limit.
     """
     manager = manager or DeviceManager(loaded.config)
+    attempt = partial(_train, loaded, root=root, run_id=run_id, manager=manager, watcher=watcher, resume_from=None)
+    try:
+        return attempt(resume_from=_checkpoint_to_resume(loaded.config, root, run_id))
+    except CheckpointError as error:
+        if loaded.config.training.resume != "unfinished":
+            raise
+        log.warning("%s; starting anew", error.message)
+        return attempt()
+
+
+def _train(
+    loaded: LoadedConfig,
+    *,
+    root: Path,
+    run_id: str | None,
+    manager: DeviceManager,
+    watcher: Watcher | None,
+    resume_from: Path | None,
+) -> TrainingResult:
+    """Prepares process and hardware, and trains on them."""
     world = World.from_environment()
     plan = manager.plan(index=world.local_rank, processes=world.local_size)
     if world.is_alone and manager.num_processes > 1:
@@ -88,14 +109,15 @@ def train(
     seed_and_fix(loaded.config)
     torch.set_num_threads(plan.threads)
 
-    resume_from = _checkpoint_to_resume(loaded.config, root)
     saved = checkpoint.describe(resume_from) if resume_from is not None else None
     run_id = saved["run_id"] if saved else run_id or new_run_id()
     sized = decide_model_size(loaded, manager, root=root, saved=saved)
+    if world.is_main:
+        write_json(root / loaded.config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
 
     with joined(world, plan, sized.config.distributed), memory.applied(plan):
         return _fit(replace(loaded, config=sized.config), sized, plan=plan, world=world, root=root, run_id=run_id,
-                    resume_from=resume_from, saved=saved, on_epoch=on_epoch)  # fmt: skip
+                    resume_from=resume_from, saved=saved, watcher=watcher)  # fmt: skip
 
 
 def _fit(
@@ -108,7 +130,7 @@ def _fit(
     run_id: str,
     resume_from: Path | None,
     saved: Mapping[str, Any] | None,
-    on_epoch: OnEpoch | None,
+    watcher: Watcher | None,
 ) -> TrainingResult:
     """Reads, builds, resumes and trains; `loaded` holds the model's final size."""
     config = loaded.config
@@ -121,7 +143,7 @@ def _fit(
         torch.manual_seed(derive_seed(config.seed, "process", world.rank, trainer.steps_done))
     log_type = RunLog if world.is_main else SilentRunLog
     with (
-        log_type(root, config, run_id, steps=trainer.total_steps) as run,
+        log_type(root, config, run_id, steps=trainer.total_steps, windows=trainer.total_windows) as run,
         StopRequest(config.timeout_hours) as stop,
     ):
         run.write_config(render(loaded))
@@ -129,7 +151,7 @@ def _fit(
         if world.is_main:
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
         run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
-        position = trainer.fit(run, stop, on_epoch=on_epoch)
+        position = trainer.fit(run, stop, watcher=watcher)
     return TrainingResult(
         run_id=run_id,
         stream=config.stream,
@@ -188,19 +210,31 @@ def _build_trainer(
     return trainer, decisions
 
 
-def _checkpoint_to_resume(config: AnyConfig, root: Path) -> Path | None:
-    """`auto` takes the last checkpoint if there is one; a path must exist and be whole."""
+def _checkpoint_to_resume(config: AnyConfig, root: Path, run_id: str | None) -> Path | None:
+    """`auto` takes the last checkpoint if there is one, `unfinished` if its run has not ended; a path must exist and be
+    whole."""
     choice = config.training.resume
     if choice == "never":
         return None
     last = checkpoint.last_path(root / config.logging.checkpoint_path)
+    if choice == "unfinished" and not _is_unfinished(last, config, root, run_id):
+        return None
     if choice == "auto" and not last.is_file():
         log.info("nothing to resume: %s does not exist; starting anew", last.name)
         return None
-    path = last if choice == "auto" else root / choice
+    path = last if choice in ("auto", "unfinished") else root / choice
     if not path.is_file():
         raise CheckpointError(path, "does not exist", hint="set training.resume to auto or never")
     told = checkpoint.verify(path)
     if "batch" not in told.get("hardware", {}):
         raise CheckpointError(path, "does not say what its steps are made of", hint="train anew with --resume never")
     return path
+
+
+def _is_unfinished(last: Path, config: AnyConfig, root: Path, run_id: str | None) -> bool:
+    """Whether the run of the last checkpoint was stopped, failed or died; with a `run_id`, whether it is that one."""
+    if not last.is_file():
+        return False
+    saved = checkpoint.describe(last)["run_id"]
+    status = read_status(root / config.logging.log_dir / saved)
+    return status is not None and status["state"] != "completed" and run_id in (None, saved)

@@ -286,7 +286,11 @@ class Training(Section):
     weight_decay: float = Field(0.05, ge=0.0, description="AdamW weight decay; biases and norms are exempt.")
     betas: tuple[Ratio, Ratio] = Field((0.9, 0.95), description="AdamW moment decay rates.")
     early_stopping: EarlyStopping = Field(EarlyStopping(), description="When to stop before the last epoch.")
-    resume: str = Field("never", description="`never`, `auto` (the last checkpoint, if it fits), or a checkpoint file.")
+    resume: str = Field(
+        "never",
+        description="`never`, `auto` (the last checkpoint; one that does not fit is refused), `unfinished` (the last "
+        "checkpoint if its run was stopped or died and it fits, else anew), or a checkpoint file.",
+    )
 
 
 # The largest rate of false alarms that is still a tail.

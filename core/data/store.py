@@ -97,7 +97,7 @@ class Store:
         data = config.data
         made_of = {
             "version": VERSION,
-            "bytes": self._digest_of_bytes(path),
+            "bytes": self.digest_of_bytes(path),
             "suffix": data_suffix(path),
             "facts": facts_of(path),
             "stream": config.stream,
@@ -109,16 +109,17 @@ class Store:
         }
         return _digest_of(made_of)
 
-    def _digest_of_bytes(self, path: Path) -> str:
-        """Known from an earlier time, if the file has the size and the times it had then."""
+    def digest_of_bytes(self, path: Path) -> str:
+        """SHA-256 of a file: known from an earlier time, if the file has the size and the times it had then."""
+        if self.folder is None:
+            return _sha256(path)
         full = path.resolve()
         record = self.folder / "files" / f"{_digest_of(str(full))}.json"
         state = _state_of(full)
         known = _json(record)
         if known is not None and known.get("state") == state and known.get("settled"):
             return str(known["sha256"])
-        with full.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = _sha256(full)
         settled = time.time_ns() - state["modified_ns"] > _SETTLED_NS and _state_of(full) == state
         with self._keeping("the digest of a file"):
             write_json(record, {"path": str(full), "state": state, "settled": settled, "sha256": digest})
@@ -315,6 +316,11 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
                     raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _state_of(path: Path) -> dict[str, int]:

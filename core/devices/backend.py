@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from core.config.execution import DeviceKind
-from core.devices import host, process_memory
+from core.devices import host, nvml, process_memory
 from core.devices.process_memory import MIB, PeakMeter, SampledPeak
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,9 @@ class Backend(Protocol):
     def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
         """Within it, an allocation that takes this process beyond the limit raises an out-of-memory error."""
 
+    def utilisation(self) -> float | None:
+        """Share of the last moments the device computed, 0 to 1; None where nobody tells."""
+
 
 # ---------------------------------------------------------------------------------------------------------------- rows
 @dataclass(frozen=True)
@@ -110,6 +113,9 @@ class CpuBackend:
     def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
         return process_memory.limited(limit_mb)
 
+    def utilisation(self) -> float | None:
+        return None
+
 
 @dataclass(frozen=True)
 class AcceleratorBackend:
@@ -135,6 +141,9 @@ class AcceleratorBackend:
         torch.set_rng_state(states[0])
         for state in states[1:]:
             self.api.set_rng_state(state)
+
+    def utilisation(self) -> float | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -174,6 +183,10 @@ class CachingBackend(AcceleratorBackend):
             yield
         finally:
             self.api.set_per_process_memory_fraction(before)
+
+    def utilisation(self) -> float | None:
+        uuid = getattr(self.api.get_device_properties(self.api.current_device()), "uuid", None)
+        return nvml.utilisation(str(uuid)) if uuid is not None else None
 
 
 @dataclass(frozen=True)
@@ -272,6 +285,9 @@ class XlaBackend:
     def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
         log.info("no memory limit: XLA plans a TPU's memory itself")
         return contextlib.nullcontext()
+
+    def utilisation(self) -> float | None:
+        return None
 
 
 BACKENDS: dict[DeviceKind, Backend] = {

@@ -107,6 +107,16 @@ def _file_cache(folder: Path, files: _MemoryFiles) -> int:
     return sum(values.get(key, 0) for key in files.cache)
 
 
+def oom_kills(root: Path = _ROOT) -> int:
+    """How often the system has killed a process of this one's control groups for want of memory; 0 where none tells."""
+    counts = [0]
+    for folder in _control_groups(root, "memory"):
+        for file in ("memory.events", "memory.oom_control"):  # of version 2, of version 1
+            lines = (line.split() for line in (_text(folder / file) or "").splitlines())
+            counts += [_integer(line[1]) or 0 for line in lines if line[:1] == ["oom_kill"] and len(line) == 2]
+    return max(counts)
+
+
 # ---------------------------------------------------------------------------------------------------------- processor
 # The flags of an instruction set that multiplies bfloat16: AVX-512, AMX, Arm's.
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from core.devices.report_document import CheckResult
     from core.devices.tables import Costs, Tiers
 
+# Where a run leaves the report, below `logging.artifacts_dir`.
+REPORT_FILE = "devices.json"
 RUN_HOURS = (1, 8)
 _WIDTH, _LABEL, _NAME = 100, 14, 40  # columns: of the text, of its labels, of a device's name
 

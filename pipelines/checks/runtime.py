@@ -209,8 +209,8 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 
 def dashboard_state(context: Context) -> str:
     """What would be exported now is valid; so is what was exported before, if anything was."""
-    from pipelines.dashboard_inputs import explain
-    from pipelines.dashboard_state import DashboardState
+    from pipelines.dashboard.inputs import explain
+    from pipelines.dashboard.state_documents import DashboardState
     from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 
     with tempfile.TemporaryDirectory() as folder:

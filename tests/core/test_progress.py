@@ -51,13 +51,10 @@ def test_off_is_silent_and_still_counts(capsys, caplog, clock):
 def test_a_terminal_is_watched_and_a_pipe_is_not(monkeypatch, is_terminal, mode):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.delitem(progress.sys.modules, "IPython", raising=False)
-    assert Progress(1, "x", unit="y")._mode == mode
+    assert Progress(1, "x", unit="y").mode == mode
 
 
-def test_a_notebook_is_watched(monkeypatch):
+def test_ipython_outside_a_kernel_is_no_notebook(monkeypatch):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
-    shell = SimpleNamespace(kernel=object())
-    monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert Progress(1, "x", unit="y")._mode == "bar"
-    del shell.kernel  # IPython in a terminal, or imported by a library
-    assert Progress(1, "x", unit="y")._mode == "lines"
+    monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
+    assert Progress(1, "x", unit="y").mode == "lines"

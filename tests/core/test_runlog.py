@@ -1,5 +1,4 @@
 import json
-import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from core.runlog import (
     RunLog,
     loss_csv_path,
     loss_png_path,
-    plot_loss,
     read_loss_csv,
     read_metrics,
     write_loss_csv,
@@ -142,14 +140,3 @@ def test_a_loss_history_that_is_none_is_refused(tmp_path, text):
     path.write_text(text.replace("HEADER", "epoch,train_loss,val_loss,lr,seconds,windows_per_second"))
     with pytest.raises(ValueError):
         read_loss_csv(path)
-
-
-@pytest.mark.parametrize("history", [[FIRST], [FIRST, SECOND, THIRD]])
-def test_the_loss_curve_is_a_whole_png(tmp_path, history):
-    path = tmp_path / "loss" / "curve.png"
-    plot_loss(path, history, title="patchtst")
-    data = path.read_bytes()
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    assert data.endswith(b"IEND\xaeB`\x82")
-    assert struct.unpack(">II", data[16:24]) == (840, 480)
-    assert [entry.name for entry in path.parent.iterdir()] == ["curve.png"]

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from core.config.compose import load_config
 from core.config.schema import STREAMS, Scoring
 from inference import panels
+from inference.event_views import LONGEST_VIEW, Scored, shown_lines
 from inference.events import find_events
-from inference.panels import Scored, write_panels
+from inference.panels import write_panels
 from inference.part_scores import PartScores
 from inference.run_scoring_example import ScoringResult, score_stream
 from tests.inference.test_part_scores import OthersModel, coupled, scoring_with, windows_over
@@ -138,13 +139,13 @@ def test_a_long_event_is_shown_around_its_peak_and_lines_break_where_stretches_e
     score = np.where(np.arange(1000) > 20, 2.0, 0.5)
     score[[300, 301]] = 9.0, np.nan
     scored, events = scored_over(make_table({"file_0": score}, stamped=stamped))
-    start, stop = panels._view(scored, 21, 999)
-    assert stop - start == panels._LONGEST_VIEW * 16
+    start, stop = shown_lines(scored, 21, 999)
+    assert stop - start == LONGEST_VIEW * 16
     assert start < 300 < stop
     (told, *_) = write_panels(tmp_path, scored, events, batch_size=4, root=tmp_path)
     assert (tmp_path / told["png"]).is_file()
     short, _ = scored_over(make_table({"file_0": np.where(np.arange(120) == 62, 2.0, 0.5)}, stamped=stamped))
-    assert panels._view(short, 62, 62) == (54, 71)
+    assert shown_lines(short, 62, 62) == (54, 71)
     line = panels._channels_figure(short, 62, 62, 4).axes[0].get_lines()[0]
     assert np.flatnonzero(np.isnan(line.get_ydata())).tolist() == [6]
-    assert panels._view(short, 0, 2) == (0, 11)
+    assert shown_lines(short, 0, 2) == (0, 11)

@@ -32,7 +32,8 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     events = pd.read_csv(folder / f"{stream}_events.csv")
     assert (folder / f"{stream}_timeline.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in folder.glob(f"{stream}*")} - {path.name for path in folder.glob("*_event_*.png")} == {
-        f"{stream}_{name}" for name in ("events.csv", "events.json", "scores.parquet", "summary.json", "timeline.png")
+        f"{stream}_{name}"
+        for name in ("events", "events.csv", "events.json", "scores.parquet", "summary.json", "timeline.png")
     }
     told = json.loads((folder / f"{stream}_events.json").read_text())
     assert [event["sentence"] for event in told] == events["sentence"].tolist()

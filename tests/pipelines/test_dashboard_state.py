@@ -10,17 +10,18 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from pipelines import dashboard_state
-from pipelines.dashboard_state import SCHEMAS, EpochPoint, RunsIndex, RunStream, main, schema_text, write_schemas
+from pipelines.dashboard.documents import Document
+from pipelines.dashboard.run_documents import EpochPoint, RunsIndex, RunStream
+from pipelines.dashboard.schemas import FOLDER, SCHEMAS, main, schema_text, write_schemas
 from tests.dashboard.builders import REPOSITORY
 
-PUBLISHED = REPOSITORY / "training_dashboard" / "schema"
+PUBLISHED = REPOSITORY / FOLDER
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_committed_schema_is_the_one_of_the_model(name):
     committed = (PUBLISHED / name).read_text(encoding="utf-8")
-    assert committed == schema_text(SCHEMAS[name]), "run python -m pipelines.dashboard_state --write-schemas"
+    assert committed == schema_text(SCHEMAS[name]), "run python -m pipelines.dashboard.schemas --write"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -58,11 +59,9 @@ def test_an_unknown_field_is_ignored_and_another_version_is_refused():
 
 
 def test_every_field_says_what_it_is():
-    documents = [model for model in vars(dashboard_state).values() if isinstance(model, type)]
-    documents = [model for model in documents if issubclass(model, dashboard_state.Document)]
     silent = [
         f"{model.__name__}.{name}"
-        for model in documents
+        for model in Document.__subclasses__()
         for name, field in model.model_fields.items()
         if not field.description and name != "schema_version"
     ]
@@ -70,7 +69,7 @@ def test_every_field_says_what_it_is():
 
 
 def test_the_command_writes_the_schemas_and_names_them(tmp_path, capsys):
-    assert main(["--write-schemas", "--repo-root", str(tmp_path)]) == 0
+    assert main(["--write", "--repo-root", str(tmp_path)]) == 0
     written = json.loads(capsys.readouterr().out)["written"]
     assert [(tmp_path / name).name for name in written] == list(SCHEMAS)
     assert all((tmp_path / name).is_file() for name in written)

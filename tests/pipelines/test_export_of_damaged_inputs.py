@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.builders import SECOND, build_workspace, write, write_run
 from tests.dashboard.documents import load, validate
+from tests.pipelines.more_inputs import RECORDING, write_devices, write_event, write_migration, write_score_table
 
 
 @pytest.fixture
-def workspace(tmp_path, monkeypatch):
-    """A built workspace; the chart library is not copied, for it is no input."""
-    monkeypatch.setattr("pipelines.export_training_dashboard_state.copy_chart_library", lambda root, problems: None)
-    return build_workspace(tmp_path)
+def workspace(tmp_path):
+    build_workspace(tmp_path)
+    write_score_table(tmp_path, "patchtst", {RECORDING: np.ones(60)})
+    write_event(tmp_path, "patchtst", 7)
+    write_devices(tmp_path)
+    write_migration(tmp_path)
+    return tmp_path
 
 
 DAMAGE = {
@@ -27,8 +33,10 @@ DAMAGE = {
     "artifacts/dqvl/fdc/lot_00.parquet.json": "quality",
     "artifacts/scores/patchtst_summary.json": "scores",
     "artifacts/scores/patchtst_events.json": "events",
-    "artifacts/scores/patchtst_timeline.png": "picture",
-    "artifacts/scores/patchtst_event_7.png": "panel",
+    "artifacts/scores/patchtst_scores.parquet": "score table",
+    "artifacts/scores/patchtst_events/7.json": "event",
+    "artifacts/devices.json": "devices",
+    "artifacts/migration/plant.ipynb.json": "migration",
     "artifacts/validation_report.json": "checklist",
 }
 CONTENTS = {
@@ -47,7 +55,7 @@ def test_no_damaged_input_stops_the_export(workspace, content):
         (workspace / path.format(run=SECOND)).write_bytes(CONTENTS[content])
     state = export_state(workspace)
     validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
-    assert len(state.problems) >= 6
+    assert len(state.problems) >= 8
     assert state.streams["patchtst"].state == "unreadable"
     assert state.streams["swinmae"].state == "failed"
 
@@ -58,6 +66,23 @@ def test_an_input_that_is_a_folder_is_a_problem_that_names_it(workspace, path):
     target.unlink()
     target.mkdir()
     assert path.format(run=SECOND) in {problem.path for problem in export_state(workspace).problems}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"score": [1.0]}),
+        pd.DataFrame({name: ["text"] for name in ("recording", "time", "seconds", "score", "threshold", "label")}),
+        pd.DataFrame({name: [] for name in ("recording", "time", "seconds", "score", "threshold", "label")}),
+    ],
+    ids=["columns", "types", "empty"],
+)
+def test_a_table_that_is_no_score_table_is_a_problem_and_no_series(workspace, table):
+    path = workspace / "artifacts/scores/patchtst_scores.parquet"
+    table.to_parquet(path)
+    state = export_state(workspace)
+    assert state.streams["patchtst"].series is None
+    assert [problem.path for problem in state.problems] == ["artifacts/scores/patchtst_scores.parquet"]
 
 
 def test_a_missing_status_is_unreadable_with_what_the_metrics_tell(workspace):

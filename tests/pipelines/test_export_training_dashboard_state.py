@@ -13,19 +13,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from core.workspace import write_json
-from pipelines.dashboard_inputs import Problems
-from pipelines.dashboard_runs import decimate, read_metrics
-from pipelines.dashboard_state import RunRecord, StepPoint
-from pipelines.export_training_dashboard_state import copy_chart_library, export_state, main
+from pipelines.dashboard.inputs import Problems
+from pipelines.dashboard.run_documents import RunRecord, StepPoint
+from pipelines.dashboard.runs import decimate, read_metrics
+from pipelines.export_training_dashboard_state import export_state, main
 from tests.dashboard import builders
 from tests.dashboard.builders import FIRST, REPOSITORY, SECOND, build_workspace, write, write_run
 from tests.dashboard.documents import load, validate
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
-    """An empty workspace; the four megabytes of the chart library are copied only where that is tested."""
-    monkeypatch.setattr("pipelines.export_training_dashboard_state.copy_chart_library", lambda root, problems: None)
+def root(tmp_path):
+    """An empty workspace."""
     return tmp_path
 
 
@@ -71,9 +70,9 @@ def test_the_state_says_what_the_folders_say(workspace):
 def test_stages_and_verdict_name_what_is_wrong(workspace):
     state = export_state(workspace)
     stages = {node.id: node for node in state.pipeline}
-    assert list(stages) == ["data", "quality", "train", "score", "validate", "export"]
+    assert list(stages) == ["data", "quality", "train", "score", "validate", "export", "migration"]
     states = [node.state for node in state.pipeline]
-    assert states == ["done", "attention", "failed", "done", "failed", "done"]
+    assert states == ["done", "attention", "failed", "done", "failed", "done", "waiting"]
     assert stages["validate"].detail == "1 of 7 checks failed, 1 skipped"
     assert (state.verdict.state, state.verdict.title) == ("failed", "Not ready")
     assert "Swin-MAE failed" in state.verdict.detail
@@ -276,44 +275,6 @@ def test_a_run_can_be_asked_for_and_an_unknown_one_is_a_problem(workspace):
 
 
 # ---------------------------------------------------------------------------------------------------- files and command
-def test_pictures_are_copied_beside_the_state(workspace):
-    state = export_state(workspace)
-    stream = state.streams["patchtst"]
-    pictures = [event.picture for event in stream.detections.events]
-    assert pictures == ["patchtst_event_7.png", "patchtst_event_6.png", "patchtst_event_5.png", None, None, None, None]
-    for name in (stream.scores.timeline, *pictures[:3]):
-        copied = workspace / "training_dashboard/data" / name
-        assert copied.read_bytes() == (workspace / "artifacts/scores" / name).read_bytes()
-
-
-def test_pictures_of_an_earlier_scoring_go(workspace):
-    export_state(workspace)
-    builders.write_scores(workspace, "patchtst", SECOND, labels=True, events=2)
-    export_state(workspace)
-    names = {path.name for path in (workspace / "training_dashboard/data").glob("*_event_*.png")}
-    assert names == {f"patchtst_event_{event}.png" for event in (1, 2)} | {
-        f"swinmae_event_{event}.png" for event in (5, 6, 7)
-    }
-    (workspace / "artifacts/scores/patchtst_summary.json").unlink()
-    state = export_state(workspace)
-    assert state.streams["patchtst"].detections is None
-    assert not list((workspace / "training_dashboard/data").glob("patchtst_event_*.png"))
-
-
-def test_the_chart_library_is_copied_once_per_version(tmp_path):
-    library, stamp = (tmp_path / "training_dashboard/vendor" / name for name in ("plotly.min.js", "plotly.version"))
-    problems = Problems(tmp_path)
-    copy_chart_library(tmp_path, problems)
-    first = library.stat().st_ino
-    assert b"plotly.js v" in library.read_bytes()[:300]
-    copy_chart_library(tmp_path, problems)
-    assert library.stat().st_ino == first
-    stamp.write_text("0.1")
-    copy_chart_library(tmp_path, problems)
-    assert library.stat().st_ino != first
-    assert problems.found == []
-
-
 def test_the_command_prints_one_line_of_json(workspace, capsys):
     out = workspace / "elsewhere" / "state.json"
     assert main(["--repo-root", str(workspace), "--out", str(out), "--persist-run-history"]) == 0
@@ -325,7 +286,7 @@ def test_the_command_prints_one_line_of_json(workspace, capsys):
         "runs": 2,
         "problems": 0,
     }
-    assert {path.name for path in out.parent.iterdir()} >= {"state.json", "runs", "patchtst_timeline.png"}
+    assert {path.name for path in out.parent.iterdir()} >= {"state.json", "runs", "quality"}
 
 
 def test_nothing_of_the_export_loads_torch():

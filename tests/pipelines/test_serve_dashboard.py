@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import random
 import re
 import signal
 import socket
@@ -17,13 +19,15 @@ from core.errors import EXIT_USAGE, UsageError
 from pipelines.serve_dashboard import has_display, main, make_server
 from tests.dashboard.builders import REPOSITORY, install_page, write
 
+SECRET = "what nobody may read"
+
 
 @pytest.fixture
 def page(tmp_path):
     folder = install_page(tmp_path)
     write(folder / "data" / "dashboard-state.json", {"schema_version": 1})
-    write(tmp_path / "secret.txt", "secret")
-    write(folder / ".hidden", "secret")
+    write(tmp_path / "secret.txt", SECRET)
+    write(folder / ".hidden", SECRET)
     return folder
 
 
@@ -51,29 +55,61 @@ def ask(server, path, *, method="GET", host=None, **headers):
 
 
 @pytest.mark.parametrize(
-    "path, kind, caching",
+    "path, kind",
     [
-        ("/", "text/html", "no-cache"),
-        ("/js/app.mjs", "text/javascript", "no-cache"),
-        ("/style.css", "text/css", "no-cache"),
-        ("/favicon.svg", "image/svg+xml", "no-cache"),
-        ("/data/dashboard-state.json", "application/json", "no-store"),
-        ("/data/dashboard-state.json?again", "application/json", "no-store"),
+        ("/", "text/html"),
+        ("/js/app.mjs", "text/javascript"),
+        ("/style.css", "text/css"),
+        ("/favicon.svg", "image/svg+xml"),
+        ("/data/dashboard-state.json", "application/json"),
+        ("/data/dashboard-state.json?again", "application/json"),
     ],
 )
-def test_files_come_with_their_type_and_caching(server, path, kind, caching):
+def test_files_come_with_their_type_and_are_asked_for_again(server, path, kind):
     response, body = ask(server, path)
     assert response.status == 200
-    assert body
+    assert int(response.headers["Content-Length"]) == len(body) > 0
     assert response.headers["Content-Type"].startswith(kind)
-    assert response.headers["Cache-Control"] == caching
-    assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
-def test_an_unchanged_file_is_not_sent_again(server):
-    first, _ = ask(server, "/js/app.mjs")
-    again, body = ask(server, "/js/app.mjs", If_Modified_Since=first.headers["Last-Modified"])
+def test_the_page_may_load_and_run_only_what_is_served_here(server):
+    policy = ask(server, "/")[0].headers["Content-Security-Policy"]
+    allowed = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert allowed["default-src"] == "'none'"
+    assert allowed["script-src"] == allowed["style-src"] == allowed["connect-src"] == "'self'"
+    assert not {"unsafe-inline", "unsafe-eval", "http"} & set(policy.replace("'", " ").replace(":", " ").split())
+
+
+@pytest.mark.parametrize("path", ["/js/app.mjs", "/data/dashboard-state.json"])
+def test_an_unchanged_file_is_not_sent_again(server, path):
+    first, _ = ask(server, path)
+    again, body = ask(server, path, If_None_Match=f'"other", {first.headers["ETag"]}')
     assert (again.status, body) == (304, b"")
+    assert again.headers["ETag"] == first.headers["ETag"]
+
+
+def test_a_file_that_changed_within_the_same_second_is_sent_again(server, page):
+    document = page / "data" / "dashboard-state.json"
+    second_ns = 10**9
+    os.utime(document, ns=(second_ns, second_ns))
+    first, _ = ask(server, "/data/dashboard-state.json")
+    write(document, {"schema_version": 2})
+    os.utime(document, ns=(second_ns + 1000, second_ns + 1000))
+    again, body = ask(server, "/data/dashboard-state.json", If_None_Match=first.headers["ETag"])
+    assert (again.status, body) == (200, b'{"schema_version": 2}')
+
+
+def test_a_head_request_tells_the_length_and_sends_nothing(server):
+    response, body = ask(server, "/style.css", method="HEAD")
+    assert (response.status, body) == (200, b"")
+    assert int(response.headers["Content-Length"]) > 0
+
+
+def test_a_run_that_does_not_train_is_no_error(server):
+    assert ask(server, "/data/live/patchtst.json")[0].status == 204
+    assert ask(server, "/data/series/patchtst.json")[0].status == 404
 
 
 @pytest.mark.parametrize(
@@ -96,21 +132,60 @@ def test_an_unchanged_file_is_not_sent_again(server):
 def test_nothing_else_is_served(server, path):
     response, body = ask(server, path)
     assert response.status == 404
-    assert b"secret" not in body
+    assert SECRET.encode() not in body
     assert b"app.mjs" not in body
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
 def test_a_link_that_leads_outwards_is_not_followed(server, page):
     (page / "data" / "link.txt").symlink_to(page.parent / "secret.txt")
+    (page / "data" / "folder").symlink_to(page.parent)
     assert ask(server, "/data/link.txt")[0].status == 404
+    assert ask(server, "/data/folder/secret.txt")[0].status == 404
 
 
 def test_a_page_of_another_site_gets_nothing(server):
-    response, body = ask(server, "/data/dashboard-state.json", host="attacker.example:80")
-    assert response.status == 421
-    assert b"schema_version" not in body
+    for host in ("attacker.example:80", "127.0.0.1.attacker.example", "localhost.", "", "[::1]"):
+        response, body = ask(server, "/data/dashboard-state.json", host=host or " ")
+        assert response.status == 421
+        assert b"schema_version" not in body
     assert ask(server, "/", host=f"localhost:{server.server_port}")[0].status == 200
+    assert ask(server, "/", host="LOCALHOST")[0].status == 200
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: 127.0.0.1\r\nHost: attacker.example\r\n"])
+def test_a_request_without_one_host_gets_nothing(server, hosts):
+    assert b" 421 " in raw(server, b"GET / HTTP/1.1\r\n" + hosts + b"\r\n").splitlines()[0]
+
+
+def raw(server, request):
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=5) as connection:
+        connection.sendall(request)
+        with contextlib.suppress(OSError):  # the server may have hung up first
+            connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_no_odd_request_gets_out_of_the_folder_or_ends_the_server(server, page):
+    """Requests put together at random from what such attacks are made of."""
+    pieces = (
+        b"..", b"/", b"\\", b"%2e", b"%2f", b"%5c", b"%00", b"%", b"~", b".hidden", b"secret.txt", b"js", b"data",
+        b"//", b"/./", b"?", b"#", b"\xff", b"%c0%ae", b":", b"C:", b"etc/passwd", b"a" * 300, b"index.html", b" ",
+    )  # fmt: skip
+    methods, versions = (b"GET", b"HEAD", b"get", b"G\x00T", b""), (b" HTTP/1.1", b" HTTP/1.0", b" HTTP/9", b"", b" x")
+    headers = (b"If-None-Match: " + b'",' * 50, b"Range: bytes=0-", b"If-Modified-Since: never", b"X" * 70_000, b": ")
+    own = {path.read_bytes() for path in page.rglob("*") if path.is_file() and not path.name.startswith(".")}
+    draw = random.Random(7)
+    for _ in range(400):
+        target = b"/" * draw.randint(0, 1) + b"".join(draw.choices(pieces, k=draw.randint(0, 6)))
+        line = draw.choices(methods, (20, 2, 1, 1, 1))[0] + b" " + target + draw.choices(versions, (20, 2, 1, 1, 1))[0]
+        extra = draw.choice(headers) + b"\r\n" if draw.random() < 0.1 else b""
+        with contextlib.suppress(ConnectionError):  # it may hang up on nonsense
+            answer = raw(server, line + b"\r\nHost: 127.0.0.1\r\n" + extra + b"\r\n")
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert SECRET.encode() not in body
+            assert b" 200 " not in head.split(b"\r\n")[0] or body in own | {b""}
+    assert ask(server, "/")[0].status == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])

@@ -38,7 +38,7 @@ def config_of(root: Path, *overrides: str) -> AnyConfig:
     return load_config(local_config_file("patchtst"), [*TINY, *overrides], root=root, environment={}).config
 
 
-def run_training(root: Path, *overrides: str, run_id: str = "run-1") -> TrainingResult:
+def run_training(root: Path, *overrides: str, run_id: str | None = "run-1") -> TrainingResult:
     loaded = load_config(local_config_file("patchtst"), [*TINY, *overrides], root=root, environment={})
     return train(loaded, root=root, run_id=run_id)
 
@@ -48,7 +48,7 @@ def status_of(root: Path, run_id: str = "run-1") -> dict:
 
 
 def metrics_of(root: Path, kind: str) -> list[dict]:
-    untimed = ("time", "seconds", "windows_per_second")
+    untimed = ("time", "seconds", "windows_per_second", "memory_mb", "gpu_utilisation")
     records = read_metrics(root / "runs/patchtst_ssl/run-1/metrics.jsonl")
     return [{k: v for k, v in record.items() if k not in untimed} for record in records if record["kind"] == kind]
 
@@ -137,16 +137,32 @@ def fit(trainer: Trainer) -> Position:
         return trainer.fit(run, StopAfter(10_000))
 
 
-def test_who_listens_hears_of_every_epoch_once_its_curve_and_checkpoint_are_written(workspace):
-    trainer, heard = make_trainer(workspace, "training.epochs=3"), []
+class Listener:
+    """Notes what a watcher is told, and which checkpoint lies there by then."""
 
-    def listen(record):
-        assert loss_png_path(workspace, trainer.config).is_file()
-        heard.append((record.epoch, checkpoint.describe(trainer.last_path)["epoch"]))
+    def __init__(self, trainer: Trainer):
+        self.trainer, self.heard = trainer, []
 
+    def steps(self, epochs_done: float, loss: float) -> None:
+        self.heard.append(("steps", epochs_done, loss))
+
+    def epoch(self, history) -> None:
+        self.heard.append(("epoch", len(history), checkpoint.describe(self.trainer.last_path)["epoch"]))
+
+
+def test_who_watches_hears_of_steps_as_logged_and_of_epochs_once_checkpoints_are_written(workspace):
+    trainer = make_trainer(workspace, "training.epochs=2", "logging.every_steps=2")
+    listener = Listener(trainer)
     with RunLog(workspace, trainer.config, "run-1", steps=trainer.total_steps) as run:
-        trainer.fit(run, StopAfter(10_000), on_epoch=listen)
-    assert heard == [(1, 1), (2, 2), (3, 3)]
+        trainer.fit(run, StopAfter(10_000), watcher=listener)
+    losses = [record["loss"] for record in read_metrics(run.metrics_file) if record["kind"] == "step"]
+    per_epoch = trainer.steps_per_epoch
+    told = [entry[1] for entry in listener.heard if entry[0] == "steps"]
+    assert told == sorted(told)
+    assert told[-1] == 2.0
+    assert listener.heard[0] == ("steps", 2 / per_epoch, pytest.approx((losses[0] + losses[1]) / 2))
+    assert [entry for entry in listener.heard if entry[0] == "epoch"] == [("epoch", 1, 1), ("epoch", 2, 2)]
+    assert loss_png_path(workspace, trainer.config).is_file()
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -392,6 +408,40 @@ def test_other_data_is_refused(stopped):
     (stopped / "data/fdc/train_1.csv").unlink()
     with pytest.raises(CheckpointError, match=r"its data gave \[\d+, \d+\] windows"):
         run_training(stopped, "training.epochs=2", "training.resume=auto")
+
+
+UNFINISHED = ("training.epochs=2", "training.resume=unfinished")
+
+
+def test_unfinished_goes_on_with_a_stopped_run_and_once_it_is_finished_starts_anew(stopped):
+    assert run_training(stopped, *UNFINISHED, run_id=None).run_id == "run-1"
+    assert run_training(stopped, *UNFINISHED, run_id=None).run_id != "run-1"
+
+
+def test_unfinished_goes_on_with_a_run_that_died(stopped):
+    """A killed process leaves the state it had last."""
+    status = stopped / "runs/patchtst_ssl/run-1/status.json"
+    status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "running"}))
+    assert run_training(stopped, *UNFINISHED, run_id=None).run_id == "run-1"
+
+
+def test_unfinished_starts_anew_where_another_run_is_asked_for(stopped):
+    assert run_training(stopped, *UNFINISHED, run_id="run-2").run_id == "run-2"
+
+
+@pytest.mark.parametrize("damage", ["another configuration", "torn", "no run"])
+def test_unfinished_starts_anew_where_the_checkpoint_does_not_fit(stopped, damage, caplog):
+    last, seed = stopped / "checkpoints/patchtst_ssl.last.pt", 42
+    if damage == "another configuration":
+        seed = 1
+    elif damage == "torn":
+        last.write_bytes(last.read_bytes()[:-1])
+    else:
+        (stopped / "runs/patchtst_ssl/run-1/status.json").unlink()
+    result = run_training(stopped, *UNFINISHED, f"seed={seed}", run_id=None)
+    assert result.run_id != "run-1"
+    assert len(result.history) == 2
+    assert ("starting anew" in caplog.text) == (damage != "no run")
 
 
 def test_a_model_without_training_state_is_refused(plant):

@@ -160,6 +160,15 @@ def test_a_container_sees_its_limit_at_the_mount_point(tree, group, mounted):
     assert host.memory_mb(root).total_mb == 256
 
 
+@pytest.mark.parametrize(
+    ("version", "file"),
+    [(V2, "sys/fs/cgroup/jobs/train/memory.events"), (V1, "sys/fs/cgroup/memory/jobs/train/memory.oom_control")],
+)
+def test_processes_killed_for_want_of_memory_are_counted(tree, version, file):
+    assert host.oom_kills(tree(version)) == 0
+    assert host.oom_kills(tree(version, {file: "low 0\noom 3\noom_kill 2\noom_group_kill 0"})) == 2
+
+
 def test_files_that_make_no_sense_are_no_limit(tree):
     broken = {
         "proc/self/cgroup": "nonsense\n0::/jobs/train",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,22 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, m
 from core.config.schema import Stream
 from core.workspace import relative
 from pipelines.checks.base import GROUP_TITLES
-from pipelines.dashboard_state import (
+from pipelines.dashboard.documents import Problem
+from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
     Checkpoint,
     Detections,
-    Number,
-    Problem,
-    QualityMessage,
-    QualitySummary,
     ScoreSummary,
 )
 
 log = logging.getLogger(__name__)
 
-QUALITY_FOLDERS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
-WORST_MESSAGES = 5
+SCORES = "artifacts/scores"
 WORST_EVENTS = 50
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -73,92 +67,15 @@ def explain(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-class _Input(BaseModel):
+class Input(BaseModel):
+    """Part of a file that something else of Landfall wrote."""
+
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
 
-# ------------------------------------------------------------------------------------------------------------- quality
-class _Finding(_Input):
-    rule: str
-    value: Any = None
-    limit: Any = None
-    channel: str | None = None
-    message: str = ""
-
-    def as_message(self, severity: Literal["drop", "warn"], file_id: str) -> QualityMessage:
-        return QualityMessage(
-            severity=severity,
-            file_id=file_id,
-            rule=self.rule,
-            channel=self.channel,
-            value=_number(self.value),
-            limit=_number(self.limit),
-            message=self.message,
-        )
-
-
-class _QualityReport(_Input):
-    schema_version: Literal[1] = 1
-    file_id: str
-    decision: Literal["keep", "drop"]
-    hard_fails: list[_Finding] = Field(default_factory=list)
-    warnings: list[_Finding] = Field(default_factory=list)
-
-    def messages(self) -> Iterator[QualityMessage]:
-        yield from (finding.as_message("drop", self.file_id) for finding in self.hard_fails)
-        yield from (finding.as_message("warn", self.file_id) for finding in self.warnings)
-
-
-def read_quality(root: Path, stream: Stream, problems: Problems) -> QualitySummary | None:
-    """Kept, dropped and warned files of a stream, with the gravest findings; None where no file was checked."""
-    reports: dict[str, _QualityReport] = {}
-    # Oldest first, so that the newest report about a file stands.
-    for path in sorted((root / QUALITY_FOLDERS[stream]).glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
-        report = read_model(path, _QualityReport, problems)
-        if report is not None:
-            reports[report.file_id] = report
-    if not reports:
-        return None
-    kept = [report for report in reports.values() if report.decision == "keep"]
-    messages = _gravest_of_each_kind(message for report in reports.values() for message in report.messages())
-    return QualitySummary(
-        files=len(reports),
-        kept=len(kept),
-        dropped=len(reports) - len(kept),
-        warned=sum(1 for report in kept if report.warnings),
-        worst=messages[:WORST_MESSAGES],
-        more=max(0, len(messages) - WORST_MESSAGES),
-    )
-
-
-def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:
-    """One message per rule and channel, with the number of files it stands for; a rule often fires in every file."""
-    kinds: dict[tuple[str, str, str | None], list[QualityMessage]] = {}
-    for message in sorted(messages, key=_gravity):
-        kinds.setdefault((message.severity, message.rule, message.channel), []).append(message)
-    return [same[0].model_copy(update={"files": len({m.file_id for m in same})}) for same in kinds.values()]
-
-
-def _gravity(message: QualityMessage) -> tuple[bool, float, str]:
-    """Sort key: what cost a file first, then by what factor value and limit differ, above or below."""
-    low, high = sorted((abs(message.value or 0.0), abs(message.limit or 0.0)))
-    return message.severity != "drop", -high / low if low else -math.inf, message.file_id
-
-
-def _number(value: Any) -> Number:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist
-class _Panel(_Input):
-    event_id: int
-
-
 class _Scores(ScoreSummary):
     schema_version: Literal[1] = 1
-    # The document names its pictures by other paths; the export sets the ones the page can load.
-    timeline: Any = None
-    panels: list[_Panel] = Field(default_factory=list)
 
 
 class _Event(AnomalyEvent):
@@ -174,14 +91,14 @@ class _Event(AnomalyEvent):
         names, shares = (str(values.get(name) or "").split("; ") for name in ("top_channels", "top_shares"))
         pairs = zip(names, shares, strict=False)
         top = [{"name": name, "share": float(share.rstrip("%")) / 100} for name, share in pairs if name]
-        return values | {"top_channels": top, "picture": None}
+        return values | {"top_channels": top}
 
 
 class _Events(RootModel[list[_Event]]):
     pass
 
 
-class _Sidecar(_Input):
+class _Sidecar(Input):
     run_id: str | None = None
     sha256: str | None = None
 
@@ -191,20 +108,17 @@ class _ValidationReport(Checklist):
 
 
 def read_scores(root: Path, stream: Stream, problems: Problems) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
-    """The latest scoring of a stream and what it found; its pictures are names of files beside it."""
-    folder = root / "artifacts/scores"
+    """The latest scoring of a stream and what it found."""
+    folder = root / SCORES
     scores = read_model(folder / f"{stream}_summary.json", _Scores, problems)
     if scores is None:
         return None, None
     found = read_model(folder / f"{stream}_events.json", _Events, problems)
     events = sorted(found.root if found else (), key=lambda event: -event.severity)[:WORST_EVENTS]
-    pictured = {panel.event_id for panel in scores.panels}
-    for event in events:
-        event.picture = f"{stream}_event_{event.id}.png" if event.id in pictured else None
     detections = Detections(
         total=scores.events, events=events, false_alarms=_false_alarms(scores), detection=scores.detection
     )
-    return ScoreSummary.model_validate(scores.model_dump(exclude={"timeline", "panels"})), detections
+    return ScoreSummary.model_validate(scores.model_dump()), detections
 
 
 def _false_alarms(scores: ScoreSummary) -> str | None:

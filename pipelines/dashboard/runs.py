@@ -5,20 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import psutil
 import yaml
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from core.config.schema import STREAMS, Stream
+from core.thinning import kept
 from core.workspace import relative
-from pipelines.dashboard_inputs import Problems, explain, read_model
-from pipelines.dashboard_state import (
+from pipelines.dashboard.documents import Number, Time, encodable
+from pipelines.dashboard.hardware import in_words
+from pipelines.dashboard.inputs import Problems, explain, read_model
+from pipelines.dashboard.run_documents import (
     Best,
     DeviceSummary,
     Environment,
@@ -30,8 +35,6 @@ from pipelines.dashboard_state import (
     RunState,
     RunStream,
     StepPoint,
-    Time,
-    encodable,
 )
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,11 @@ log = logging.getLogger(__name__)
 MAX_STEPS = 2000
 SILENCE = timedelta(minutes=2)
 NO_LONGER_RUNNING = "no longer running"
+# Records of an earlier form are made anew.
+_RECORD_FORMAT = 2
+# A loss so far above its lowest has left what was learned; one that moves less than this share was never learned.
+_FALLEN_BACK, _MOVES = 1.5, 1e-4
+_FEWEST_EPOCHS = 3
 _FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json")
 # A run is as far as its most urgent stream.
 _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
@@ -63,6 +71,8 @@ class _Status(BaseModel):
     steps: int = 0
     best: Best | None = None
     checkpoint: str | None = None
+    eta_seconds: Number = None
+    peak_memory_mb: Number = None
     pid: int | None = None
 
     @field_validator("best", mode="before")
@@ -136,8 +146,7 @@ def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:
 
 
 def _in_words(device: DeviceSummary) -> str:
-    precision = "32 bit" if device.precision == "32" else device.precision
-    return " · ".join(filter(None, (device.name, precision)))
+    return " · ".join(filter(None, (device.name, device.precision and in_words(device.precision))))
 
 
 # ------------------------------------------------------------------------------------------------------------- one run
@@ -173,6 +182,8 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
     common: dict[str, Any] = {
         "history": epochs,
         "step_history": decimate(steps),
+        "nan_steps": sum(step.loss is None for step in steps),
+        "collapsed": has_collapsed(epochs),
         "environment": read_model(folder / "environment.json", Environment, problems),
         "config": read_config(folder / "config.yaml", problems),
     }
@@ -189,6 +200,8 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
     stream = RunStream(**{**status.model_dump(exclude={"schema_version", "pid"}), **common})
     if status.is_abandoned(now):
         stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
+    if stream.state != "running":
+        stream.eta_seconds = None
     stream.started_at = stream.started_at or first_time
     stream.best = stream.best or _best_of(epochs)
     stream.duration_seconds = _seconds(stream.started_at, _last_seen(stream))
@@ -251,19 +264,18 @@ def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
 
 
 def decimate(points: Sequence[StepPoint], limit: int = MAX_STEPS) -> list[StepPoint]:
-    """At most `limit` points that keep the first, the last, and of each bucket the extremes and the first gap."""
-    if len(points) <= limit:
-        return list(points)
-    kept = {0, len(points) - 1}
-    buckets = (limit - len(kept)) // 3
-    for bucket in range(buckets):
-        span = range(bucket * len(points) // buckets, (bucket + 1) * len(points) // buckets)
-        losses = {index: loss for index in span if (loss := points[index].loss) is not None}
-        if losses:
-            kept |= {min(losses, key=losses.__getitem__), max(losses, key=losses.__getitem__)}
-        if len(losses) < len(span):
-            kept.add(next(index for index in span if index not in losses))
-    return [points[index] for index in sorted(kept)]
+    """At most `limit` points that keep the first, the last, and along the way the extremes and the gaps."""
+    loss_n = np.array([math.nan if point.loss is None else point.loss for point in points])
+    return [points[index] for index in kept(loss_n, limit).tolist()]
+
+
+def has_collapsed(epochs: Sequence[EpochPoint]) -> bool:
+    """Whether the training loss never moved, or ended far above its lowest; too few epochs tell nothing."""
+    losses = [point.train_loss for point in epochs if point.train_loss is not None]
+    if len(losses) < _FEWEST_EPOCHS:
+        return False
+    lowest, highest = min(losses), max(losses)
+    return highest - lowest <= _MOVES * abs(highest) or losses[-1] > _FALLEN_BACK * lowest
 
 
 def _best_of(epochs: Sequence[EpochPoint]) -> Best | None:
@@ -280,7 +292,7 @@ def _seconds(start: datetime | None, end: datetime | None) -> float | None:
 
 
 def _signature(folders: dict[Stream, Path]) -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(f"format {_RECORD_FORMAT}\n".encode())
     for stream, folder in folders.items():
         for name in _FILES:
             path = folder / name

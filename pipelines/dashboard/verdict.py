@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from core.config.schema import Stream
-from pipelines.dashboard_state import (
+from pipelines.dashboard.state_documents import (
     Checklist,
+    MigrationState,
+    NodeId,
     NodeState,
     PipelineNode,
     QualitySummary,
@@ -17,6 +19,18 @@ from pipelines.dashboard_state import (
 
 Streams = Mapping[Stream, StreamState]
 
+# Where the page tells more about a stage.
+VIEWS: dict[NodeId, str] = {
+    "data": "data",
+    "quality": "data",
+    "train": "training",
+    "score": "anomalies",
+    "validate": "overview",
+    "export": "runs",
+    "migration": "migration",
+}
+# Stages that stand beside the way of the data: they never decide whether a run may be trusted.
+_BESIDE: frozenset[NodeId] = frozenset({"export", "migration"})
 _TRAINING: dict[StreamCondition, NodeState] = {
     "running": "running",
     "completed": "done",
@@ -27,16 +41,20 @@ _TRAINING: dict[StreamCondition, NodeState] = {
 }
 
 
-def pipeline_nodes(streams: Streams, checklist: Checklist | None) -> list[PipelineNode]:
-    """Every stage in the order of the data; the document that holds them is itself the export."""
-    return [
+def pipeline_nodes(
+    streams: Streams, checklist: Checklist | None, migration: MigrationState | None
+) -> list[PipelineNode]:
+    """Every stage in the order of the data, then migration; the document that holds them is itself the export."""
+    nodes = [
         _data_node(streams),
         _quality_node(streams),
         _train_node(streams),
         _score_node(streams),
         _validate_node(streams, checklist),
         PipelineNode(id="export", title="Export", state="done", detail="this page's data"),
+        _migration_node(migration),
     ]
+    return [node.model_copy(update={"view": VIEWS[node.id]}) for node in nodes]
 
 
 def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
@@ -44,7 +62,7 @@ def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
 
     A dropped file is the quality check at work: it is named, but does not by itself spoil the verdict.
     """
-    stages = [node for node in nodes if node.id != "export"]
+    stages = [node for node in nodes if node.id not in _BESIDE]
     states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
     if states == {"waiting"}:
         return Verdict(state="waiting", title="Nothing has run yet", detail="make validate starts the first run")
@@ -133,6 +151,18 @@ def _validate_node(streams: Streams, checklist: Checklist | None) -> PipelineNod
     else:
         state, detail = "done", f"{len(checklist.items) - skipped} of {total} passed{skips}"
     return PipelineNode(id="validate", title="Validate", state=state, detail=detail)
+
+
+def _migration_node(migration: MigrationState | None) -> PipelineNode:
+    notebooks = migration.notebooks if migration else []
+    waiting = sum(bool(notebook.needs_you) for notebook in notebooks)
+    if not notebooks:
+        state, detail = "waiting", "no notebook migrated yet"
+    elif waiting:
+        state, detail = "attention", f"{waiting} of {_count(len(notebooks), 'notebook')} with something for you to do"
+    else:
+        state, detail = "done", f"{_count(len(notebooks), 'notebook')} migrated"
+    return PipelineNode(id="migration", title="Migration", state=state, detail=detail)
 
 
 def _count(number: int, noun: str) -> str:

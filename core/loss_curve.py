@@ -1,0 +1,96 @@
+"""The loss of a run as a picture that follows it: a file beside the loss history, or a place in a notebook."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from core.runlog import EpochRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_TRAINING, _VALIDATION = "#4477aa", "#ee6677"
+# Share of the time of a run that drawing may take, and the least time between two drawings.
+_DRAWING_SHARE, _SHORTEST_WAIT_S = 0.03, 1.0
+
+
+class LossCurve:
+    """Watches a run (see `trainers.loop.Watcher`); a context manager, which draws a last time whatever happens.
+
+    show: what becomes of each drawing. It is called as soon as there is something to see, and again whenever the run
+    has gone on for long enough to bear the cost.
+    """
+
+    def __init__(self, show: Callable[[Figure], None], *, title: str):
+        self._show, self._title = show, title
+        self._steps: list[tuple[float, float]] = []
+        self._history: Sequence[EpochRecord] = ()
+        self._next_drawing = 0.0
+        self._is_current = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_current:
+            self._draw()
+
+    def steps(self, epochs_done: float, loss: float) -> None:
+        self._steps.append((epochs_done, loss))
+        self._draw_in_turn()
+
+    def epoch(self, history: Sequence[EpochRecord]) -> None:
+        self._history = history
+        self._draw_in_turn()
+
+    def _draw_in_turn(self) -> None:
+        self._is_current = False
+        started = time.monotonic()
+        if started >= self._next_drawing:
+            self._draw()
+            ended = time.monotonic()
+            self._next_drawing = ended + max((ended - started) / _DRAWING_SHARE, _SHORTEST_WAIT_S)
+
+    def _draw(self) -> None:
+        self._show(loss_figure(self._history, title=self._title, steps=self._steps))
+        self._is_current = True
+
+
+def loss_figure(history: Sequence[EpochRecord], *, title: str, steps: Sequence[tuple[float, float]] = ()) -> Figure:
+    """Training and validation loss over epochs, the best epoch marked.
+
+    steps: (epochs done by then, mean loss of the steps before); they show a run before its first epoch ends.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    if steps:
+        axes.plot(*zip(*steps, strict=True), label="steps", color=_TRAINING, alpha=0.4, linewidth=1)
+    if history:
+        _draw_epochs(axes, history)
+    axes.set(title=title, xlabel="epoch", ylabel="masked error (MSE, scaled units)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _draw_epochs(axes: Axes, history: Sequence[EpochRecord]) -> None:
+    epochs = [record.epoch for record in history]
+    best = min(history, key=lambda record: record.val_loss)
+    axes.plot(epochs, [record.train_loss for record in history], label="training", color=_TRAINING, marker=".")
+    axes.plot(epochs, [record.val_loss for record in history], label="validation", color=_VALIDATION, marker=".")
+    if np.isfinite(best.val_loss):
+        axes.plot(
+            best.epoch, best.val_loss, "o", markersize=10, markerfacecolor="none", color=_VALIDATION,
+            label=f"best: {best.val_loss:.4g} at epoch {best.epoch}",
+        )  # fmt: skip

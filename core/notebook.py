@@ -1,0 +1,101 @@
+"""The page of a notebook: messages in its cells, bars and curves that move in place, failures that begin with their
+cure. IPython is asked for only in a process that already runs it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import logging
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from core.errors import LandfallError, StoppedError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from core.loss_curve import LossCurve
+
+# By the name of the class, so that nothing is imported for it; other errors bring their own hint.
+_CURES = {
+    "FileNotFoundError": "paths of configurations count from the repository's root; `root / path` does so here",
+    "MemoryError": "set training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size",
+    "ModuleNotFoundError": "`make setup` installs what Landfall needs; is this the kernel of its .venv?",
+    "NameError": "run the cells above first (Run → Run All Above Selected Cell)",
+    "OutOfMemoryError": "set training.gradient_checkpointing=true, model.size=reduced or device.memory.strategy",
+    "StoppedError": "run this cell again, here or in a new kernel: it goes on from there",
+}
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel."""
+    shell = _shell()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def start_notebook() -> None:
+    """What a notebook calls first: messages and warnings go into its cells, and a failure says in its first line what
+    is wrong and how to mend it."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    logging.captureWarnings(True)
+    shell = _shell()
+    if shell is not None:
+        shell.set_custom_exc((Exception,), _show_cause_first)
+
+
+def cause_and_cure(error: BaseException) -> str:
+    """One line each; the cure only where one is known."""
+    cause, own_cure = (error.message, error.hint) if isinstance(error, LandfallError) else (str(error), None)
+    cause = cause.strip().partition("\n")[0]
+    cure = _CURES.get(type(error).__name__, own_cure)
+    named = f"{type(error).__name__}: {cause}" if cause else type(error).__name__
+    return f"\x1b[1;31m{named}\x1b[0m" + (f"\n\x1b[1m→ {cure}\x1b[0m" if cure else "")
+
+
+def _show_cause_first(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
+    """A run that was stopped on request is no fault: where it was in the code is of no interest."""
+    told = [cause_and_cure(error)]
+    if not isinstance(error, StoppedError):
+        told += ["", *shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset=tb_offset)]
+    shell._showtraceback(kind, error, told)
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+class LiveOutput:
+    """A place in a cell's output whose content can be replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, content: Mapping[str, str]) -> None:
+        """content: by MIME type; pictures in base 64."""
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(dict(content), raw=True, display_id=True)
+        else:
+            self._handle.update(dict(content), raw=True)
+
+    def show_bar(self, label: str, share: float, told: str) -> None:
+        bar = f'<progress value="{share:.4f}" max="1" style="width: 16em"></progress>'
+        page = f"<div>{html.escape(label)} {bar} {html.escape(told)}</div>"
+        self.show({"text/html": page, "text/plain": f"{label}: {share:.0%}, {told}"})
+
+
+def live_loss(title: str = "training") -> LossCurve:
+    """The loss curve of a run in the cell's output, redrawn in place as it trains."""
+    from core.loss_curve import LossCurve
+    from core.pictures import as_png
+
+    output = LiveOutput()
+
+    def show(figure: Figure) -> None:
+        picture = base64.b64encode(as_png(figure, dpi=100)).decode("ascii")
+        output.show({"image/png": picture, "text/plain": title})
+
+    return LossCurve(show, title=title)

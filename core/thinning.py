@@ -1,0 +1,26 @@
+"""Fewer points of a long series that still look like it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+
+def kept(value_n: np.ndarray, limit: int) -> np.ndarray:
+    """Positions of at most `limit` (5 or more) values, ascending: all where they are few, else the first, the last, and
+    of each stretch the lowest, the highest and the first that is not finite."""
+    if len(value_n) <= limit:
+        return np.arange(len(value_n))
+    stretches = (limit - 2) // 3
+    edges = np.arange(stretches + 1) * len(value_n) // stretches
+    found = {0, len(value_n) - 1}
+    for first, last in pairwise(edges.tolist()):
+        part_m = value_n[first:last]
+        gap_m = ~np.isfinite(part_m)
+        if gap_m.any():
+            found.add(first + int(gap_m.argmax()))
+        if not gap_m.all():
+            found.add(first + int(np.where(gap_m, np.inf, part_m).argmin()))
+            found.add(first + int(np.where(gap_m, -np.inf, part_m).argmax()))
+    return np.array(sorted(found))

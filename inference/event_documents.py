@@ -1,0 +1,140 @@
+"""The worst events as documents: what `inference.event_views` shows of each, in JSON, for a page to draw.
+
+Suffixes: n row of a view, t time, a axis of a vibration, h frequency, w time of an image.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from core.config.schema import Stream
+from core.devices import memory
+from core.numbers import decimals_for, listed
+from core.thinning import kept
+from core.workspace import compact_json, write_text
+from inference.event_views import RowsView, Scored, WindowView, rows_view, window_view
+from inference.timeline import event_lines
+
+SCHEMA_VERSION = 1
+# Each costs some passes through the model; a vibration has nine maps an event, ten times the bytes of a process event.
+WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
+# A curve of more points, or a map of more cells, would show no more on a screen.
+MAX_POINTS = 2_000
+MAX_ROWS, MAX_COLUMNS = 96, 224
+_SIGNIFICANT = 5
+_MICROSECONDS = 6
+_TENTHS = 1
+
+
+def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *, batch_size: int) -> None:
+    """Writes `<event_id>.json` for the events of the greatest severity into a folder of their own, emptied first.
+
+    Only the windows of these events go through the model.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    line_e2 = event_lines(scored.table, events)
+    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[
+        : WORST_EVENTS[scored.scoring.stream]
+    ]
+    for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
+        with memory.applied(scored.scoring.plan):
+            parts = _parts(scored, first, last, batch_size)
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "id": int(event.event_id),
+            "recording": event.recording,
+            "start_s": float(event.start_seconds),
+            "end_s": float(event.end_seconds),
+            **parts,
+        }
+        write_text(folder / f"{event.event_id}.json", compact_json(document))
+
+
+def _parts(scored: Scored, first: int, last: int, batch_size: int) -> dict[str, Any]:
+    names = scored.scoring.channels
+    if scored.scoring.stream == "patchtst":
+        view = rows_view(scored, first, last, batch_size=batch_size)
+        return {"channels": list(_channels(scored, view, names))}
+    window = window_view(scored, first, last)
+    return {"channels": list(_waveforms(window, names)), "scalograms": list(_scalograms(window, names))}
+
+
+# ------------------------------------------------------------------------------------------------------ process sensors
+def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The worst channels with what was expected of them and their errors; a gap where a stretch ends."""
+    breaks = np.flatnonzero(np.diff(view.stretch_n)) + 1
+    second_n = scored.table["seconds"].to_numpy()[view.start : view.stop]
+    t_n = np.insert(second_n, breaks, second_n[breaks - 1])
+    error_nc = scored.scores.channel_error_sc[view.start : view.stop]
+    for channel, share in view.worst.items():
+        seen_n, expected_n, error_n = (
+            np.insert(values_nc[:, channel].astype(np.float64), breaks, np.nan)
+            for values_nc in (view.seen_nc, view.expected_nc, error_nc)
+        )
+        left = _worth_drawing(seen_n, expected_n, error_n)
+        decimals = decimals_for(_largest(seen_n), _SIGNIFICANT)
+        yield {
+            "name": names[channel],
+            "share": round(share, 4),
+            "t": listed(t_n[left], _MICROSECONDS),
+            "seen": listed(seen_n[left], decimals),
+            "expected": listed(expected_n[left], decimals),
+            "error": listed(error_n[left], 4),
+        }
+
+
+def _worth_drawing(*curves: np.ndarray) -> np.ndarray:
+    """Positions at which any of the curves has an extreme."""
+    if len(curves[0]) <= MAX_POINTS:
+        return np.arange(len(curves[0]))
+    return np.unique(np.concatenate([kept(value_n, MAX_POINTS // len(curves)) for value_n in curves]))
+
+
+def _largest(value_n: np.ndarray) -> float:
+    return float(np.nanmax(np.abs(value_n), initial=0.0))
+
+
+# ------------------------------------------------------------------------------------------------------------ vibration
+def _waveforms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """What the model expects of a waveform is known only of its scalogram."""
+    second_t = view.begin + np.linspace(0, view.seconds, len(view.wave_ta), endpoint=False)
+    for axis, share in view.worst.items():
+        wave_t = view.wave_ta[:, axis]
+        left = _worth_drawing(wave_t)
+        seen = listed(wave_t[left], decimals_for(_largest(wave_t), _SIGNIFICANT))
+        times = listed(second_t[left], _MICROSECONDS)
+        yield {"name": names[axis], "share": round(share, 4), "t": times, "seen": seen, "expected": [], "error": []}
+
+
+def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    levels = view.levels
+    frequency_h = np.sqrt(levels.edge_hz[:-1] * levels.edge_hz[1:])
+    columns = levels.seen_ahw.shape[2]
+    second_w = view.begin + view.seconds * (np.arange(columns) + 0.5) / columns
+    for axis in view.worst:
+        seen_hw, expected_hw = _pooled(levels.seen_ahw[axis]), _pooled(levels.expected_ahw[axis])
+        yield {
+            "axis": names[axis],
+            "frequencies_hz": listed(_pooled(frequency_h[:, None])[:, 0], 3),
+            "t": listed(_pooled(second_w[None])[0], _MICROSECONDS),
+            "seen": listed(seen_hw, _TENTHS),
+            "expected": listed(expected_hw, _TENTHS),
+            "error": listed(seen_hw - expected_hw, _TENTHS),
+        }
+
+
+def _pooled(values_hw: np.ndarray) -> np.ndarray:
+    """Means of neighbouring cells, so that no side is longer than a screen can use."""
+    for side, longest in enumerate((MAX_ROWS, MAX_COLUMNS)):
+        size = values_hw.shape[side]
+        if size > longest:
+            first = np.arange(longest) * size // longest
+            count = np.diff(np.append(first, size))
+            values_hw = np.add.reduceat(values_hw, first, axis=side) / (count[:, None] if side == 0 else count)
+    return values_hw

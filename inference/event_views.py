@@ -1,0 +1,114 @@
+"""An event from near: what was seen, what the model expected, and where the two part.
+
+Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from core.data.windows import WindowSet
+from inference.events import TOP_CHANNELS
+from inference.part_scores import PartScores
+from inference.reconstruction import Levels, expected_levels, expected_rows
+from inference.scoring import ScoringModel
+
+# Longest stretch shown of an event and its surroundings, in windows: a longer one is shown around its peak.
+LONGEST_VIEW = 12
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A part of the data and what scoring made of it: `scores` and the lines of `table` speak of the same entries."""
+
+    scoring: ScoringModel
+    windows: WindowSet
+    scores: PartScores
+    table: pd.DataFrame
+
+    def peak(self, first: int, last: int) -> int:
+        """The line with the highest score of an event."""
+        return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
+
+    def worst_channels(self, first: int, last: int) -> dict[int, float]:
+        """Channels with the largest mean errors over an event, those its sentence names, and their shares of the error
+        of all channels."""
+        error_sc = self.scores.channel_error_sc[first : last + 1]
+        count_c = (~np.isnan(error_sc)).sum(axis=0)
+        mean_c = np.nansum(error_sc, axis=0) / np.maximum(count_c, 1)
+        order_c = np.argsort(np.where(count_c > 0, -mean_c, np.inf), kind="stable")[:TOP_CHANNELS]
+        total = max(float(mean_c.sum()), float(np.finfo(np.float32).tiny))
+        return {int(channel): float(mean_c[channel]) / total for channel in order_c if count_c[channel]}
+
+
+@dataclass(frozen=True)
+class RowsView:
+    """Rows of process sensors around an event.
+
+    start, stop: their lines in the score table. seen_nc, expected_nc: (N, C) in the channels' own units. stretch_n:
+    number of the stretch each row lies in. worst: channel to share of the error.
+    """
+
+    start: int
+    stop: int
+    seen_nc: np.ndarray
+    expected_nc: np.ndarray
+    stretch_n: np.ndarray
+    worst: dict[int, float]
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """The window of a vibration with the event's highest score.
+
+    begin: its first sample, in seconds from the recording's start. wave_ta: (T, A) as measured. worst: axis to share of
+    the error.
+    """
+
+    begin: float
+    seconds: float
+    wave_ta: np.ndarray
+    levels: Levels
+    worst: dict[int, float]
+
+
+def rows_view(scored: Scored, first: int, last: int, *, batch_size: int) -> RowsView:
+    start, stop = shown_lines(scored, first, last)
+    row_n = scored.scores.row_s[start:stop]
+    return RowsView(
+        start,
+        stop,
+        seen_nc=scored.windows.series.values_nc.cpu().numpy()[row_n],
+        expected_nc=expected_rows(scored.scoring, scored.windows, row_n, batch_size=batch_size),
+        stretch_n=np.searchsorted(scored.windows.stretches[:, 0], row_n, "right"),
+        worst=scored.worst_channels(first, last),
+    )
+
+
+def window_view(scored: Scored, first: int, last: int) -> WindowView:
+    index = scored.peak(first, last)  # one window, one score
+    windows, rate_hz = scored.windows, scored.scoring.sampling_rate_hz
+    start, seconds = int(windows.starts_w[index]), windows.window / rate_hz
+    return WindowView(
+        begin=float(scored.table["seconds"].iloc[index]) - seconds + 1 / rate_hz,
+        seconds=seconds,
+        wave_ta=windows.series.values_nc[start : start + windows.window].cpu().numpy(),
+        levels=expected_levels(scored.scoring, windows, index),
+        worst=scored.worst_channels(first, last),
+    )
+
+
+def shown_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
+    """Lines to show: the event and at least half a window on both sides, within its recording."""
+    window, code_s = scored.windows.window, scored.table["recording"].cat.codes.to_numpy()
+    mine = np.flatnonzero(code_s == code_s[first])
+    context = max(window // 2, (last - first) // 2)
+    start, stop = max(int(mine[0]), first - context), min(int(mine[-1]) + 1, last + 1 + context)
+    longest = LONGEST_VIEW * window
+    if stop - start > longest:
+        start = min(max(scored.peak(first, last) - longest // 2, start), stop - longest)
+        stop = start + longest
+    return start, stop

@@ -1,0 +1,43 @@
+"""What a workspace keeps of the migrations into it: the dashboard shows it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from core.workspace import relative, write_text
+from migration.planning import Task
+from migration.report.document import NotebookReport, as_json, make_report, shown
+
+log = logging.getLogger(__name__)
+
+FOLDER = "artifacts/migration"
+
+
+def keep(done: Iterable[tuple[Task, NotebookReport, Path | None]]) -> None:
+    """Writes the reports of notebooks that were written into a workspace, each with the workspace's root.
+
+    One file for notebooks that were migrated together; doing so again replaces it. Costs a warning where it cannot be
+    written: the notebooks are there.
+    """
+    by_root: dict[Path, list[NotebookReport]] = {}
+    for task, report, root in done:
+        if root is not None and task.output is not None and report.output is not None:
+            by_root.setdefault(root, []).append(_seen_from(root, task, report))
+    for root, reports in by_root.items():
+        names = "\n".join(sorted(str(report.output) for report in reports))
+        digest = hashlib.blake2b(names.encode("utf-8", "replace"), digest_size=6).hexdigest()
+        try:
+            write_text(root / FOLDER / f"{digest}.json", as_json(make_report(reports, "write")))
+        except OSError as error:
+            log.warning("the dashboard will not show this migration: %s", error)
+
+
+def _seen_from(root: Path, task: Task, report: NotebookReport) -> NotebookReport:
+    """With paths from the workspace's root; an input from elsewhere stays as it was shown."""
+    source = task.input.resolve()
+    name = relative(source, root) if source.is_relative_to(root) else shown(task.input)
+    return replace(report, input=name, output=relative(task.output.resolve(), root), files=())

@@ -1,0 +1,126 @@
+"""What the page loads when somebody asks for it: scores over time, an event from near, the quality of each file.
+
+`series/<stream>.json`, `series/<stream>/<n>.json`, `events/<stream>/<id>.json` and `quality/<stream>.json`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from core.config.schema import Stream
+from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Text
+
+
+# -------------------------------------------------------------------------------------------------------------- scores
+class SeriesPart(Document):
+    file: Text = Field(description="Document with every score of this stretch, relative to `dashboard-state.json`.")
+    from_s: float = Field(description="Its first score, from the recording's start.")
+    to_s: float = Field(description="Its last score.")
+    points: int = Field(description="Scores in it.")
+
+
+class RecordingSeries(Document):
+    """Scores of a recording, each bin of neighbours as its lowest and highest; where few, every score is its own bin.
+
+    Seconds count from the recording's start.
+    """
+
+    name: Text = Field(description="The recording.")
+    start: Text | None = Field(None, description="Its own clock at second 0, which knows no zone; null without one.")
+    points: int = Field(description="Scores it has.")
+    t: list[float] = Field(description="Middle of each bin.")
+    low: list[Number] = Field(description="Lowest score of each bin; null where none could be given.")
+    high: list[Number] = Field(description="Highest score of each bin.")
+    labels: list[tuple[float, float]] = Field(default_factory=list, description="Stretches labelled anomalous.")
+    events: list[int] = Field(default_factory=list, description="Events found in it.")
+    details: list[SeriesPart] = Field(default_factory=list, description="All scores; empty where the bins say it all.")
+
+
+class Series(Document):
+    """`series/<stream>.json`: the latest scoring over time."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    stream: Stream = Field(description="What was scored.")
+    threshold: Number = Field(None, description="Score above which a window is an alarm.")
+    unit: Literal["score"] = Field("score", description="Unit of low, high and threshold.")
+    recordings: list[RecordingSeries] = Field(default_factory=list, description="In the order of the scores.")
+    signature: Text = Field("", description="Size and time of the table it was made of; equal means nothing changed.")
+
+
+class SeriesDetail(Document):
+    """`series/<stream>/<n>.json`: every score of a stretch."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    t: list[float] = Field(description="Seconds from the recording's start.")
+    score: list[Number] = Field(description="The scores; null where none could be given.")
+
+
+# -------------------------------------------------------------------------------------------------------------- events
+class EventChannel(Document):
+    """A channel around an event, thinned so that extremes stay."""
+
+    name: Text = Field(description="The channel.")
+    share: Number = Field(None, description="Its share of the error of all channels over the event.")
+    t: list[float] = Field(description="Seconds from the recording's start.")
+    seen: list[Number] = Field(description="Values as they were, in the channel's own unit.")
+    expected: list[Number] = Field(
+        default_factory=list, description="What the model predicts while they are hidden; empty for a waveform."
+    )
+    error: list[Number] = Field(default_factory=list, description="Error of the channel, where 1 is usual; else empty.")
+
+
+class Scalogram(Document):
+    """Levels in dB, where 0 is usual in training; a row a frequency, a column a time."""
+
+    axis: Text = Field(description="Axis of the sensor.")
+    frequencies_hz: list[float] = Field(description="Of the rows, ascending.")
+    t: list[float] = Field(description="Of the columns, in seconds from the recording's start.")
+    seen: list[list[Number]] = Field(description="Levels as they were.")
+    expected: list[list[Number]] = Field(description="What the model predicts while they are hidden.")
+    error: list[list[Number]] = Field(description="Seen less expected.")
+
+
+class EventDetail(Document):
+    """`events/<stream>/<id>.json`: what was seen around an event and what the model expected."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    id: int = Field(description="Number of the event in the scoring.")
+    recording: Text = Field(description="The recording it lies in.")
+    start_s: float = Field(description="First score of the event, from the recording's start.")
+    end_s: float = Field(description="Last score of the event.")
+    channels: list[EventChannel] = Field(default_factory=list, description="Those that did it, the first most.")
+    scalograms: list[Scalogram] = Field(default_factory=list, description="Of vibration; an axis each, worst first.")
+
+
+# ------------------------------------------------------------------------------------------------------------- quality
+class QualityFinding(Document):
+    rule: Text = Field(description="The rule that fired.")
+    channel: Text | None = Field(None, description="The channel, where the rule looks at one.")
+    value: Number = Field(None, description="Measured value.")
+    limit: Number = Field(None, description="Limit it is held against.")
+    message: Text = Field("", description="The finding in words.")
+
+
+class ChannelQuality(Document):
+    name: Text = Field(description="The channel.")
+    missing: Number = Field(None, description="Share of its values that are missing.")
+    stuck: Number = Field(None, description="Longest repetition of one value, as a share of the file.")
+
+
+class FileQuality(Document):
+    file_id: Text = Field(description="The data file.")
+    decision: Literal["keep", "drop"] = Field(description="What became of it.")
+    hard_fails: list[QualityFinding] = Field(default_factory=list, description="What cost the file.")
+    warnings: list[QualityFinding] = Field(default_factory=list, description="What did not.")
+    metrics: dict[Text, Number] = Field(default_factory=dict, description="Figures of the file as a whole.")
+    channels: list[ChannelQuality] = Field(default_factory=list, description="Its channels.")
+
+
+class Quality(Document):
+    """`quality/<stream>.json`: every quality report of a stream."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    stream: Stream = Field(description="Whose files.")
+    files: list[FileQuality] = Field(default_factory=list, description="By name.")

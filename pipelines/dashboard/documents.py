@@ -1,0 +1,51 @@
+"""What all documents of the training dashboard have in common.
+
+All are of schema version 1 and without NaN or infinity. A reader ignores fields it does not know, so fields may be
+added without a new version; a changed meaning needs one. `docs/dashboard.md` says which document is where.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+def _utc(value: datetime) -> datetime:
+    """Times without a zone are UTC by contract."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _finite(value: Any) -> Any:
+    """A diverged loss is NaN in Python and cannot be written as JSON: it becomes null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def encodable(value: str) -> str:
+    """Half a surrogate pair, from a damaged file or an odd file name, cannot be written as UTF-8: it becomes `?`."""
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+Time = Annotated[datetime, AfterValidator(_utc)]
+Text = Annotated[str, AfterValidator(encodable)]
+Number = Annotated[float | None, BeforeValidator(_finite)]
+
+
+class Document(BaseModel):
+    """A published document or a part of one; unknown fields of a newer writer are ignored."""
+
+    model_config = ConfigDict(extra="ignore", protected_namespaces=(), json_schema_serialization_defaults_required=True)
+
+
+class Problem(Document):
+    path: Text = Field(description="File or folder, relative to the workspace.")
+    message: Text = Field(description="What is wrong with it.")
+
+
+class Fact(Document):
+    what: Text = Field(description="What it is about, in a word or two.")
+    value: Text = Field(description="The value, with its unit.")

@@ -1,0 +1,182 @@
+"""`runs/<run-id>.json`: one run in full. `runs/index.json`: a line per run. `live/<stream>.json`: the run in hand."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from core.config.schema import Stream
+from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Problem, Text, Time
+
+RunState = Literal["running", "completed", "stopped", "failed", "unreadable"]
+
+
+class EpochPoint(Document):
+    epoch: int = Field(ge=0, description="Epoch, counted from 1.")
+    time: Time | None = Field(None, description="When the epoch ended.")
+    train_loss: Number = Field(None, description="Mean training loss; null where it was not finite.")
+    val_loss: Number = Field(None, description="Mean validation loss; null without validation data or not finite.")
+    lr: Number = Field(None, description="Learning rate at the end of the epoch.")
+    seconds: Number = Field(None, description="Duration of the epoch in seconds.")
+    windows_per_second: Number = Field(None, description="Training throughput.")
+
+
+class StepPoint(Document):
+    epoch: int = Field(ge=0, description="Epoch the step belongs to.")
+    step: int = Field(ge=0, description="Optimizer step since the start of the run.")
+    loss: Number = Field(None, description="Training loss of the step.")
+    lr: Number = Field(None, description="Learning rate.")
+    grad_norm: Number = Field(None, description="Gradient norm before clipping.")
+    memory_mb: Number = Field(None, description="Memory held on the device in MiB; null between two readings.")
+    gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
+
+
+class Best(Document):
+    epoch: int = Field(ge=0, description="Epoch of the lowest validation loss.")
+    val_loss: float = Field(allow_inf_nan=False, description="Lowest validation loss.")
+
+
+class DeviceSummary(Document):
+    kind: Text | None = Field(None, description="`cpu`, `cuda`, `mps`, `xpu` or `tpu`.")
+    name: Text | None = Field(None, description="Name of the hardware.")
+    precision: Text | None = Field(None, description="Arithmetic used.")
+    reason: Text | None = Field(None, description="Why this device and precision were chosen.")
+    device_reason: Text | None = Field(None, description="Why this device.")
+    precision_reason: Text | None = Field(None, description="Why this precision.")
+    count: int | None = Field(None, description="Devices that took part, one process each.")
+    threads: int | None = Field(None, description="CPU threads.")
+    memory_limit_mb: Number = Field(None, description="Memory the run was allowed to take, in MiB.")
+    memory_reason: Text | None = Field(None, description="Why that much.")
+    misfits: list[Text] = Field([], description="What the device profile asked for and the machine lacked.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_reasons(cls, values: Any) -> Any:
+        """A device plan gives its reasons one by one, for the device and for the precision."""
+        given = [values.get(name) for name in ("device_reason", "precision_reason")] if isinstance(values, dict) else []
+        reasons = [text for text in given if isinstance(text, str) and text]
+        return {"reason": "; ".join(reasons)} | values if reasons else values
+
+
+class ModelSummary(Document):
+    size: Text | None = Field(None, description="`custom`, `full` or `reduced`.")
+    parameters: int | None = Field(None, description="Weights that training changes.")
+    reason: Text | None = Field(None, description="Why this size.")
+
+
+class BatchSummary(Document):
+    starting: int | None = Field(None, description="Windows a step the hardware tier starts from.")
+    effective: int | None = Field(None, description="Windows per optimizer step.")
+    micro: int | None = Field(None, description="Windows computed at once.")
+    accumulate: int | None = Field(None, description="Parts whose gradients add up to a step.")
+    largest: int | None = Field(None, description="Largest part that fits into memory; null where not measured.")
+    gradient_checkpointing: bool | None = Field(None, description="Activations are computed twice to save memory.")
+    peak_mb: Number = Field(None, description="Expected peak memory in MiB; null where not measured.")
+    seconds_per_step: Number = Field(None, description="Measured time of one part; null where not measured.")
+    reason: Text | None = Field(None, description="Why this batch.")
+
+
+class GitState(Document):
+    commit: Text | None = Field(None, description="Commit of the workspace.")
+    dirty: bool | None = Field(None, description="Whether files differed from the commit.")
+
+
+class Environment(Document):
+    python: Text | None = Field(None, description="Python version.")
+    platform: Text | None = Field(None, description="Operating system.")
+    torch: Text | None = Field(None, description="PyTorch version.")
+    cuda: Text | None = Field(None, description="CUDA version PyTorch was built for; null without CUDA.")
+    device: DeviceSummary | None = Field(None, description="Hardware the run computed on.")
+    tier: Text | None = Field(None, description="Hardware tier, from configs/hardware/tiers.yaml.")
+    model: ModelSummary | None = Field(None, description="Size of the model and why.")
+    batch: BatchSummary | None = Field(None, description="Batch of the run and why.")
+    git: GitState | None = Field(None, description="State of the source code.")
+    packages: dict[Text, Text | None] = Field(default_factory=dict, description="Installed versions.")
+
+
+class RunStream(Document):
+    """One stream's part of a run."""
+
+    state: RunState = Field(description="`unreadable` where the status of the run could not be read.")
+    reason: Text | None = Field(None, description="Why the run stopped or failed.")
+    started_at: Time | None = Field(None, description="Start of training.")
+    updated_at: Time | None = Field(None, description="Last sign of life.")
+    finished_at: Time | None = Field(None, description="End of training; null where it never ended in order.")
+    duration_seconds: Number = Field(None, description="From the start to the end, or to the last sign of life.")
+    epoch: int = Field(0, ge=0, description="Epochs done.")
+    epochs: int = Field(0, ge=0, description="Epochs planned.")
+    step: int = Field(0, ge=0, description="Steps done.")
+    steps: int = Field(0, ge=0, description="Steps planned.")
+    best: Best | None = Field(None, description="Best epoch so far.")
+    checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
+    history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
+    step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
+    nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
+    collapsed: bool = Field(False, description="The training loss never moved, or rose far above its lowest.")
+    eta_seconds: Number = Field(None, description="Expected time to the end while running; early stopping ends sooner.")
+    peak_memory_mb: Number = Field(None, description="Most memory held, in MiB; null where nobody looked.")
+    environment: Environment | None = Field(None, description="Software and hardware of the run.")
+    config: dict[str, Any] | None = Field(None, description="The composed configuration.")
+
+
+class RunRecord(Document):
+    """`runs/<run-id>.json`: everything the dashboard knows about one run."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: Text = Field(description="Name of the run folders; a pipeline run trains both streams under one.")
+    state: RunState = Field(description="State of the run as a whole: the most urgent of its streams.")
+    started_at: Time | None = Field(None, description="Start of the first stream.")
+    finished_at: Time | None = Field(None, description="End of the last stream.")
+    duration_seconds: Number = Field(None, description="From the first start to the last end or sign of life.")
+    streams: dict[Stream, RunStream] = Field(description="The streams this run trained.")
+    problems: list[Problem] = Field(default_factory=list, description="What could not be read.")
+    signature: Text = Field("", description="Names, sizes and times of the files read; equal means nothing changed.")
+
+
+class RunEntryStream(Document):
+    state: RunState = Field(description="State of the stream in this run.")
+    epoch: int = Field(0, description="Epochs done.")
+    epochs: int = Field(0, description="Epochs planned.")
+    best_val_loss: Number = Field(None, description="Lowest validation loss.")
+
+
+class RunEntry(Document):
+    run_id: Text = Field(description="The run; its record is `runs/<run-id>.json`.")
+    state: RunState = Field(description="State of the run as a whole.")
+    reason: Text | None = Field(None, description="Why it stopped or failed.")
+    started_at: Time | None = Field(None, description="Start of the run.")
+    duration_seconds: Number = Field(None, description="Duration in seconds.")
+    device: Text | None = Field(None, description="Hardware and precision in words.")
+    folder_present: bool = Field(True, description="False where only the record is left.")
+    streams: dict[Stream, RunEntryStream] = Field(description="The streams the run trained.")
+
+
+class RunsIndex(Document):
+    """`runs/index.json`: every run with a record, newest first."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    runs: list[RunEntry] = Field(default_factory=list, description="Newest first.")
+
+
+class LiveRun(Document):
+    """`live/<stream>.json`: a run as its trainer sees it, rewritten while it trains; gone when the run is history."""
+
+    schema_version: Literal[1] = Field(description="Version of this document.")
+    stream: Stream = Field(description="What is trained.")
+    run_id: Text = Field(description="The run.")
+    state: RunState = Field(description="State of the run; a killed process leaves it at `running`.")
+    reason: Text | None = Field(None, description="Why it stopped or failed.")
+    started_at: Time | None = Field(None, description="Start of training.")
+    updated_at: Time | None = Field(None, description="When this was written.")
+    epoch: int = Field(0, ge=0, description="Epochs done.")
+    epochs: int = Field(0, ge=0, description="Epochs planned.")
+    step: int = Field(0, ge=0, description="Steps done.")
+    steps: int = Field(0, ge=0, description="Steps planned.")
+    best: Best | None = Field(None, description="Best epoch so far.")
+    eta_seconds: Number = Field(None, description="Expected time to the end; null at first and when it is over.")
+    windows_per_second: Number = Field(None, description="Throughput since this process began, validation included.")
+    memory_mb: Number = Field(None, description="Memory held on the device in MiB.")
+    gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
+    history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
+    step_history: list[StepPoint] = Field(default_factory=list, description="At most 2,000 steps; extremes are kept.")

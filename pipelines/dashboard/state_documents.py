@@ -1,0 +1,232 @@
+"""`dashboard-state.json`: what the page opens with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from core.config.schema import Stream
+from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
+from pipelines.dashboard.run_documents import Best, DeviceSummary, RunState
+
+StreamCondition = RunState | Literal["not started"]
+NodeState = Literal["done", "running", "attention", "failed", "waiting"]
+NodeId = Literal["data", "quality", "train", "score", "validate", "export", "migration"]
+
+
+class QualityMessage(Document):
+    severity: Literal["drop", "warn"] = Field(description="`drop` cost the file, `warn` did not.")
+    file_id: Text = Field(description="The data file.")
+    rule: Text = Field(description="The rule that fired.")
+    channel: Text | None = Field(None, description="The channel, where the rule looks at one.")
+    value: Number = Field(None, description="Measured value.")
+    limit: Number = Field(None, description="Limit it is held against.")
+    message: Text = Field("", description="The finding in words.")
+    files: int = Field(1, description="Files with a finding of this kind: same rule, same channel.")
+
+
+class QualitySummary(Document):
+    files: int = Field(description="Files checked.")
+    kept: int = Field(description="Files kept, with or without warnings.")
+    dropped: int = Field(description="Files dropped by a hard limit.")
+    warned: int = Field(description="Files kept with at least one warning.")
+    worst: list[QualityMessage] = Field(default_factory=list, description="Gravest finding of each kind.")
+    more: int = Field(0, description="Kinds of findings not listed in `worst`.")
+
+
+class Threshold(Document):
+    value: Number = Field(None, description="Score above which a window is an alarm.")
+    method: Text | None = Field(None, description="How it was calibrated.")
+    false_alarm_rate: Number = Field(None, description="Share of normal scores meant to lie above it.")
+    calibration_scores: int | None = Field(None, description="Scores it rests on.")
+    statement: Text | None = Field(None, description="What it promises of false alarms, in words.")
+
+
+class Detection(Document):
+    """Figures against label files; they exist only where labels do."""
+
+    auroc: Number = Field(None, description="Area under the ROC curve; chance is 0.5.")
+    average_precision: Number = Field(
+        None, description="Area under the precision-recall curve; chance is `prevalence`."
+    )
+    f1: Number = Field(None, description="F1 at the threshold.")
+    precision: Number = Field(None, description="Share of alarms that are anomalies.")
+    recall: Number = Field(None, description="Share of anomalies found.")
+    false_alarm_rate: Number = Field(None, description="Share of normal windows above the threshold.")
+    prevalence: Number = Field(None, description="Share of anomalous windows in the data.")
+    event_precision: Number = Field(None, description="Share of events that meet a labelled anomaly.")
+    event_recall: Number = Field(None, description="Share of labelled anomalies that an event meets.")
+
+
+class ScoreSummary(Document):
+    run_id: Text | None = Field(None, description="Run whose model scored.")
+    scored_at: Time | None = Field(None, description="When.")
+    scores: int = Field(0, description="Windows scored.")
+    recordings: int = Field(0, description="Recordings they came from.")
+    alarms: int = Field(0, description="Windows above the threshold.")
+    events: int = Field(0, description="Groups of alarms.")
+    threshold: Threshold | None = Field(None, description="The alarm threshold.")
+    detection: Detection | None = Field(None, description="Null where the data has no labels.")
+
+
+class ChannelShare(Document):
+    name: Text = Field(description="The channel.")
+    share: float = Field(ge=0.0, description="Its share of the error of all channels.")
+
+
+class AnomalyEvent(Document):
+    """Times are the recording's own clock, which knows no zone."""
+
+    id: int = Field(description="Number of the event in the scoring.")
+    recording: Text = Field(description="The recording it lies in.")
+    start: Text | None = Field(None, description="First score, as ISO 8601 without a zone; null without time stamps.")
+    end: Text | None = Field(None, description="Last score, likewise.")
+    start_seconds: Number = Field(None, description="First score, from the recording's start.")
+    end_seconds: Number = Field(None, description="Last score, likewise.")
+    duration_seconds: Number = Field(None, description="From the first to the last score.")
+    severity: float = Field(allow_inf_nan=False, description="Highest score over the threshold.")
+    top_channels: list[ChannelShare] = Field(default_factory=list, description="Channels that did it, the first most.")
+    sentence: Text = Field("", description="All this in words.")
+    detail: Text | None = Field(None, description="Document with what was seen and expected; null where there is none.")
+
+
+class Detections(Document):
+    total: int = Field(0, description="Events found.")
+    events: list[AnomalyEvent] = Field(default_factory=list, description="The worst of them, the worst first.")
+    false_alarms: Text | None = Field(None, description="What to expect of false alarms, in words.")
+    detection: Detection | None = Field(None, description="Figures against labels; null where the data has none.")
+
+
+class Checkpoint(Document):
+    path: Text = Field(description="File of the weights in use.")
+    present: bool = Field(description="Whether that file exists.")
+    run_id: Text | None = Field(None, description="Run that made it.")
+    sha256: Text | None = Field(None, description="Digest of the file as the run wrote it.")
+
+
+class Decision(Document):
+    what: Text = Field(description="What was decided: device, precision, model size, batch, memory, …")
+    value: Text = Field(description="What it came to.")
+    reason: Text = Field("", description="Why.")
+
+
+class MemoryUse(Document):
+    """Of one process of the run, in MiB."""
+
+    limit_mb: Number = Field(None, description="What it was allowed to take.")
+    forecast_mb: Number = Field(None, description="Peak that was expected before the first step; null if not measured.")
+    measured_mb: Number = Field(None, description="Most it held; null where nobody looked.")
+
+
+class StreamState(Document):
+    title: Text = Field(description="Name of the model.")
+    subject: Text = Field(description="The data it watches.")
+    state: StreamCondition = Field(description="State of the stream's run.")
+    reason: Text | None = Field(None, description="Why it is in that state.")
+    run_id: Text | None = Field(None, description="The run shown: the newest, unless the export asked for another.")
+    started_at: Time | None = Field(None, description="Start of that run.")
+    updated_at: Time | None = Field(None, description="Its last sign of life.")
+    finished_at: Time | None = Field(None, description="Its end.")
+    duration_seconds: Number = Field(None, description="Its duration in seconds.")
+    progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
+    epoch: int = Field(0, description="Epochs done.")
+    epochs: int = Field(0, description="Epochs planned.")
+    step: int = Field(0, description="Steps done.")
+    steps: int = Field(0, description="Steps planned.")
+    best: Best | None = Field(None, description="Best epoch.")
+    device: DeviceSummary | None = Field(None, description="Hardware and precision, with the reason.")
+    checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
+    scores: ScoreSummary | None = Field(None, description="Latest scoring.")
+    detections: Detections | None = Field(None, description="What the latest scoring found.")
+    quality: QualitySummary | None = Field(None, description="Data quality of the stream's files.")
+    eta_seconds: Number = Field(None, description="Expected time to the end of a running run.")
+    series: Text | None = Field(None, description="Document with the scores over time; null without scores.")
+    quality_file: Text | None = Field(None, description="Document with the quality of each file; null without reports.")
+    decisions: list[Decision] = Field(default_factory=list, description="What the run decided by itself, with reasons.")
+    memory: MemoryUse | None = Field(None, description="Memory forecast and measured; null where neither is known.")
+
+
+class ChecklistItem(Document):
+    id: Text = Field(description="Identity of the check.")
+    group: Text = Field(description="V-01, V-02 or V-03.")
+    title: Text = Field(description="What is checked.")
+    status: Literal["PASS", "FAIL", "SKIP"] = Field(description="Outcome.")
+    detail: Text = Field("", description="What was found.")
+    hint: Text | None = Field(None, description="The way out.")
+
+
+class Checklist(Document):
+    generated_at: Time | None = Field(None, description="When the checks ran.")
+    passed: bool = Field(description="Whether no check failed.")
+    groups: dict[Text, Text] = Field(default_factory=dict, description="Titles of the groups.")
+    items: list[ChecklistItem] = Field(default_factory=list, description="All checks, in order.")
+
+
+class PipelineNode(Document):
+    id: NodeId = Field(description="Stage of the pipeline.")
+    title: Text = Field(description="Name of the stage.")
+    state: NodeState = Field(description="How far it is.")
+    detail: Text = Field(description="What there is to say about it.")
+    view: Text | None = Field(None, description="View of the page that tells more.")
+
+
+class DeviceState(Document):
+    """What hardware the latest run found, and what it would use: the report of `landfall devices --json`."""
+
+    kind: Text = Field(description="`cpu`, `cuda`, `mps`, `xpu` or `tpu`.")
+    name: Text = Field(description="Name of the hardware.")
+    precision: Text | None = Field(None, description="Arithmetic a run would use.")
+    reported_at: Time | None = Field(None, description="When.")
+    facts: list[Fact] = Field(default_factory=list, description="Everything else, to be read in this order.")
+
+
+class MigratedNotebook(Document):
+    source: Text = Field(description="The notebook that was read, relative to the workspace.")
+    target: Text | None = Field(None, description="The notebook that was made of it; null where it failed.")
+    at: Time | None = Field(None, description="When.")
+    findings: dict[Text, int] = Field(default_factory=dict, description="How often each rule found something.")
+    by_kind: dict[Text, int] = Field(
+        default_factory=dict, description="Findings by what became of the behaviour: exact, equivalent, needs-human."
+    )
+    needs_you: list[Text] = Field(default_factory=list, description="What a person must do, and where.")
+    report: Text | None = Field(None, description="Full report, relative to the workspace; null where none was kept.")
+
+
+class RuleCount(Document):
+    rule: Text = Field(description="Id of the rule; `docs/migration-rules.md` documents it.")
+    title: Text = Field(description="Name of the rule.")
+    count: int = Field(description="Findings over all notebooks.")
+
+
+class MigrationState(Document):
+    notebooks: list[MigratedNotebook] = Field(default_factory=list, description="By name of the source.")
+    rules: list[RuleCount] = Field(default_factory=list, description="Rules that found something, the commonest first.")
+
+
+class Verdict(Document):
+    state: NodeState = Field(description="How the whole stands.")
+    title: Text = Field(description="In a word or two.")
+    detail: Text = Field(description="Why.")
+
+
+class RunsSummary(Document):
+    total: int = Field(0, description="Runs known, with those of which only the record is left.")
+    by_state: dict[RunState, int] = Field(default_factory=dict, description="How many are in each state.")
+    latest: Text | None = Field(None, description="Newest run.")
+    exported: bool = Field(False, description="Whether `runs/index.json` and the run records were written.")
+
+
+class DashboardState(Document):
+    """`dashboard-state.json`: what the page opens with."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    generated_at: Time = Field(description="When this document was written.")
+    verdict: Verdict = Field(description="How the whole stands.")
+    pipeline: list[PipelineNode] = Field(description="Stages, in the order of the data; migration stands beside them.")
+    streams: dict[Stream, StreamState] = Field(description="Both streams.")
+    checklist: Checklist | None = Field(None, description="Null where nothing has been validated.")
+    device: DeviceState | None = Field(None, description="Null where no run has looked at the hardware.")
+    migration: MigrationState | None = Field(None, description="Null where no notebook was migrated.")
+    runs: RunsSummary = Field(description="Runs in figures; `runs/index.json` lists them.")
+    problems: list[Problem] = Field(default_factory=list, description="Inputs that could not be read.")

@@ -1,0 +1,117 @@
+"""What a browser sees of a run while it trains."""
+
+import json
+import logging
+import time
+
+import pytest
+
+from core.devices.gauges import Reading
+from core.livefile import FOLDER, LARGEST_SHARE, MAX_STEPS, PAGE, LiveFile
+from core.runlog import EpochRecord, RunLog, SilentRunLog
+from tests.dashboard.documents import validate
+
+STATUS = {"schema_version": 1, "stream": "patchtst", "run_id": "run-1", "state": "running"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    page = tmp_path / PAGE
+    page.parent.mkdir(parents=True)
+    page.write_text("<!doctype html>")
+    return tmp_path
+
+
+def read(root) -> dict:
+    return json.loads((root / FOLDER / "patchtst.json").read_text())
+
+
+def step(number: int, loss: float | None) -> tuple[dict, str]:
+    record = {"kind": "step", "epoch": 1, "step": number, "loss": loss, "lr": 1e-3, "grad_norm": 1.0}
+    return record, json.dumps(record)
+
+
+def test_a_run_is_seen_from_its_first_moment_to_its_last(root, config):
+    with RunLog(root, config, "run-1", steps=6, windows=48) as run:
+        assert (read(root)["state"], read(root)["step"]) == ("running", 0)
+        run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, float("nan"), 1e-3, 1.0)], reading=Reading(300.0, 0.5))
+        run.epoch(EpochRecord(1, 0.3, 0.4, 1e-3, 1.25, 100.0), best=EpochRecord(1, 0.3, 0.4, 1e-3, 1.25, 100.0))
+    live = read(root)
+    validate(live, "live-run.schema.json")
+    assert (live["state"], live["step"], live["epoch"]) == ("completed", 2, 1)
+    assert [point["loss"] for point in live["step_history"]] == [0.5, None]
+    assert [point.get("memory_mb") for point in live["step_history"]] == [None, 300.0]
+    assert [point["val_loss"] for point in live["history"]] == [0.4]
+    assert (live["peak_memory_mb"], live["gpu_utilisation"]) == (300.0, 0.5)
+
+
+def test_time_left_and_throughput_follow_from_the_steps_of_this_process(root, config):
+    with RunLog(root, config, "run-1", steps=60, windows=480) as run:
+        run.rewind(step=40, epoch=1)
+        time.sleep(0.2)
+        run.steps(2, [(number, 0.5, 1e-3, 2.0) for number in range(41, 51)])
+        status = json.loads((run.folder / "status.json").read_text())
+    assert status["eta_seconds"] == pytest.approx(0.2, abs=0.1)
+    assert status["windows_per_second"] == pytest.approx(8 * 10 / 0.2, rel=0.4)
+    assert read(root)["eta_seconds"] is None
+
+
+def test_a_resumed_run_shows_what_it_did_before(root, config):
+    with RunLog(root, config, "run-1", steps=6) as run:
+        run.steps(1, [(number, 1 / number, 1e-3, 2.0) for number in range(1, 6)])
+    with RunLog(root, config, "run-1", steps=6) as run:
+        run.rewind(step=3, epoch=0)
+    assert [point["step"] for point in read(root)["step_history"]] == [1, 2, 3]
+
+
+def test_it_is_written_at_most_once_a_second_and_at_the_end(root):
+    live = LiveFile(root, "patchtst")
+    live.refresh(STATUS)
+    for number in range(5):
+        live.add([step(number, 1.0)])
+        live.refresh(STATUS)
+    assert read(root)["step_history"] == []
+    live.refresh(STATUS | {"state": "completed"}, last=True)
+    assert len(read(root)["step_history"]) == 5
+
+
+def test_a_slow_disk_makes_the_pauses_longer(root, monkeypatch):
+    monkeypatch.setattr("core.livefile.write_text", lambda path, text: time.sleep(0.02))
+    monkeypatch.setattr("core.livefile.SHORTEST_PAUSE_S", 0.0)
+    live = LiveFile(root, "patchtst")
+    live.refresh(STATUS)
+    assert live._next - time.perf_counter() == pytest.approx(0.02 / LARGEST_SHARE, rel=0.1)
+
+
+def test_many_steps_become_few_and_keep_the_peak(root):
+    live = LiveFile(root, "patchtst")
+    for number in range(12_345):
+        live.add([step(number, 99.0 if number == 777 else 1 / (1 + number))])
+    live.refresh(STATUS)
+    points = read(root)["step_history"]
+    assert MAX_STEPS // 4 < len(points) <= MAX_STEPS
+    assert {0, 777, 12_344} <= {point["step"] for point in points}
+    assert [point["step"] for point in points] == sorted(point["step"] for point in points)
+
+
+def test_a_workspace_without_the_page_gets_no_file(tmp_path, config):
+    with RunLog(tmp_path, config, "run-1", steps=6):
+        pass
+    assert not (tmp_path / "training_dashboard").exists()
+
+
+def test_other_processes_of_a_run_write_nothing(root, config):
+    with SilentRunLog(root, config, "run-1", steps=6) as run:
+        run.rewind(step=0, epoch=0)
+        run.steps(1, [(1, 0.5, 1e-3, 2.0)])
+    assert not (root / FOLDER).exists()
+
+
+def test_a_folder_that_cannot_be_written_costs_one_warning_and_no_training(root, config, caplog):
+    (root / FOLDER).parent.mkdir(parents=True)
+    (root / FOLDER).write_text("a file where the folder should be")
+    with caplog.at_level(logging.WARNING), RunLog(root, config, "run-1", steps=6) as run:
+        for number in range(1, 4):
+            run.steps(1, [(number, 0.5, 1e-3, 2.0)])
+    assert sum("dashboard" in record.message for record in caplog.records) == 1
+    assert json.loads((run.folder / "status.json").read_text())["state"] == "completed"

@@ -1,0 +1,107 @@
+"""The documents of the worst events: real scoring, held against the files that were scored."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.schema import STREAMS
+from inference.event_documents import MAX_COLUMNS, MAX_POINTS, MAX_ROWS, WORST_EVENTS, _pooled, write_event_documents
+from inference.run_scoring_example import ScoringResult, score_stream
+from pipelines.dashboard.detail_documents import EventDetail
+from tests.dashboard.documents import validate
+from tests.inference.test_panels import scored_over
+from tests.inference.trained_workspace import configuration
+
+
+@pytest.fixture(scope="module")
+def root(trained_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("documents") / "workspace"
+    shutil.copytree(trained_once, root)
+    for stream in STREAMS:
+        old = root / f"artifacts/scores/{stream}_events/999.json"
+        old.parent.mkdir(parents=True)
+        old.write_text("of an earlier scoring")
+    return root
+
+
+@pytest.fixture(scope="module")
+def results(root: Path) -> dict[str, ScoringResult]:
+    return {stream: score_stream(configuration(stream, root), root=root) for stream in STREAMS}
+
+
+def documents(root: Path, stream: str) -> dict[int, dict]:
+    found = (root / f"artifacts/scores/{stream}_events").iterdir()
+    return {int(path.stem): json.loads(path.read_text(), parse_constant=pytest.fail) for path in found}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_the_worst_events_have_a_document_each_and_older_ones_are_gone(root, results, stream):
+    events = results[stream].events.sort_values("severity", ascending=False, kind="stable")[: WORST_EVENTS[stream]]
+    found = documents(root, stream)
+    assert set(found) == set(events["event_id"])
+    for event in events.itertuples():
+        document = found[event.event_id]
+        validate(EventDetail.model_validate(document).model_dump(mode="json"), "event.schema.json")
+        assert (document["recording"], document["start_s"]) == (event.recording, event.start_seconds)
+        assert [channel["name"] for channel in document["channels"]] == event.top_channels.split("; ")
+        shares = [f"{channel['share']:.0%}" for channel in document["channels"]]
+        assert shares == event.top_shares.split("; ")
+
+
+def test_process_channels_are_those_of_the_file_around_the_event(root, results):
+    worst = results["patchtst"].events.sort_values("severity").iloc[-1]
+    assert worst["recording"].endswith("test_1.csv")
+    channel = documents(root, "patchtst")[worst["event_id"]]["channels"][0]
+    assert channel["name"] == "r"
+    file = pd.read_csv(root / "data/fdc/test_1.csv", parse_dates=["timestamp"])
+    second_t = (file["timestamp"] - file["timestamp"][0]).dt.total_seconds()
+    seen = pd.Series(channel["seen"], index=channel["t"], dtype=float).dropna()
+    np.testing.assert_allclose(seen, file["r"].to_numpy()[np.searchsorted(second_t, seen.index)], rtol=1e-3, atol=1e-3)
+    assert channel["t"][0] < worst["start_seconds"] <= worst["end_seconds"] < channel["t"][-1]
+    expected = np.array(channel["expected"], dtype=float)
+    assert np.nanmax(np.abs(expected - np.array(channel["seen"], dtype=float))) > 3.0
+
+
+def test_vibration_has_the_waveform_and_its_maps(root, results):
+    worst = results["swinmae"].events.sort_values("severity").iloc[-1]
+    document = documents(root, "swinmae")[worst["event_id"]]
+    wave, scalogram = document["channels"][0], document["scalograms"][0]
+    assert (wave["name"], scalogram["axis"]) == ("z", "z")
+    assert len(wave["t"]) == len(wave["seen"]) == 128
+    loud_t = np.load(root / "data/vib/test_loud.npy")[:, 2]
+    first = round(wave["t"][0] * 1000)
+    np.testing.assert_allclose(wave["seen"], loud_t[first : first + 128], rtol=1e-3, atol=1e-3)
+    seen, expected, error = (np.array(scalogram[name]) for name in ("seen", "expected", "error"))
+    assert seen.shape == (len(scalogram["frequencies_hz"]), len(scalogram["t"])) == (32, 32)
+    np.testing.assert_allclose(error, seen - expected, atol=0.16)
+    assert (np.diff(scalogram["frequencies_hz"]) > 0).all()
+    assert scalogram["frequencies_hz"][-1] < 500
+    assert wave["t"][0] < scalogram["t"][0] < scalogram["t"][-1] < wave["t"][-1]
+
+
+def test_a_long_event_is_thinned_and_a_gap_stays_a_gap(tmp_path, make_table):
+    score = np.where(np.arange(6000) > 20, 2.0, 0.5)
+    score[3000] = 9.0
+    scored, events = scored_over(make_table({"file_0": score}), window=256)
+    write_event_documents(tmp_path, scored, events, batch_size=64)
+    channel = json.loads((tmp_path / "1.json").read_text())["channels"][0]
+    assert len(channel["t"]) <= MAX_POINTS < 12 * 256
+    assert 9.0 * 6 in channel["error"]
+    short, events = scored_over(make_table({"file_0": np.where(np.arange(120) == 62, 2.0, 0.5)}))
+    write_event_documents(tmp_path, short, events, batch_size=64)
+    channel = json.loads((tmp_path / "1.json").read_text())["channels"][0]
+    assert [channel["seen"][at] is None for at in (5, 6, 7)] == [False, True, False]
+
+
+def test_a_map_larger_than_a_screen_becomes_means_of_its_cells():
+    values_hw = np.random.default_rng(3).normal(size=(2 * MAX_ROWS, 3 * MAX_COLUMNS))
+    pooled_hw = _pooled(values_hw)
+    assert pooled_hw.shape == (MAX_ROWS, MAX_COLUMNS)
+    assert pooled_hw[0, 0] == pytest.approx(values_hw[:2, :3].mean())
+    assert pooled_hw[-1, -1] == pytest.approx(values_hw[-2:, -3:].mean())

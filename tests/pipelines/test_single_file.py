@@ -1,0 +1,126 @@
+"""The page as one file: what is in it, what is left out, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+
+import numpy as np
+import pytest
+
+from core.errors import EXIT_USAGE, UsageError
+from pipelines.dashboard import single_file
+from pipelines.dashboard.series import MAX_BINS
+from pipelines.dashboard.single_file import bundle, documents_of, write_single_file
+from pipelines.export_training_dashboard_state import export_state, main
+from tests.dashboard.builders import FIRST, SECOND, build_workspace, install_page, write
+from tests.pipelines.more_inputs import RECORDING, write_event, write_score_table
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    build_workspace(tmp_path)
+    install_page(tmp_path)
+    write_score_table(tmp_path, "patchtst", {RECORDING: np.ones(MAX_BINS + 1)})
+    write_event(tmp_path, "patchtst", 7)
+    export_state(tmp_path)
+    return tmp_path
+
+
+def inlined(text):
+    return json.loads(re.search(r'<script type="application/json" id="landfall-data">(.*?)</script>', text, re.S)[1])
+
+
+def test_everything_that_was_exported_is_in_the_file(workspace):
+    data = workspace / "training_dashboard/data"
+    text = write_single_file(workspace).read_text(encoding="utf-8")
+    exported = {path.relative_to(data).as_posix(): json.loads(path.read_text()) for path in data.rglob("*.json")}
+    assert inlined(text) == exported
+    assert {"series/patchtst/0.json", "events/patchtst/7.json", f"runs/{FIRST}.json"} <= set(exported)
+
+
+def test_nothing_in_the_file_is_loaded_and_nothing_unnamed_may_run(workspace):
+    text = write_single_file(workspace).read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!data:)', text)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src 'none'; ")
+    pieces = re.findall(r"<(?:script(?: type=\"module\")?|style)>(.*?)</(?:script|style)>", text, re.S)
+    digests = {base64.b64encode(hashlib.sha256(piece.encode()).digest()).decode() for piece in pieces}
+    assert len(digests) >= 3
+    assert set(re.findall(r"'sha256-([^']*)'", policy)) == digests
+
+
+def test_text_from_data_cannot_end_its_script(workspace):
+    assert "</script>" in (workspace / "training_dashboard/data/events/patchtst/7.json").read_text()
+    text = write_single_file(workspace).read_text(encoding="utf-8")
+    assert inlined(text)["events/patchtst/7.json"]["channels"][0]["name"] == "</script>"
+
+
+def test_what_does_not_fit_stays_out_and_nothing_leads_there(workspace, monkeypatch):
+    data = workspace / "training_dashboard/data"
+    series = (data / "series/patchtst.json").stat().st_size
+    needed = [data / "runs/index.json", data / f"runs/{SECOND}.json", data / "series/patchtst.json"]
+    monkeypatch.setattr(single_file, "MOST_BYTES", sum(path.stat().st_size for path in needed) + 10)
+    documents = {name: json.loads(text) for name, text in documents_of(data).items()}
+    assert set(documents) == {"dashboard-state.json", *(path.relative_to(data).as_posix() for path in needed)}
+    assert documents["series/patchtst.json"]["recordings"][0]["details"] == []
+    stream = documents["dashboard-state.json"]["streams"]["patchtst"]
+    assert {event["detail"] for event in stream["detections"]["events"]} == {None}
+    assert (stream["series"], stream["quality_file"]) == ("series/patchtst.json", None)
+    monkeypatch.setattr(single_file, "MOST_BYTES", series - 1)
+    assert json.loads(documents_of(data)["dashboard-state.json"])["streams"]["patchtst"]["series"] is None
+
+
+@pytest.mark.parametrize("name", ["report.html", "deep/er/report.html"])
+def test_the_command_writes_it_where_it_is_asked_to(workspace, capsys, monkeypatch, name):
+    monkeypatch.chdir(workspace)
+    assert main(["--repo-root", str(workspace), "--single-file", name]) == 0
+    assert json.loads(capsys.readouterr().out)["single_file"] == name
+    assert inlined((workspace / name).read_text())["dashboard-state.json"]["runs"]["total"] == 2
+
+
+def test_without_a_page_or_an_export_the_way_out_is_named(tmp_path, capsys):
+    assert main(["--repo-root", str(tmp_path), "--single-file", str(tmp_path / "x.html")]) == EXIT_USAGE
+    assert "holds no dashboard" in capsys.readouterr().err
+    install_page(tmp_path / "fresh")
+    with pytest.raises(UsageError, match="make export"):
+        write_single_file(tmp_path / "fresh")
+    write(tmp_path / "fresh/training_dashboard/data/dashboard-state.json", "{")
+    with pytest.raises(UsageError, match="damaged"):
+        write_single_file(tmp_path / "fresh")
+
+
+# ------------------------------------------------------------------------------------------------------------- modules
+def test_modules_come_after_what_they_need_and_only_once(tmp_path):
+    write(
+        tmp_path / "a.mjs",
+        'import { b, c as d } from "./sub/b.mjs";\nimport {\n  e,\n} from "./sub/e.mjs";\nb(d, e);\n',
+    )
+    write(tmp_path / "sub/b.mjs", 'import { e } from "./e.mjs";\nexport function b() {}\nexport const c = e;\n')
+    write(tmp_path / "sub/e.mjs", 'const hidden = "</script>";\nexport class e {}\nexport async function f() {}\n')
+    text = bundle(tmp_path, "a.mjs")
+    order = re.findall(r'^modules\["([^"]+)"\] = \{ (.*) \};$', text, re.M)
+    assert order == [("sub/e.mjs", "e, f"), ("sub/b.mjs", "b, c"), ("a.mjs", "")]
+    assert 'const { b, c: d } = modules["sub/b.mjs"];' in text
+    assert not re.search(r"^(?:import|export)\b|</script", text, re.M)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['import x from "./b.mjs";', "export default 1;", "export { x };", 'export * from "./b.mjs";', "export let x;"],
+)
+def test_a_form_of_module_that_is_not_known_is_refused(tmp_path, line):
+    write(tmp_path / "a.mjs", f"{line}\n")
+    write(tmp_path / "b.mjs", "")
+    with pytest.raises(ValueError, match="cannot be put into a single file"):
+        bundle(tmp_path, "a.mjs")
+
+
+def test_modules_that_import_each_other_in_a_ring_are_refused(tmp_path):
+    write(tmp_path / "a.mjs", 'import { b } from "./b.mjs";\n')
+    write(tmp_path / "b.mjs", 'import { a } from "./a.mjs";\n')
+    with pytest.raises(ValueError, match="imports itself"):
+        bundle(tmp_path, "a.mjs")
