@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import threading
@@ -9,6 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.serve_dashboard import make_server
+
+VIEWS = ("overview", "training", "runs", "data", "anomalies", "device", "migration")
+
+
+GO = """hash => hash === location.hash || new Promise((resolve) => {
+  addEventListener('hashchange', resolve, { once: true });
+  location.hash = hash;
+})"""
 
 
 def find_chromium() -> str | None:
@@ -18,8 +27,8 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def serving(page: Path):
-    with make_server(page, 0) as server:
+def serving(page: Path, port: int = 0):
+    with make_server(page, port) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
@@ -37,16 +46,14 @@ def visiting(browser):
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", timezone_id="UTC")
 
-    def open_page(url, *, charts=True):
+    def open_page(url):
         page = context.new_page()
         page.complaints = []
         page.on("console", lambda line: line.type in {"error", "warning"} and page.complaints.append(line.text))
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("request", lambda request: is_local(request.url) or page.complaints.append(request.url))
         page.goto(url)
-        page.wait_for_selector("#views[aria-busy=false]")
-        if charts:
-            wait_for_charts(page)
+        page.wait_for_selector("#view[aria-busy=false]")
         return page
 
     yield open_page
@@ -54,30 +61,45 @@ def visiting(browser):
 
 
 def is_local(url):
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:http://127.0.0.1:"))
+    return url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:http://127.0.0.1:", "blob:null"))
 
 
-def wait_for_charts(page):
-    page.wait_for_selector(".chart[aria-busy]", state="detached")
+def show(page, address):
+    """Goes to a view, such as `training?x=step`, and waits until it is drawn with the charts in sight."""
+    page.evaluate(GO, f"#{address}")
+    settle(page)
+    return page
 
 
-def card(page, stream):
-    return page.locator(f"#streams [data-stream={stream}]")
+def settle(page):
+    """Waits until the view is drawn, and every chart near the screen."""
+    page.wait_for_selector("#view[aria-busy=false]")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.frame')].every((frame) => frame.firstChild"
+        " || frame.getBoundingClientRect().top > innerHeight)"
+    )
 
 
-def anomalies(page, stream):
-    return page.locator(f"#anomalies [data-stream={stream}]")
+def card(page, title):
+    return page.locator("section.card", has=page.get_by_role("heading", name=title, exact=True))
 
 
-def event_order(part):
-    return part.locator("tbody tr").evaluate_all("rows => rows.map(row => Number(row.dataset.event))")
+def chart(page, title):
+    return page.locator("figure", has=page.get_by_role("heading", name=title, exact=True))
 
 
-def curves(page, stream):
-    """Name → number of points of the curves as drawn."""
-    chart = page.locator(f"#loss [data-stream={stream}] .chart")
-    return chart.evaluate("chart => Object.fromEntries(chart.data.map(trace => [trace.name, trace.x.length]))")
+def saved(page, button):
+    """What a download holds."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button, exact=True).first.click()
+    return download.value.path().read_bytes()
 
 
-def run_order(page):
-    return page.locator("#runs tbody tr").evaluate_all("rows => rows.map(row => row.dataset.run)")
+def data_of(page, title):
+    """The data of a chart or a table as its CSV gives it: column → values as texts."""
+    names, *rows = csv.reader(saved(page, f"{title} as CSV").decode().splitlines())
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+
+
+def first_cells(page, table):
+    return page.locator(f"#{table} tbody th").all_inner_texts()

@@ -14,6 +14,7 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 FIRST, SECOND = "20261120-061500-a1b2", "20261121-083000-1f3a"
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\"> CUDA out of memory"
+HOSTILE = "</script><script>document.title = 'owned'</script>"
 START = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
 
 
@@ -55,6 +56,8 @@ def step_lines(start: datetime, epochs: int, per_epoch: int, scale: float) -> li
             "loss": scale * (0.09 + math.exp(-step / per_epoch / 3)) * (1 + 0.12 * math.sin(step * 1.7)),
             "lr": 1e-3,
             "grad_norm": 0.8,
+            # Read once a second, not at every step.
+            **({"memory_mb": 900.0 + step / 10, "gpu_utilisation": 0.87} if step % 50 == 1 else {}),
         }
         for step in range(1, epochs * per_epoch + 1, 5)
     ]
@@ -96,6 +99,7 @@ def write_run(
         "steps": epochs * per_epoch,
         "best": {"epoch": losses[min(losses)], "val_loss": min(losses)} if losses else None,
         "checkpoint": f"checkpoints/{stream}_ssl.pt",
+        "peak_memory_mb": 960.0,
         "pid": pid,
     }
     write(folder / "status.json", status | changes)
@@ -114,7 +118,11 @@ def write_run(
                 "device_reason": "first CUDA device that passed a matrix product",
                 "precision_reason": "bf16 is native",
                 "memory_gib": 20,
+                "memory_limit_mb": 15_360,
+                "memory_reason": "balanced: 75% of 20480 MiB",
             },
+            "model": {"size": "reduced", "parameters": 403_728, "reason": "reduced on the tier gpu-16"},
+            "batch": {"effective": 64, "micro": 32, "accumulate": 2, "peak_mb": 1_200.0, "reason": "32 fit"},
             "git": {"commit": "4f2c9d1e77aa0b3c5d6e", "dirty": True},
             "packages": {"torch": "2.9.0", "numpy": "2.1.3", "pandas": "2.2.3"},
         },
@@ -137,8 +145,13 @@ def finding(rule: str, value: float, limit: float, message: str, channel: str | 
 
 
 def write_quality(root: Path, folder: str, kept: int, *, dropped: bool = False, warned: bool = False) -> None:
+    def figures(findings: list[Any], otherwise: float) -> dict[str, float]:
+        return {f"{kind}_ratio": findings[0]["value"] if findings else otherwise for kind in ("missing", "stuck")}
+
     def report(file_id: str, decision: str, hard: list[Any], warnings: list[Any]) -> None:
-        facts = {"file_id": file_id, "decision": decision, "hard_fails": hard, "warnings": warnings, "metrics": {}}
+        facts = {"file_id": file_id, "decision": decision, "hard_fails": hard, "warnings": warnings}
+        channels = {"chamber_pressure": figures(warnings, 0.0), HOSTILE: figures(hard, 0.1)}
+        facts["metrics"] = {"rows": 3600, "channels": channels}
         name = file_id.replace("/", "__")
         write(root / "artifacts/dqvl" / folder / f"{name}.json", {"schema_version": 1, "run_id": SECOND, **facts})
 

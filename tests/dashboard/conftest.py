@@ -1,39 +1,28 @@
-"""The browser, and workspaces served to it."""
+"""Workspaces served to the browser."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import find_chromium, serving, visiting
-from tests.dashboard.builders import build_workspace, install_page
-
-FLAGS = ("--disable-gpu", "--disable-background-networking", "--disable-sync", "--disable-component-update")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium found: install one or name it in $CHROMIUM")
-    # Chromium refuses its sandbox to root, which is who runs tests in a container.
-    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=executable, args=[*FLAGS, *sandbox])
-        yield chromium
-        chromium.close()
+from tests.dashboard.browsing import serving, visiting
+from tests.dashboard.builders import install_page
+from tests.dashboard.whole import build_whole_workspace
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The address of the exported workspace."""
-    root = build_workspace(tmp_path_factory.mktemp("workspace"))
-    page = install_page(root)
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A workspace that shows something in every view, exported."""
+    root = build_whole_workspace(tmp_path_factory.mktemp("workspace"))
+    install_page(root)
     export_state(root)
-    with serving(page) as url:
+    return root
+
+
+@pytest.fixture(scope="session")
+def site(whole):
+    """The address of that workspace's page."""
+    with serving(whole / "training_dashboard") as url:
         yield url
 
 
@@ -53,6 +42,6 @@ def visit(browser):
 
 @pytest.fixture(scope="module")
 def opened(browser, site):
-    """The exported workspace, opened once for all tests that only look."""
+    """The whole workspace, opened once for all tests that only look."""
     with visiting(browser) as open_page:
         yield open_page(site)

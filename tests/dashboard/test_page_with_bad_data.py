@@ -1,33 +1,44 @@
-"""The dashboard page where data is missing, damaged, or newer than the page."""
+"""The dashboard page where data is missing, damaged, hostile, or of another version."""
 
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import anomalies, card
+from tests.dashboard.browsing import VIEWS, card, chart, data_of, show
 from tests.dashboard.builders import REPOSITORY, SECOND, build_workspace, write, write_checkpoint, write_scores
+from tests.dashboard.whole import build_whole_workspace, change
 
 pytestmark = pytest.mark.browser
 
 
 def test_without_an_export_the_page_says_how_to_make_one(bare, visit):
-    text = visit(bare[1], charts=False).locator("main").inner_text()
+    text = visit(bare[1]).locator("main").inner_text()
     assert "Nothing has been exported yet" in text
     assert "make validate" in text
 
 
-def test_an_export_of_an_empty_workspace_is_a_whole_page(bare, visit):
+def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, visit):
     page_folder, url = bare
     export_state(page_folder.parent)
-    page = visit(url, charts=False)
-    assert page.locator("h1").inner_text() == "Nothing has run yet"
-    assert page.locator("#streams").get_by_text("Not started").count() == 2
-    assert "This stream has not been trained yet." in page.locator("#loss").inner_text()
-    assert page.locator("#anomalies").get_by_text("make validate").count() == 2
+    page = visit(url)
+    assert "Nothing has run yet" in page.locator("#verdict").inner_text()
+    commands = {}
+    for view in VIEWS:
+        show(page, view)
+        commands[view] = set(page.locator("main code").all_inner_texts())
+    train = {"make train-patchtst", "make train-swinmae"}
+    assert commands == {
+        "overview": {"make validate", *train},
+        "training": train,
+        "runs": {"make validate"},
+        "data": {"make validate"},
+        "anomalies": {"make validate"},
+        "device": {"make validate", *train},
+        "migration": {"landfall migrate NOTEBOOK"},
+    }
     assert page.complaints == []
 
 
@@ -37,18 +48,17 @@ def test_anomalies_name_the_command_that_finds_them_and_say_where_there_is_none(
     write_checkpoint(root, "swinmae", SECOND)
     write_scores(root, "patchtst", SECOND, labels=False, events=0)
     export_state(root)
-    page = visit(url, charts=False)
-    assert "No event: nothing rose above the threshold" in anomalies(page, "patchtst").inner_text()
-    assert (
-        anomalies(page, "swinmae")
-        .inner_text()
-        .endswith("Nothing scored yet: make score finds the events in the test files.")
-    )
+    page = visit(f"{url}#anomalies")
+    assert "No event: nothing rose above the threshold" in page.locator("main").inner_text()
+    assert "make export" in page.locator("main").inner_text()
+    show(page, "anomalies?stream=swinmae")
+    assert "Nothing scored yet: make score finds the events." in page.locator("main").inner_text()
     write_scores(root, "patchtst", SECOND, labels=False)
     (root / "artifacts/scores/patchtst_events.json").unlink()
     export_state(root)
     page.reload()
-    page.get_by_text("The list of events is missing").wait_for()
+    show(page, "anomalies")
+    assert "The list of events is missing" in page.locator("main").inner_text()
     assert page.complaints == []
 
 
@@ -64,49 +74,117 @@ def test_anomalies_name_the_command_that_finds_them_and_say_where_there_is_none(
 def test_a_state_the_page_cannot_read_is_explained(bare, visit, content, expected):
     page_folder, url = bare
     write(page_folder / "data/dashboard-state.json", content)
-    page = visit(url, charts=False)
-    text = page.get_by_role("alert").inner_text()
+    page = visit(url)
+    text = page.locator("main").get_by_role("alert").inner_text()
     assert expected in text
     assert "make validate" in text
     assert page.complaints == []
 
 
-def test_a_damaged_record_or_index_costs_only_what_it_holds(bare, visit):
+def test_a_damaged_document_costs_only_what_it_holds(bare, visit):
+    page_folder, url = bare
+    build_whole_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    for name in (f"runs/{SECOND}.json", "series/patchtst.json", "quality/swinmae.json"):
+        write(page_folder / "data" / name, "{")
+    page = visit(f"{url}#training")
+    assert f"data/runs/{SECOND}.json is not valid JSON." in page.locator("main").inner_text()
+    for view, name in (("anomalies", "series/patchtst.json"), ("data", "quality/swinmae.json")):
+        show(page, view)
+        assert f"This view could not be drawn: data/{name} is not valid JSON." in page.locator("main").inner_text()
+    show(page, "overview")
+    assert "Epoch 12 of 12" in card(page, "PatchTST-SSL").inner_text()
+    write(page_folder / "data/runs/index.json", "{")
+    page.reload()
+    card(page, "Unreadable inputs").wait_for()
+    assert "runs/index.json is not valid JSON" in card(page, "Unreadable inputs").inner_text()
+    assert page.complaints == []
+
+
+def test_an_older_export_is_shown_as_far_as_it_goes(bare, visit):
+    """The fields that came later are missing, as in an export of an earlier release."""
     page_folder, url = bare
     build_workspace(page_folder.parent)
     export_state(page_folder.parent)
-    write(page_folder / f"data/runs/{SECOND}.json", "{")
-    page = visit(url, charts=False)
-    assert "is not valid JSON" in page.locator("#loss").inner_text()
-    assert card(page, "patchtst").get_by_text("Epoch 12 of 12").count() == 1
-    write(page_folder / "data/runs/index.json", "{")
-    page.reload()
-    page.wait_for_selector("#problems")
-    assert "runs/index.json is not valid JSON" in page.locator("#problems").inner_text()
+    state = json.loads((page_folder / "data/dashboard-state.json").read_text("utf-8"))
+    later = ("series", "quality_file", "decisions", "memory", "eta_seconds")
+    streams = {
+        name: {key: stream[key] for key in stream if key not in later} for name, stream in state["streams"].items()
+    }
+    pipeline = [{key: node[key] for key in node if key != "view"} for node in state["pipeline"][:6]]
+    write(page_folder / "data/dashboard-state.json", state | {"streams": streams, "pipeline": pipeline})
+    page = visit(url)
+    for view in VIEWS:
+        show(page, view)
+        assert "could not be drawn" not in page.locator("main").inner_text()
+    show(page, "data")
+    assert "62 % of the values are missing, at most 50 % may be" in page.locator("main").inner_text()
+    show(page, "device")
+    assert "first CUDA device that passed a matrix product" in page.locator("main").inner_text()
+    assert page.complaints == []
 
 
 def test_a_newer_writer_may_add_fields_and_states(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
-    export_state(page_folder.parent)
-    file = page_folder / "data/dashboard-state.json"
-    state = json.loads(file.read_text("utf-8")) | {"weather": {"sky": "clear"}}
-    state["pipeline"][0]["state"] = "paused"
-    write(file, state)
-    page = visit(url, charts=False)
-    assert "paused" in page.locator("#pipeline").inner_text()
+    state = json.loads(export_state(page_folder.parent).model_dump_json())
+    nodes = [state["pipeline"][0] | {"state": "paused", "view": "weather"}, *state["pipeline"][1:]]
+    change(page_folder, "dashboard-state.json", pipeline=nodes, weather={"sky": "clear"})
+    page = visit(url)
+    assert "Paused" in page.locator(".stages").inner_text()
+    page.locator(".stages a").first.click()
+    page.wait_for_url("**#weather")
+    assert page.locator("#view").get_attribute("data-view") == "overview"
     assert page.complaints == []
 
 
-def test_without_the_chart_library_the_figures_are_still_there(bare, visit):
+def test_losses_that_are_no_numbers_or_too_large_are_flagged_and_do_not_stop_the_page(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
     export_state(page_folder.parent)
-    shutil.rmtree(page_folder / "vendor")
-    page = visit(url, charts=False)
-    page.get_by_text("The chart library is missing").first.wait_for()
-    page.get_by_text("Figures per epoch").first.click()
-    assert page.locator("#loss tr.best").first.inner_text().split("\t")[0] == "11"
+    record = json.loads((page_folder / f"data/runs/{SECOND}.json").read_text("utf-8"))
+    run = record["streams"]["patchtst"]
+    run["step_history"][20]["loss"] = None
+    run["history"][4] |= {"train_loss": None, "val_loss": 1e308}
+    run |= {"nan_steps": 3, "collapsed": True}
+    write(page_folder / f"data/runs/{SECOND}.json", record)
+    page = visit(f"{url}#training?run={SECOND}")
+    text = card(page, "PatchTST-SSL").inner_text()
+    assert "The loss is no finite number, first in step 101 and in 3 steps in all" in text
+    assert "The model has collapsed" in text
+    loss = data_of(page, "Loss, PatchTST-SSL")
+    assert [column[4] for column in loss.values()] == ["5", "", "1e+308"]
+    assert "not finite" in chart(page, "Loss, PatchTST-SSL").locator(".marks").text_content()
+    for address in ("training?x=step", "training?scale=log", "training?x=step&smoothing=0.9"):
+        show(page, address)
+        assert chart(page, "Loss, PatchTST-SSL").locator("canvas").count() == 1
+    assert page.complaints == []
+
+
+def test_a_run_named_like_markup_stays_a_name(bare, visit):
+    page_folder, url = bare
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    index = json.loads((page_folder / "data/runs/index.json").read_text("utf-8"))
+    hostile = "<img src=x onerror=document.title='owned'>"
+    change(page_folder, "runs/index.json", runs=[index["runs"][0] | {"run_id": hostile, "device": hostile}])
+    page = visit(f"{url}#runs")
+    assert page.locator("#runs tbody th").inner_text() == hostile
+    page.get_by_role("link", name=f"Curves of {hostile}").click()
+    page.wait_for_selector("#view[data-view=training][aria-busy=false]")
+    assert hostile in page.locator("main").inner_text()
+    assert page.locator("main img").count() == 0
+    assert "owned" not in page.title()
+
+
+def test_what_a_spreadsheet_would_compute_is_saved_as_text(bare, visit):
+    page_folder, url = bare
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    index = json.loads((page_folder / "data/runs/index.json").read_text("utf-8"))
+    change(page_folder, "runs/index.json", runs=[index["runs"][0] | {"device": '=HYPERLINK("http://x"),1'}])
+    page = visit(f"{url}#runs")
+    assert data_of(page, "Runs")["Hardware"] == ['\'=HYPERLINK("http://x"),1']
 
 
 def test_a_page_that_is_not_served_says_how_to_serve_it(browser):

@@ -1,62 +1,79 @@
-/** Starts the page: loads the state, fills the masthead, and mounts every view of the registry. */
-
-import { append, badge, code, el, icon, replace, toneOf } from "./dom.mjs";
-import { time } from "./format.mjs";
+/** Starts the page: loads the state, shows the view its address names, and says whether the server still answers. */
+import { badge, code, el, fill, icon, quiet, toneOf, warning, wordOf } from "./dom.mjs";
+import { ZONE, time } from "./format.mjs";
+import { Route, href } from "./route.mjs";
 import { Store } from "./store.mjs";
-import { VIEWS } from "./views/registry.mjs";
+import { anomalies } from "./views/anomalies.mjs";
+import { data } from "./views/data.mjs";
+import { device } from "./views/device.mjs";
+import { migration } from "./views/migration.mjs";
+import { overview } from "./views/overview.mjs";
+import { runs } from "./views/runs.mjs";
+import { training } from "./views/training.mjs";
 
-/** Kind of load error → what happened, and the way out around the command that leads there. */
-const ADVICE = {
-  empty: ["Nothing has been exported yet", "Run", "make validate", "in the workspace, then reload this page."],
-  damaged: ["The exported state is damaged", "Export it again with", "make validate", "and reload this page."],
-  version: ["The exported state has another version", "Export again with", "make validate", "and reload this page."],
-  offline: ["The exported state cannot be fetched", "Serve it again with", "make dashboard", "and reload this page."],
-  unknown: ["The page could not be drawn", "If reloading does not help, run", "make validate", "and reload this page."],
-};
+/**
+ * The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes, or a
+ * promise of them. A view that follows a run listens to the store's `live` events until `signal` aborts; whatever else
+ * changes draws the view anew.
+ */
+const VIEWS = { overview, training, runs, data, anomalies, device, migration };
 
-const main = document.getElementById("views");
+const part = (id) => document.getElementById(id);
+const main = part("view");
+let drawing = new AbortController();
+let address = null;
 
-function masthead(state) {
-  const verdict = state.verdict ?? { state: "waiting", title: "No verdict", detail: "" };
-  append(document.getElementById("masthead"), [
-    el("div", { class: `verdict ${toneOf(verdict.state)}`, id: "verdict" },
-      el("span", { class: "seal" }, icon(verdict.state)),
-      el("div", {}, el("h1", {}, verdict.title), el("p", {}, verdict.detail))),
-    el("p", { class: "stamp" }, "Exported ", el("time", { datetime: state.generated_at }, time(state.generated_at))),
-  ]);
-  document.title = `${verdict.title} · Landfall training dashboard`;
-}
-
-function mount(view, store) {
-  const heading = el("h2", { id: `${view.id}-title` }, view.title);
-  const body = el("div", { class: "body" });
-  const section = el("section", { id: view.id, "aria-labelledby": `${view.id}-title` }, heading, body);
-  main.append(section);
-  try {
-    view.mount(body, store);
-  } catch (error) {
+async function draw(store) {
+  drawing.abort();
+  drawing = new AbortController();
+  const { signal } = drawing;
+  const route = new Route();
+  const name = Object.hasOwn(VIEWS, route.view) ? route.view : "overview";
+  main.setAttribute("aria-busy", "true");
+  const content = await (async () => VIEWS[name](store, route, signal))().catch((error) => {
     // One view that meets unexpected data must not take the others with it.
-    console.error(error);
-    replace(body, el("p", { class: "quiet" }, `This part could not be drawn: ${error.message}`));
-  }
-}
-
-function showError(error) {
-  const [title, before, command, after] = ADVICE[error.kind] ?? ADVICE.unknown;
-  replace(main, el("div", { class: "notice", role: "alert" },
-    error.kind === "empty" ? badge("not started") : badge("failed"),
-    el("h2", {}, title), el("p", {}, `${before} `, code(command), ` ${after}`),
-    el("p", { class: "quiet" }, error.message)));
-}
-
-try {
-  const store = await Store.load();
-  masthead(store.state);
-  main.replaceChildren();
-  for (const view of VIEWS) if (view.isShown?.(store) ?? true) mount(view, store);
-} catch (error) {
-  if (!error.kind) console.error(error);
-  showError(error);
-} finally {
+    if (!error.kind) console.error(error);
+    return warning(`This view could not be drawn: ${error.message}`);
+  });
+  // A slower answer to an earlier click must not replace the newer one.
+  if (signal.aborted) return;
+  const focused = document.activeElement.id;
+  main.dataset.view = name;
+  fill(main, el("h1", { class: "unseen" }, wordOf(name)), content);
+  surround(store, name);
+  if (address !== location.hash) (part("aim") ?? document.body).scrollIntoView();
+  address = location.hash;
+  if (focused) part(focused)?.focus({ preventScroll: true });
   main.setAttribute("aria-busy", "false");
 }
+
+/** What stands around a view: the verdict, the way to the other views, when the export was made, and the server. */
+function surround(store, shown) {
+  const { verdict, generated_at: at } = store.state;
+  document.title = `${wordOf(shown)} · ${verdict?.title ?? "Landfall"} · Landfall training dashboard`;
+  fill(part("views"), Object.keys(VIEWS).map((name) =>
+    el("a", { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" }, wordOf(name))));
+  fill(part("verdict"), verdict && [el("span", { class: `seal ${toneOf(verdict.state)}` }, icon(verdict.state)),
+    el("b", {}, verdict.title), quiet(verdict.detail)]);
+  fill(part("stamp"), `Exported ${time(at)} · times in ${ZONE}`);
+  fill(part("contact"), store.lost && warning("The server does not answer; this is what it said last. ",
+    code("make dashboard"), " starts it again."));
+}
+
+async function start() {
+  const store = await Store.open();
+  const redraw = () => draw(store);
+  await redraw();
+  addEventListener("hashchange", redraw);
+  for (const event of ["state", "contact"]) store.addEventListener(event, redraw);
+}
+
+start().catch((error) => {
+  if (!error.kind) console.error(error);
+  const isEmpty = error.kind === "empty";
+  const command = error.kind === "offline" ? "make dashboard" : "make validate";
+  fill(main, el("div", { class: "card notice", role: "alert" }, badge(isEmpty ? "not started" : "failed"),
+    el("h1", {}, isEmpty ? "Nothing has been exported yet" : "The exported state cannot be shown"),
+    el("p", {}, "Run ", code(command), " in the workspace, then reload this page."), quiet(error.message)));
+  main.setAttribute("aria-busy", "false");
+});

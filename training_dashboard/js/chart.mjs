@@ -1,84 +1,147 @@
-/** Loss charts with plotly.js, which the export copies out of the installed Python package. */
+/** Charts over uPlot: curves or cells, with a legend that reads values, the keyboard, and takeaways. */
+import { el, svg } from "./dom.mjs";
+import { button, pictureOf, saveCsv, savePng, saveSvg } from "./download.mjs";
+import { cells, curves } from "./plots.mjs";
 
-const LIBRARY = "vendor/plotly.min.js";
-const MISSING_LIBRARY = "The chart library is missing: export again with make validate. The figures are below.";
+const HEIGHT = 220;
+const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
-let loading = null;
-
-function library() {
-  loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = LIBRARY;
-    script.onload = () => (globalThis.Plotly ? resolve(globalThis.Plotly) : reject(new Error(MISSING_LIBRARY)));
-    script.onerror = () => reject(new Error(MISSING_LIBRARY));
-    document.head.append(script);
-  });
-  return loading;
+/** A chart is drawn once its frame comes near the screen, or on paper, and again where colours or room change. */
+const tell = (event) => (seen) => seen.forEach(({ target }) => target.dispatchEvent(new Event(event)));
+const isNear = ({ isIntersecting }) => isIntersecting;
+const onScreen = new IntersectionObserver((seen) => tell("near")(seen.filter(isNear)), { rootMargin: "200px" });
+const onResize = new ResizeObserver(tell("fit"));
+const tellAll = (event) => () => document.querySelectorAll(".frame").forEach((target) => tell(event)([{ target }]));
+addEventListener("beforeprint", tellAll("near"));
+for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+  matchMedia(media).addEventListener("change", tellAll("dye"));
 }
 
-function theme() {
+/**
+ * spec: `{title, summary, x: {label, isClock?}, y: {label, isLog?}, curves, spans?, lines?, points?, height?, onzoom?}`
+ *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, onclick?}`;
+ *   lines: `{x | y, colour, label}`; points: `{x, y, colour, label}`. Colours are names of the style sheet.
+ */
+export const lineChart = (spec) => new Chart(curves, spec);
+
+/** spec: `{title, summary, x: {label, names}, y: {label, names}, z, say, range?, height?}`; `z[0]` is the lowest. */
+export const heatMap = (spec) => new Chart(cells, spec);
+
+/** Colours by their name in the style sheet, as the scheme has them now. */
+function palette() {
   const style = getComputedStyle(document.documentElement);
-  const value = (name) => style.getPropertyValue(name).trim();
-  const names = ["ink", "muted", "line", "surface", "train", "validation"];
-  const colours = Object.fromEntries(names.map((name) => [name, value(`--${name}`)]));
-  return { ...colours, font: getComputedStyle(document.body).fontFamily };
+  return (name) => style.getPropertyValue(`--${name}`).trim();
 }
 
-/** Draws the curves of `run` (a stream of a run record) into `node`; `scale` is `linear` or `log`. */
-export async function draw(node, run, scale) {
-  const plotly = await library();
-  const colours = theme();
-  const options = { displayModeBar: false, displaylogo: false, responsive: true };
-  await plotly.newPlot(node, traces(run, colours), layout(run, scale, colours), options);
+class Chart {
+  #kind;
+  #drawing;
+  #plot = null;
+  #marks = svg("svg", { class: "marks", "aria-hidden": "true" });
+  #frame = el("div", { class: "frame", onnear: () => this.#plot ?? this.draw(), onfit: () => this.#fit(),
+    ondye: () => this.update(this.spec) });
+
+  constructor(kind, spec) {
+    this.#kind = kind;
+    // Its place is kept before it is drawn, else all charts would be near the screen.
+    this.#frame.style.minHeight = `${spec.height ?? HEIGHT}px`;
+    const take = (what, save) => button(what, `${spec.title} as ${what}`, save);
+    const name = spec.isWide ? "chart wide" : "chart";
+    this.node = el("figure", { class: name, tabindex: "0", onkeydown: (event) => this.#key(event) },
+      el("figcaption", {}, el("h3", {}, spec.title),
+        take("CSV", () => saveCsv(spec.title, this.#drawing.rows(spec.x.label, spec.y.label))),
+        take("SVG", () => saveSvg(spec.title, this.#picture())),
+        take("PNG", () => savePng(spec.title, this.#picture()))), this.#frame);
+    this.update(spec);
+    onScreen.observe(this.#frame);
+  }
+
+  /** Shows other data; the part a person has zoomed into stays, unless the x axis is another. */
+  update(spec) {
+    const [before, plot] = [this.spec, this.#plot];
+    this.spec = spec;
+    this.#drawing = this.#kind(spec, palette());
+    this.node.setAttribute("aria-label", `${spec.summary}. Arrow keys read values.`);
+    if (!plot) return;
+    const { cursor: { left, top }, scales: { x: { min, max } }, data: [x] } = plot;
+    this.draw();
+    if (before.x.label === spec.x.label && (min > x[0] || max < x.at(-1))) this.#plot.setScale("x", { min, max });
+    this.#plot.setCursor({ left, top });
+  }
+
+  draw() {
+    const { spec } = this;
+    const { data, options, paint } = this.#drawing;
+    const colour = palette();
+    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const plain = { stroke: colour("muted"), font, labelFont: font, labelSize: 22, ticks: { show: false } };
+    const grid = { stroke: colour("line"), width: 1 };
+    const axes = [{ ...plain, grid, label: spec.x.label, size: 32, ...options.axes[0] },
+      { ...plain, grid, label: spec.y.label, size: widthOf, ...options.axes[1] }];
+    this.#plot?.destroy();
+    this.#plot = new uPlot({
+      ...options, axes, width: this.#frame.clientWidth, height: spec.height ?? HEIGHT, padding: [10, 12, 0, 0],
+      series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
+      cursor: { drag: { x: true, y: false, dist: 4 }, ...options.cursor },
+      hooks: {
+        drawClear: [(plot) => paint?.(plot)],
+        draw: [(plot) => this.#mark(plot, colour)],
+        setScale: [(plot, key) => key === "x" && spec.onzoom?.(plot.scales.x.min, plot.scales.x.max)],
+      },
+    }, data, this.#frame);
+    this.#plot.over.append(this.#marks);
+    onResize.observe(this.#frame);
+  }
+
+  #fit() {
+    const { clientWidth: width } = this.#frame;
+    if (width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height: this.#plot.height });
+  }
+
+  #picture() {
+    if (!this.#plot) this.draw();
+    const colour = palette();
+    const marks = [this.#drawing.marks(this.#plot), [...this.#marks.cloneNode(true).childNodes]];
+    const legend = (this.spec.curves ?? []).map((curve) => [curve.name, colour(curve.colour)]);
+    const colours = { ink: colour("ink"), line: colour("line"), surface: colour("surface") };
+    return pictureOf(this.#plot, this.spec.title, legend, marks, colours);
+  }
+
+  /** Spans, lines and points over what uPlot has drawn. */
+  #mark(plot, colour) {
+    const [x, y] = ["x", "y"].map((scale) => (value) => plot.valToPos(value, scale));
+    const { clientWidth: w, clientHeight: h } = plot.over;
+    const halo = { fill: colour("ink"), stroke: colour("surface"), "stroke-width": 3, "paint-order": "stroke" };
+    const text = (label, more) => svg("text", { "font-size": 12, ...halo, ...more }, label);
+    const span = ({ from, to, colour: name, label, onclick }) => {
+      const place = { x: x(from), y: 0, width: Math.max(3, x(to) - x(from)), height: h };
+      const look = { fill: colour(name), "fill-opacity": 0.2, class: onclick && "hot", onclick };
+      return svg("rect", { ...place, ...look }, svg("title", {}, label));
+    };
+    const line = (one) => {
+      const at = "x" in one ? x(one.x) : y(one.y);
+      const ends = "x" in one ? { x1: at, x2: at, y1: 0, y2: h } : { x1: 0, x2: w, y1: at, y2: at };
+      const place = "x" in one ? { x: at + 4, y: 12 } : { x: w - 4, y: at - 5, "text-anchor": "end" };
+      const stroke = { stroke: colour(one.colour), "stroke-width": 1.5, "stroke-dasharray": "6 4" };
+      return [svg("line", { ...ends, ...stroke }), text(one.label, place)];
+    };
+    const point = (one) => svg("g", { transform: `translate(${x(one.x)} ${y(one.y)})` },
+      svg("path", { d: "M0-7 7 0 0 7-7 0z", fill: colour(one.colour), stroke: colour("surface"), "stroke-width": 1.5 }),
+      text(one.label, { y: -11, "text-anchor": x(one.x) > w / 2 ? "end" : "start" }));
+    const { spans = [], lines = [], points = [] } = this.spec;
+    this.#marks.replaceChildren(...spans.map(span), ...lines.flatMap(line), ...points.map(point));
+  }
+
+  #key(event) {
+    const plot = this.#plot;
+    const x = plot?.data[0] ?? [];
+    if (event.key === "Escape") plot?.setData(plot.data);
+    if (!(event.key in STEPS) || x.length === 0) return;
+    event.preventDefault();
+    const at = Math.max(0, Math.min(x.length - 1, (plot.cursor.idx ?? -1) + STEPS[event.key]));
+    plot.setCursor({ left: plot.valToPos(x[at], "x"), top: plot.over.clientHeight / 2 });
+  }
 }
 
-function traces(run, colours) {
-  const epochs = run.history.map((point) => point.epoch);
-  const markers = epochs.length <= 40;
-  const curve = (name, key, colour, dash, symbol) => ({
-    name, x: epochs, y: run.history.map((point) => point[key]), mode: markers ? "lines+markers" : "lines",
-    line: { color: colour, width: 2, dash }, marker: { color: colour, size: 6, symbol },
-    hovertemplate: `%{y:.4g}<extra>${name}</extra>`,
-  });
-  const curves = [];
-  // Steps count through the whole run; planned steps per epoch place them on the epoch axis.
-  if (run.step_history.length > 0 && run.steps > 0 && run.epochs > 0) {
-    curves.push({
-      name: "each step", mode: "lines", hoverinfo: "skip", opacity: 0.45, line: { color: colours.train, width: 1 },
-      x: run.step_history.map((point) => (point.step * run.epochs) / run.steps),
-      y: run.step_history.map((point) => point.loss),
-    });
-  }
-  if (epochs.length > 0) curves.push(curve("training", "train_loss", colours.train, "solid", "circle"));
-  if (run.history.some((point) => point.val_loss !== null)) {
-    curves.push(curve("validation", "val_loss", colours.validation, "dash", "square"));
-  }
-  if (run.best) {
-    curves.push({
-      name: `best: epoch ${run.best.epoch}`, x: [run.best.epoch], y: [run.best.val_loss], mode: "markers",
-      marker: { symbol: "star", size: 15, color: colours.validation, line: { color: colours.surface, width: 1.5 } },
-      hoverinfo: "skip",
-    });
-  }
-  return curves;
-}
-
-function layout(run, scale, colours) {
-  const axis = {
-    gridcolor: colours.line, linecolor: colours.line, zeroline: false, automargin: true,
-    tickfont: { color: colours.muted },
-  };
-  return {
-    height: 320, margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "x unified",
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: colours.font, size: 13, color: colours.ink },
-    hoverlabel: { bgcolor: colours.surface, bordercolor: colours.line, font: { color: colours.ink } },
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
-    xaxis: {
-      ...axis, title: { text: "epoch", standoff: 8 }, rangemode: "tozero", dtick: run.epochs <= 12 ? 1 : undefined,
-    },
-    yaxis: {
-      ...axis, title: { text: "loss", standoff: 8 }, type: scale, rangemode: scale === "log" ? "normal" : "tozero",
-    },
-  };
-}
+/** Room for the longest tick of an upright axis. */
+const widthOf = (plot, values) => 14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => String(value).length));

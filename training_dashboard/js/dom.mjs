@@ -1,87 +1,76 @@
 /** Building blocks of the page. Text is always inserted as text, never as markup. */
 
-const SVG = "http://www.w3.org/2000/svg";
+const isThere = (value) => value !== null && value !== undefined && value !== false && value !== "";
 
 /** `el("p", {class: "x", onclick: f}, "text", node, null)`: attributes, listeners, children; null is left out. */
-export function el(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
+export const el = (tag, attributes, ...children) => build(document.createElement(tag), attributes, children);
+export const svg = (tag, attributes, ...children) =>
+  build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+function build(node, attributes = {}, children = []) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : String(value));
+    if (name.startsWith("on") && value) node.addEventListener(name.slice(2), value);
+    else if (isThere(value)) node.setAttribute(name, value === true ? "" : String(value));
   }
-  append(node, children);
+  return fill(node, children);
+}
+
+/** Puts `children` in the place of what `node` holds. */
+export function fill(node, ...children) {
+  node.replaceChildren(...children.flat(Infinity).filter(isThere));
   return node;
 }
 
-export function append(node, children) {
-  for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false) node.append(child);
-  }
-  return node;
-}
-
-export function replace(node, ...children) {
-  node.replaceChildren();
-  return append(node, children);
-}
-
-/** State → shape and word; the shape differs as well as the colour. */
+/** The tone of each state, and its shape: what a colour says, a form says as well. */
 const STATES = {
-  done: ["check", "Done", "good"],
-  completed: ["check", "Completed", "good"],
-  PASS: ["check", "PASS", "good"],
-  running: ["play", "Running", "busy"],
-  attention: ["bang", "Attention", "warn"],
-  stopped: ["bar", "Stopped", "warn"],
-  unreadable: ["bang", "Unreadable", "warn"],
-  failed: ["cross", "Failed", "bad"],
-  FAIL: ["cross", "FAIL", "bad"],
-  drop: ["cross", "Dropped", "bad"],
-  warn: ["bang", "Warning", "warn"],
-  waiting: ["dots", "Waiting", "idle"],
-  "not started": ["dots", "Not started", "idle"],
-  SKIP: ["dots", "SKIP", "idle"],
+  good: ["done", "completed", "PASS", "keep"], busy: ["running"], bad: ["failed", "FAIL", "drop"],
+  warn: ["attention", "stopped", "unreadable", "warning"],
 };
-
 const SHAPES = {
-  check: "M4.2 8.4l2.6 2.6 5-5.6",
-  cross: "M5 5l6 6M11 5l-6 6",
-  bang: "M8 4v5M8 11.6v.2",
-  bar: "M6.2 5.2v5.6M9.8 5.2v5.6",
-  play: "M6.4 5l4.6 3-4.6 3z",
-  dots: "M4.6 8h.1M8 8h.1M11.4 8h.1",
+  good: "M4.2 8.4l2.6 2.6 5-5.6", busy: "M6.4 5l4.6 3-4.6 3z", bad: "M5 5l6 6M11 5l-6 6", warn: "M8 4v5M8 11.6v.2",
+  idle: "M4.6 8h.1M8 8h.1M11.4 8h.1",
 };
 
-export const toneOf = (state) => (STATES[state] ?? STATES.waiting)[2];
-export const wordOf = (state) => (STATES[state] ?? [null, String(state)])[1];
-
-export function icon(state) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 16 16");
-  svg.setAttribute("class", "icon");
-  svg.setAttribute("aria-hidden", "true");
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", SHAPES[(STATES[state] ?? STATES.waiting)[0]]);
-  svg.append(path);
-  return svg;
-}
-
-/** A state as shape and word. A reason of a few words stands in brackets; `longReason` gives the others. */
-export function badge(state, reason = null) {
-  const brief = isBrief(reason) ? ` (${reason})` : "";
-  return el("span", { class: `badge ${toneOf(state)}` }, icon(state), wordOf(state) + brief);
-}
-
-export const longReason = (reason) => (reason && !isBrief(reason) ? reason : null);
-
-const isBrief = (reason) => Boolean(reason) && reason.length <= 24;
-
-/** A list of `[term, description]` pairs; pairs without a description are left out. */
-export function facts(pairs, name = "facts") {
-  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return el("dl", { class: name },
-    shown.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
-}
+export const toneOf = (state) => Object.keys(STATES).find((tone) => STATES[tone].includes(state)) ?? "idle";
+export const wordOf = (state) => state.charAt(0).toUpperCase() + state.slice(1);
+export const icon = (state) => svg("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },
+  svg("path", { d: SHAPES[toneOf(state)] }));
+/** A mark in the colour of a curve. */
+export const dot = (colour) => svg("svg", { viewBox: "0 0 8 8", class: "dot", "aria-hidden": "true" },
+  svg("circle", { cx: 4, cy: 4, r: 4, fill: `var(--${colour})` }));
+export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, icon(state), wordOf(state));
+/** A state, what it is about, and what there is to say. */
+export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
 
 export const code = (text) => el("code", {}, text);
+export const small = (...text) => el("small", {}, text);
+export const quiet = (...text) => el("p", { class: "quiet" }, text);
+export const warning = (...text) => el("p", { class: "warning" }, icon("warning"), el("span", {}, text));
+/** What fills an empty place: `advice("Nothing scored yet", "make score", "finds the events")`. */
+export const advice = (what, command, effect) => quiet(`${what}: `, code(command), ` ${effect}.`);
+
+/** A list of `[term, description]` pairs; pairs without a description are left out. */
+export const facts = (pairs, name = "facts") => el("dl", { class: name }, pairs.filter(([, value]) => isThere(value))
+  .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
+export const card = (title, aside, ...children) => el("section", { class: "card" },
+  el("header", {}, el("h2", {}, title), aside), children);
+export const block = (title, ...children) => el("div", { class: "block" }, el("h3", {}, title), children);
+export const fold = (title, ...children) => el("details", {}, el("summary", {}, title), children);
+
+/** A bar filled to `share` of its length. */
+export function meter(label, share, tone) {
+  const range = { "aria-valuenow": Math.round(100 * share), "aria-valuemin": 0, "aria-valuemax": 100 };
+  const node = el("div", { class: `meter ${tone}`, role: "meter", "aria-label": label, ...range }, el("span"));
+  node.firstChild.style.width = `${100 * share}%`;
+  return node;
+}
+
+export const picker = (id, label, options, chosen, onchoose) => el("label", { class: "control" }, label,
+  el("select", { id, onchange: ({ target }) => onchoose(target.value) },
+    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text))));
+
+/** One of a few options, all in sight. */
+export const choice = (id, legend, options, chosen, onchoose) => el("fieldset", { class: "control switch" },
+  el("legend", {}, legend), options.map(([value, text]) => el("label", {}, el("input", {
+    type: "radio", id: `${id}-${value}`, name: id, checked: value === chosen, onchange: () => onchoose(value) }),
+  el("span", {}, text))));

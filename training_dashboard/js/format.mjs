@@ -1,46 +1,43 @@
 /** Numbers, times and durations as people read them; a missing value is an en dash. */
 
 export const MISSING = "–";
+/** The zone of every time on the page but a recording's own. */
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const when = new Intl.DateTimeFormat("en-GB", {
   day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short",
 });
 
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+const format = (text) => (value) => (isNumber(value) ? text(value) : MISSING);
 
-export const count = (value) => (isNumber(value) ? whole.format(value) : MISSING);
-
+export const count = format((value) => whole.format(value));
 export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
-
 /** Four significant digits; very small and very large values as 1.23e-4. */
-export function figure(value) {
-  if (!isNumber(value)) return MISSING;
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-  return String(Number(value.toPrecision(4)));
-}
-
+export const figure = format((value) => {
+  const isExtreme = value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6);
+  return isExtreme ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+});
 /** A score between 0 and 1, always with three decimals, so that columns line up. */
-export const score = (value) => (isNumber(value) ? value.toFixed(3) : MISSING);
+export const score = format((value) => value.toFixed(3));
+export const percent = format((value) => `${Number((value * 100).toPrecision(3))} %`);
+export const mebibytes = format((value) => `${whole.format(value)} MiB`);
+/** How many times the threshold. */
+export const severity = format((value) => `${value < 10 ? value.toFixed(1) : whole.format(value)} ×`);
+export const duration = format((seconds) => {
+  if (seconds < 60) return `${Number(seconds.toFixed(seconds < 10 ? 1 : 0))} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+});
 
-export const percent = (value) => (isNumber(value) ? `${Number((value * 100).toPrecision(3))} %` : MISSING);
+/** Local time with its zone. */
+export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(iso)) : MISSING);
+/** A recording's own clock, which knows no zone. */
+export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 
 /** Hardware and arithmetic in a line: `NVIDIA RTX 4000 Ada · bf16-mixed`. */
 export function hardware(device) {
   const precision = device?.precision === "32" ? "32 bit" : device?.precision;
-  return [device?.name, precision].filter(Boolean).join(" · ") || null;
-}
-
-/** Local time with its zone. */
-export function time(iso) {
-  const date = new Date(iso ?? NaN);
-  return Number.isNaN(date.getTime()) ? MISSING : when.format(date);
-}
-
-export function duration(seconds) {
-  if (!isNumber(seconds)) return MISSING;
-  if (seconds < 60) return `${Number(seconds.toFixed(seconds < 10 ? 1 : 0))} s`;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return [device?.name, precision].filter(Boolean).join(" · ");
 }

@@ -1,123 +1,144 @@
-/** What the page knows: the exported state, the index of runs, and the run that is selected. */
+/** What the page knows: the exported documents, and what trains right now. */
 
-export const SCHEMA_VERSION = 1;
-const DATA = "data/";
-const HASH = "#run=";
+const SCHEMA_VERSION = 1;
+const STATE = "dashboard-state.json";
+const TICK_MS = 2000;
+/** Every so many ticks, what rarely changes is asked for as well. */
+const RARELY = 5;
+const SILENCE_MS = 120_000;
 
-/** An input the page cannot work with; `kind` is `empty`, `damaged`, `version` or `offline`. */
-export class LoadError extends Error {
-  constructor(kind, message) {
-    super(message);
-    this.kind = kind;
-  }
+/** Why a document cannot be shown; `kind` is `empty`, `damaged`, `version` or `offline`. */
+const fault = (kind, path, what) => Object.assign(new Error(`data/${path} ${what}.`), { kind });
+
+/** The documents of a report in a single file; null where the page is served. */
+const report = JSON.parse(document.getElementById("landfall-data")?.textContent ?? "null");
+
+/** The text of a document, null where there is none; the browser asks whether the one it has is still good. */
+async function fetchText(path) {
+  const response = await fetch(`data/${path}`, { cache: "no-cache" }).catch(() => {
+    throw fault("offline", path, "could not be fetched: the server does not answer");
+  });
+  if (response.status === 404 || response.status === 204) return null;
+  if (!response.ok) throw fault("offline", path, `could not be fetched: the server answers ${response.status}`);
+  return response.text();
 }
 
-export async function loadJson(path) {
-  let response;
-  try {
-    response = await fetch(DATA + path, { cache: "no-store" });
-  } catch {
-    throw new LoadError("offline", `${DATA}${path} could not be fetched: the server does not answer.`);
-  }
-  if (response.status === 404) throw new LoadError("empty", `${DATA}${path} does not exist.`);
-  if (!response.ok) throw new LoadError("offline", `${DATA}${path}: the server answers ${response.status}.`);
+function parse(path, text) {
+  if (text === null) throw fault("empty", path, "does not exist");
   let value;
   try {
-    value = await response.json();
+    value = JSON.parse(text);
   } catch {
-    throw new LoadError("damaged", `${DATA}${path} is not valid JSON.`);
+    throw fault("damaged", path, "is not valid JSON");
   }
-  if (value?.schema_version !== SCHEMA_VERSION) {
-    const found = JSON.stringify(value?.schema_version) ?? "none";
-    throw new LoadError("version", `${DATA}${path} has schema version ${found}; this page reads ${SCHEMA_VERSION}.`);
-  }
-  return value;
+  const { schema_version: version = "none" } = value ?? {};
+  if (version >= 1 && version <= SCHEMA_VERSION) return value;
+  throw fault("version", path, `has schema version ${version}; this page reads ${SCHEMA_VERSION}`);
 }
 
-/** Loads the state and the index; `selection` events tell views that another run is shown. */
+/** Events: `state` (anything may have changed), `live` (a run went on), `contact` (the server went or came back). */
 export class Store extends EventTarget {
-  static async load() {
-    const state = await loadJson("dashboard-state.json");
-    const store = new Store(state);
-    if (state.runs?.exported) {
-      try {
-        store.index = await loadJson("runs/index.json");
-      } catch (error) {
-        store.notes.push(error.message);
-      }
-    }
-    addEventListener("hashchange", () => store.followHash());
-    await store.followHash();
+  state = null;
+  problems = [];
+  index = { runs: [] };
+  /** Why the server does not answer; null where it does. */
+  lost = null;
+  #live = {};
+  #texts = new Map();
+  #documents = new Map();
+
+  /** Throws where there is no state to show; the error has a `kind`. */
+  static async open() {
+    const store = new Store();
+    await store.#take(report ? await store.document(STATE) : await store.#news(STATE) ?? parse(STATE, null));
+    if (!report) await store.#watch();
     return store;
   }
 
-  constructor(state) {
-    super();
-    this.state = state;
-    this.index = { runs: [] };
-    this.notes = [];
-    this.records = new Map();
-    /** runId is null for "the newest run of each stream"; streams: name → {runId, run, problem}. */
-    this.selection = { runId: null, streams: {}, note: null };
+  get streams() {
+    return Object.keys(this.state.streams ?? {});
   }
 
-  streamTitle(name) {
-    return this.state.streams?.[name]?.title ?? name;
+  /** A document that only a new export changes, loaded once. */
+  document(path) {
+    const load = async () => report?.[path] ?? parse(path, report ? null : await fetchText(path));
+    if (!this.#documents.has(path)) this.#documents.set(path, load());
+    return this.#documents.get(path);
   }
 
-  /** Shows a run and makes it the address of the page; null shows the newest run of each stream. */
-  select(runId) {
-    const hash = runId === null ? "" : HASH + encodeURIComponent(runId);
-    history.pushState(null, "", location.pathname + location.search + hash);
-    return this.followHash();
+  /** Everything about a run; only those of the index are asked for. */
+  async record(id) {
+    const path = `runs/${encodeURIComponent(id)}.json`;
+    return this.index.runs.some((run) => run.run_id === id) ? this.document(path) : parse(path, null);
   }
 
-  async followHash() {
-    const wanted = requestedRun();
-    const known = this.index.runs.some((entry) => entry.run_id === wanted);
-    const isLost = wanted !== null && !known;
-    const note = isLost ? `There is no run ${wanted} in the history; the newest runs are shown.` : null;
-    const runId = known ? wanted : null;
-    this.wanted = runId;
-    const streams = {};
-    for (const [name, id] of this.#shownRuns(runId)) streams[name] = await this.#stream(name, id);
-    // A slower answer to an earlier click must not replace the newer one.
-    if (this.wanted !== runId) return;
-    this.selection = { runId, streams, note };
-    this.dispatchEvent(new Event("selection"));
+  /** A stream as exported, or as its run says now where that is newer. */
+  stream(name) {
+    const stated = this.state.streams[name];
+    const live = this.#live[name];
+    if (!live || Date.parse(live.updated_at) < Date.parse(stated.updated_at)) return stated;
+    const [seen, begun] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
+    const isSilent = live.state === "running" && Date.now() - seen > SILENCE_MS;
+    const progress = live.state === "completed" ? 1 : live.step / live.steps || 0;
+    return { ...stated, ...live, isSilent, progress, duration_seconds: (seen - begun) / 1000 };
   }
 
-  #shownRuns(runId) {
-    if (runId === null) {
-      return Object.entries(this.state.streams ?? {}).map(([name, stream]) => [name, stream.run_id]);
-    }
-    const entry = this.index.runs.find((candidate) => candidate.run_id === runId);
-    return Object.keys(entry.streams ?? {}).map((name) => [name, runId]);
+  /** One stream's part of a run: from its record, or from the run itself where that is further; null without one. */
+  async run(id, name) {
+    const live = this.#live[name]?.run_id === id ? this.#live[name] : null;
+    const record = await this.record(id).catch((error) => {
+      if (!live) throw error;
+    });
+    const run = record?.streams?.[name] ?? null;
+    return live && !(run?.step > live.step) ? { ...run, ...live } : run;
   }
 
-  async #stream(name, runId) {
-    if (!runId) return { runId: null, run: null, problem: "This stream has not been trained yet." };
-    if (!this.index.runs.some((entry) => entry.run_id === runId)) {
-      return { runId, run: null, problem: "The run history was not exported." };
-    }
-    if (!this.records.has(runId)) this.records.set(runId, loadJson(`runs/${encodeURIComponent(runId)}.json`));
-    try {
-      const record = await this.records.get(runId);
-      const run = record.streams?.[name] ?? null;
-      return { runId, run, problem: run ? null : "This run did not train the stream." };
-    } catch (error) {
-      this.records.delete(runId);
-      return { runId, run: null, problem: error.message };
-    }
+  async #take(state) {
+    this.#documents.clear();
+    const history = state.runs?.exported ? this.document("runs/index.json") : Promise.resolve({});
+    const index = await history.catch(({ message }) => ({ message }));
+    const problems = index.message ? [{ path: "", message: index.message }] : [];
+    Object.assign(this, { state, index: { runs: [], ...index }, problems: [...(state.problems ?? []), ...problems] });
   }
-}
 
-function requestedRun() {
-  if (!location.hash.startsWith(HASH)) return null;
-  const text = location.hash.slice(HASH.length);
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
+  async #watch() {
+    let tick = 0;
+    const renew = (everything) => document.visibilityState === "visible" && this.#renew(everything);
+    await this.#renew(true);
+    setInterval(() => renew(++tick % RARELY === 0), TICK_MS);
+    document.addEventListener("visibilitychange", () => renew(true));
+  }
+
+  /** What is on the page stays where the server does not answer, or a document is damaged. */
+  async #renew(everything) {
+    const lost = await this.#look(everything).then(() => null, (error) => error);
+    const isNews = Boolean(this.lost) !== Boolean(lost);
+    this.lost = lost;
+    if (isNews) this.dispatchEvent(new Event("contact"));
+  }
+
+  async #look(everything) {
+    const state = everything ? await this.#news(STATE) : null;
+    if (state) await this.#take(state);
+    const asked = this.streams.filter((name) => everything || this.stream(name).state === "running");
+    const found = await Promise.all(asked.map((name) => this.#follow(name)));
+    if (state || found.includes("state")) this.dispatchEvent(new Event("state"));
+    else if (found.includes("live")) this.dispatchEvent(new Event("live"));
+  }
+
+  /** The event that the news of a stream's run is worth, if there are any. */
+  async #follow(name) {
+    const [old, live] = [this.#live[name], await this.#news(`live/${name}.json`)];
+    if (!live) return null;
+    this.#live[name] = live;
+    return old?.run_id === live.run_id && old.state === live.state ? "live" : "state";
+  }
+
+  /** A document that is there and not what it was at the last look, else null. */
+  async #news(path) {
+    const text = await fetchText(path);
+    if (text === null || text === this.#texts.get(path)) return null;
+    this.#texts.set(path, text);
+    return parse(path, text);
   }
 }

@@ -1,50 +1,63 @@
-/** A table in a scrolling frame that sorts by any column; missing values stand last in both directions. */
+/** A table that sorts by any column, filters by any word, and saves as CSV; missing values stand last either way. */
+import { el, fill } from "./dom.mjs";
+import { button, saveCsv } from "./download.mjs";
 
-import { el, replace } from "./dom.mjs";
+const MANY = 8;
+/** How a person left each table: it looks the same when the page is drawn anew. */
+const settings = new Map();
 
-/**
- * columns: `{id, title, key(item), cell(item), numeric?, descending?}`; the first cell of a line is its heading, a
- * `descending` column starts with the largest. sortedBy: id of the column that sorts at first. line: attributes of an
- * item's line. onfill: called with the table's body whenever it was filled.
- */
-export function sortedTable({ name, label, columns, items, sortedBy, line, onfill = () => {} }) {
-  const directionOf = (column) => (column.descending ? -1 : 1);
-  let active = columns.find((column) => column.id === sortedBy);
-  let direction = directionOf(active);
+/** A column: what it sorts and saves by, and how a cell shows that. */
+export const text = (id, title, key, cell = key) => ({ id, title, key, cell, first: 1 });
+/** A column of numbers, the largest first. */
+export const number = (id, title, key, say = String) =>
+  ({ id, title, key, cell: (item) => say(key(item)), first: -1, side: "numeric" });
+
+/** columns: the first heads its line. sortedBy: id of the column that sorts at first, else items stay as they are. */
+export function dataTable({ id, label, columns, items, sortedBy }) {
+  const setting = settings.get(id) ?? { by: sortedBy, direction: 0, words: "" };
+  settings.set(id, setting);
+  const active = () => columns.find((column) => column.id === setting.by);
+  const rows = items.map((item) => ({ item, node: el("tr", {}, columns.map(({ cell, side }, at) =>
+    el(at ? "td" : "th", { scope: at ? null : "row", class: side }, cell(item)))) }));
+  const heads = columns.map((column) => el("th", { scope: "col", class: column.side },
+    el("button", { type: "button", id: `${id}-${column.id}`, onclick: () => sortBy(column) }, column.title)));
+  const filter = el("input", { type: "search", id: `${id}-filter`, value: setting.words, placeholder: "Filter",
+    "aria-label": `Filter ${label}`, oninput: () => { setting.words = filter.value; show(); } });
+  const tally = el("span", { class: "quiet", role: "status" });
   const body = el("tbody");
-  const heads = columns.map((column) => el("th",
-    { scope: "col", class: column.numeric && "numeric", "data-column": column.id },
-    el("button", { type: "button", onclick: () => sortBy(column) }, column.title)));
 
   function sortBy(column) {
-    direction = column === active ? -direction : directionOf(column);
-    active = column;
-    fill();
+    setting.direction = column === active() ? -setting.direction : column.first;
+    setting.by = column.id;
+    show();
   }
 
-  function fill() {
-    heads.forEach((head, position) => {
-      const order = direction > 0 ? "ascending" : "descending";
-      if (columns[position] === active) head.setAttribute("aria-sort", order);
-      else head.removeAttribute("aria-sort");
-    });
-    replace(body, [...items].sort(compare(active.key, direction)).map((item) => row(columns, item, line(item))));
-    onfill(body);
+  function found() {
+    const words = setting.words.toLowerCase().split(/\s+/);
+    const { key = () => null, first } = active() ?? {};
+    setting.direction ||= first;
+    return rows.filter(({ node }) => words.every((word) => node.textContent.toLowerCase().includes(word)))
+      .sort((a, b) => compare(key(a.item), key(b.item), setting.direction));
   }
 
-  fill();
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-    el("table", { class: `sorted ${name}` }, el("thead", {}, el("tr", {}, heads)), body));
+  function show() {
+    const shown = found();
+    fill(body, shown.map(({ node }) => node));
+    tally.textContent = shown.length < rows.length ? `${shown.length} of ${rows.length}` : "";
+    const order = setting.direction < 0 ? "descending" : "ascending";
+    heads.forEach((head, at) => head.setAttribute("aria-sort", columns[at] === active() ? order : "none"));
+  }
+
+  const save = () => saveCsv(label, [columns, ...found()].map((row, at) =>
+    columns.map(({ title, key }) => (at === 0 ? title : key(row.item)))));
+  show();
+  return el("div", {},
+    el("div", { class: "controls" }, rows.length > MANY && filter, tally, button("CSV", `${label} as CSV`, save)),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+      el("table", { id }, el("thead", {}, el("tr", {}, heads)), body)));
 }
 
-const row = (columns, item, attributes) => el("tr", attributes,
-  columns.map((column, at) => el(at ? "td" : "th",
-    { scope: at ? null : "row", class: column.numeric && "numeric" }, column.cell(item))));
-
-function compare(key, direction) {
-  return (left, right) => {
-    const [a, b] = [key(left), key(right)];
-    if (a === null || b === null) return (a === null) - (b === null);
-    return (a < b ? -1 : a > b ? 1 : 0) * direction;
-  };
+function compare(a, b, direction) {
+  const [isAbsent, isOther] = [a, b].map((value) => value === null || value === undefined);
+  return isAbsent || isOther ? isAbsent - isOther : (a < b ? -1 : a > b ? 1 : 0) * direction;
 }

@@ -1,139 +1,141 @@
-/** What scoring found in each stream: the false alarms to expect, the scores over time, and the events. */
+/** What scoring found: the score over time with threshold and events, and each event as it was seen and expected. */
+import { heatMap, lineChart } from "../chart.mjs";
+import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
+import { MISSING, clock, count, duration, figure, percent, plural, score, severity, time } from "../format.mjs";
+import { extent } from "../plots.mjs";
+import { go, href } from "../route.mjs";
+import { dataTable, number, text } from "../table.mjs";
 
-import { append, code, el, facts, replace } from "../dom.mjs";
-import { MISSING, count, duration, figure, percent, plural, score, time } from "../format.mjs";
-import { sortedTable } from "../table.mjs";
+/** As many scores are fetched at once for a closer look. */
+const CLOSE_UP = 100_000;
 
-function card(name, stream, dialog) {
-  return el("article", { class: "card", "data-stream": name, "aria-labelledby": `anomalies-${name}` },
-    el("header", {},
-      el("div", {}, el("h3", { id: `anomalies-${name}` }, stream.title), el("p", { class: "quiet" }, stream.subject))),
-    stream.scores ? found(stream, stream.scores, dialog) : empty(stream));
+export async function anomalies(store, route) {
+  const stream = store.streams.find((name) => name === route.get("stream")) ?? store.streams[0];
+  const { title, subject, scores, detections, series, checkpoint } = store.stream(stream);
+  const titles = store.streams.map((name) => [name, store.stream(name).title]);
+  const streams = picker("stream", "Stream", titles, stream, (name) => go("anomalies", { stream: name }));
+  const command = checkpoint ? "make score" : "make validate";
+  if (!scores) return [streams, card(title, quiet(subject), advice("Nothing scored yet", command, "finds the events"))];
+  const { events = [], total = scores.events, false_alarms: alarms, detection } = detections ?? {};
+  const event = events.find(({ id }) => String(id) === route.get("event"));
+  return [streams,
+    card(title, quiet(subject), alarms && el("p", { class: "sentence" }, `${alarms}.`),
+      series ? timeline(store, stream, await store.document(series), route.get("recording"), events, event)
+        : advice("The scores over time were not exported", "make export", "writes them")),
+    event && Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event)), { id: "aim" }),
+    card("Events", quiet("Severity is the highest score over the threshold."), table(stream, events, total)),
+    card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores, detection))];
 }
 
-const empty = ({ checkpoint }) => el("p", { class: "quiet" }, "Nothing scored yet: ",
-  code(checkpoint?.present ? "make score" : "make validate"), " finds the events in the test files.");
-
-function found(stream, summary, dialog) {
-  const { threshold } = summary;
-  const detections = stream.detections ?? { events: [], total: summary.events };
-  const statement = detections.false_alarms;
-  return [
-    statement && el("p", { class: "statement" }, statement.charAt(0).toUpperCase() + statement.slice(1), "."),
-    summary.timeline && timeline(stream.title, summary),
-    events(stream.title, detections, dialog),
-    block("Against the labels", detections.detection ? figures(detections.detection) : quiet(UNLABELLED)),
-    block("Scores", facts([
-      ["Scored", `${plural(summary.scores, "score")} in ${plural(summary.recordings, "recording")}`],
-      ["Found", `${plural(summary.alarms, "alarm")} in ${plural(summary.events, "event")}`],
-      ["Threshold", threshold && [figure(threshold.value), el("small", {}, thresholdText(threshold))]],
-    ])),
-  ];
+function timeline(store, stream, { recordings, threshold }, wanted, events, event) {
+  const asked = wanted ?? (event ?? events[0])?.recording;
+  const recording = recordings.find(({ name }) => name === asked) ?? recordings[0];
+  if (!recording) return quiet("No recording was scored.");
+  const { name, start, labels = [] } = recording;
+  const origin = start ? Date.parse(`${start.slice(0, 23)}Z`) / 1000 : 0;
+  const mark = (from, to, more) => ({ from: origin + from, to: origin + to, ...more });
+  const spec = {
+    title: `Anomaly score, ${name}`, height: 280, y: { label: "score" },
+    summary: `${plural(recording.points, "score")} of ${name}, threshold ${figure(threshold)}`,
+    x: { label: start ? `recording's own clock, from ${clock(start)}` : "time (s)", isClock: Boolean(start) },
+    spans: [...labels.map(([from, to]) => mark(from, to, { colour: "idle", label: "labelled anomaly" })),
+      ...events.filter((one) => one.recording === name).map((one) => mark(one.start_seconds, one.end_seconds, {
+        colour: one === event ? "busy" : "bad", label: one.sentence,
+        onclick: () => go("anomalies", { stream, event: one.id }) }))],
+    lines: [{ y: threshold, colour: "bad", label: "threshold" }],
+  };
+  const coarse = stretches(recording, origin);
+  spec.onzoom = closeUp(store, recording, origin, (fine) =>
+    chart.update({ ...spec, curves: [...coarse.map((curve) => ({ ...curve, isFaint: fine.length > 0 })), ...fine] }));
+  const chart = lineChart({ ...spec, curves: coarse });
+  const names = recordings.map((one) => [one.name, `${one.name} (${plural(one.events.length, "event")})`]);
+  const choose = (other) => go("anomalies", { stream, recording: other });
+  return [picker("recording", "Recording", names, name, choose), chart.node,
+    quiet("Red: an event, which opens with a click. Grey: a labelled anomaly. Drag to zoom, double click to see all.")];
 }
 
-const UNLABELLED = "No labels, so no detection figures: put a label file beside the data to judge the alarms.";
-
-const quiet = (...text) => el("p", { class: "quiet" }, text);
-
-const block = (title, ...children) => el("div", { class: "block" }, el("h4", {}, title), children);
-
-const address = (picture) => `data/${encodeURIComponent(picture)}`;
-
-function timeline(title, summary) {
-  const alt = `Anomaly score of ${title} over time with the alarm threshold; ${plural(summary.events, "event")} found.`;
-  return el("figure", {}, picture(summary.timeline, alt),
-    el("figcaption", { class: "quiet" }, `Scores over time, ${time(summary.scored_at)}`));
+/** The least and greatest score of each stretch; one curve where they are the same. */
+function stretches({ t, low, high }, origin) {
+  const curve = { x: t.map((second) => origin + second), colour: "curve-1", width: 1.5 };
+  if (low.every((value, at) => value === high[at])) return [{ ...curve, name: "score", y: high }];
+  return [{ ...curve, name: "highest", y: high, pairsWith: 1 }, { ...curve, name: "lowest", y: low }];
 }
 
-const picture = (name, alt) =>
-  el("a", { href: address(name) }, el("img", { src: address(name), loading: "lazy", alt }));
-
-const thresholdText = (threshold) => [
-  threshold.method,
-  threshold.calibration_scores && `from ${plural(threshold.calibration_scores, "normal score")}`,
-  threshold.false_alarm_rate !== null && `${percent(threshold.false_alarm_rate)} false alarms intended`,
-].filter(Boolean).join(", ");
-
-function figures(detection) {
-  const tiles = [
-    ["AUROC", score(detection.auroc), "chance 0.5"],
-    ["Average precision", score(detection.average_precision), `chance ${score(detection.prevalence)}`],
-    ["F1", score(detection.f1), null],
-    ["Precision", score(detection.precision), null],
-    ["Recall", score(detection.recall), null],
-    ["False alarms", percent(detection.false_alarm_rate), "of normal scores"],
-    ["Event precision", percent(detection.event_precision), "of events"],
-    ["Event recall", percent(detection.event_recall), "of anomalies"],
-  ];
-  return el("dl", { class: "tiles" }, tiles.filter(([, value]) => value !== MISSING).map(([term, value, note]) =>
-    el("div", {}, el("dt", {}, term), el("dd", {}, value, note && el("small", {}, note)))));
+/** Fetches every score of the part on screen once that holds few enough; `show` gets a curve of them, or none. */
+function closeUp(store, { details = [] }, origin, show) {
+  let shown = "";
+  return async (from, to) => {
+    const parts = details.filter(({ from_s: first, to_s: last }) => origin + last >= from && origin + first <= to);
+    const points = parts.reduce((sum, part) => sum + part.points, 0);
+    const near = parts.length < details.length && points <= CLOSE_UP ? parts.map(({ file }) => file) : [];
+    if (near.join() === shown) return;
+    shown = near.join();
+    const found = await Promise.all(near.map((file) => store.document(file)));
+    const x = found.flatMap(({ t }) => t.map((second) => origin + second));
+    const curve = { name: "every score", x, y: found.flatMap((part) => part.score), colour: "curve-1", width: 1.5 };
+    if (near.join() === shown) show(near.length > 0 ? [curve] : []);
+  };
 }
-
-// ------------------------------------------------------------------------------------------------------------- events
-function events(title, { events: worst, total }, dialog) {
-  if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
-  if (worst.length === 0) return quiet("The list of events is missing: ", code("make score"), " writes it.");
-  const all = plural(total, "event");
-  const table = sortedTable({
-    name: "events", label: `Events of ${title}`, columns: COLUMNS, items: worst, sortedBy: "severity",
-    line: (event) => ({ "data-event": event.id, onclick: () => show(dialog, title, event) }),
-  });
-  return block(worst.length < total ? `The ${count(worst.length)} worst of ${all}` : all,
-    quiet("Severity is the highest score over the threshold. An event opens with a click or Enter."), table);
-}
-
-const COLUMNS = [
-  {
-    id: "start", title: "Begins", key: (event) => event.start ?? event.id,
-    // The button serves the keyboard; its click rises to the row, which serves the mouse.
-    cell: (event) => [
-      el("button", { type: "button", class: "link", "aria-haspopup": "dialog" }, begin(event)),
-      el("small", {}, [event.recording, event.picture && "with picture"].filter(Boolean).join(", ")),
-    ],
-  },
-  {
-    id: "severity", title: "Severity", numeric: true, descending: true,
-    key: (event) => event.severity, cell: (event) => severity(event),
-  },
-  {
-    id: "duration", title: "Lasts", numeric: true, descending: true,
-    key: (event) => event.duration_seconds, cell: (event) => lasting(event),
-  },
-  {
-    id: "channels", title: "Mostly in", key: (event) => event.top_channels[0]?.name ?? null,
-    cell: (event) => event.top_channels.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
-  },
-];
-
-/** The recording's own clock, which knows no zone. */
-const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 
 const begin = (event) => (event.start ? clock(event.start) : `second ${figure(event.start_seconds)}`);
+const lasting = (seconds) => (seconds === 0 ? "a moment" : duration(seconds));
 
-const lasting = (event) => (event.duration_seconds === 0 ? "a moment" : duration(event.duration_seconds));
-
-const severity = (event) => `${event.severity < 10 ? event.severity.toFixed(1) : count(event.severity)} ×`;
-
-function show(dialog, title, event) {
-  const alt = `What the sensors showed in event ${event.id}, what the model expected, and the error.`;
-  replace(dialog,
-    el("header", {}, el("h3", { id: "event-title" }, `${title}, event ${event.id}`),
-      el("button", { type: "button", onclick: () => dialog.close() }, "Close")),
-    el("p", {}, `${event.sentence}.`),
-    event.picture
-      ? el("figure", {}, picture(event.picture, alt))
-      : quiet("Only the worst events of a scoring have a picture."),
-    quiet(event.recording));
-  dialog.showModal();
+function table(stream, items, total) {
+  if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
+  if (items.length === 0) return advice("The list of events is missing", "make score", "writes it");
+  const columns = [
+    text("start", "Begins", (event) => event.start ?? event.start_seconds, (event) => [
+      el("a", { href: href("anomalies", { stream, event: event.id }) }, begin(event)), small(event.recording)]),
+    number("severity", "Severity", (event) => event.severity, severity),
+    number("duration", "Lasts", (event) => event.duration_seconds, lasting),
+    text("channels", "Mostly in", ({ top_channels: top }) =>
+      top.map(({ name, share }) => `${name} ${percent(share)}`).join(", ")),
+  ];
+  return [items.length < total && quiet(`The ${count(items.length)} worst of ${plural(total, "event")}.`),
+    dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" })];
 }
 
-export default {
-  id: "anomalies",
-  title: "Anomalies",
-  mount(body, { state }) {
-    const dialog = el("dialog", { class: "card", "aria-labelledby": "event-title" });
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    const streams = Object.entries(state.streams ?? {});
-    append(body, [streams.map(([name, stream]) => card(name, stream, dialog)), dialog]);
-  },
-};
+async function about(store, event) {
+  const { channels = [], scalograms = [] } = event.detail ? await store.document(event.detail) : {};
+  const share = ({ name, share: part }) => [name, [meter(`Share of ${name}`, part, "bad"), small(percent(part))]];
+  return [el("p", {}, `${event.sentence}.`), quiet(event.recording),
+    block("Channels by their share of the error", facts(event.top_channels.map(share))),
+    el("div", { class: "charts" }, channels.map((channel) => signal(event, channel))), scalograms.map(scalogram),
+    !event.detail && advice("Only the worst events have their signals on record", "make score", "writes those")];
+}
+
+const signal = ({ start_seconds: from, end_seconds: to }, { name, t: x, seen, expected }) => lineChart({
+  title: name, summary: `${name} as seen and as the model expected it`, x: { label: "time (s)" }, y: { label: name },
+  // What the model expects of a vibration is a scalogram, not a curve.
+  curves: [{ name: "seen", x, y: seen, colour: "curve-1" },
+    { name: "expected", x, y: expected, colour: "curve-2", dash: [6, 4] }].filter(({ y }) => y.length > 0),
+  spans: [{ from, to, colour: "bad", label: "event" }],
+}).node;
+
+/** Seen and expected share their colours: what differs to the eye does. No error is the middle of its colours. */
+function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }) {
+  const say = (value) => `${figure(value)} dB`;
+  const [x, y] = [{ label: "time (s)", names: t.map(figure) }, { label: "Hz", names: hertz.map(figure) }];
+  const map = (what, z, range) =>
+    heatMap({ title: `${axis}, ${what}`, summary: `Scalogram of ${axis}, ${what}`, x, y, z, range, say }).node;
+  const [range, most] = [extent([...seen, ...expected]), Math.max(...extent(error).map(Math.abs))];
+  return el("div", { class: "charts" }, map("seen", seen, range), map("expected", expected, range),
+    map("error", error, [-most, most]));
+}
+
+function figures({ threshold, scores, recordings, alarms, events }, found) {
+  const { method, calibration_scores: calibration, false_alarm_rate: rate } = threshold ?? {};
+  const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(rate)} false alarms intended`;
+  const tiles = found && [["AUROC", "auroc", "chance 0.5"],
+    ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["F1", "f1"],
+    ["Precision", "precision"], ["Recall", "recall"], ["False alarms", "false_alarm_rate", "of normal scores"],
+    ["Events that are anomalies", "event_precision"], ["Anomalies found", "event_recall"]];
+  return [
+    facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
+      ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
+      ["Threshold", threshold && [figure(threshold.value), small(basis)]]]),
+    block("Against the labels", found ? facts(tiles.filter(([, key]) => score(found[key]) !== MISSING)
+      .map(([term, key, note]) => [term, [score(found[key]), note && small(note)]]), "tiles")
+      : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms.")),
+  ];
+}

@@ -1,64 +1,81 @@
-/** All runs as a sortable table; a click selects the run for the loss curves and the details. */
+/** All runs as a table; one that is picked shows what it ran on and with, several show where they differ. */
+import { advice, badge, card, el, facts, fill, fold, quiet, small } from "../dom.mjs";
+import { MISSING, duration, figure, hardware, time } from "../format.mjs";
+import { href } from "../route.mjs";
+import { dataTable, number, text } from "../table.mjs";
 
-import { append, badge, el, longReason } from "../dom.mjs";
-import { duration, figure, time } from "../format.mjs";
-import { sortedTable } from "../table.mjs";
+export async function runs(store, route) {
+  const { runs: items } = store.index;
+  if (items.length === 0) return advice("No run on record", "make validate", "trains and records the first");
+  const picked = el("div", { class: "cards" });
+  const refresh = async () => fill(picked, await details(store, route.all("run")));
+  const pick = ({ target }) => {
+    const others = route.all("run").filter((id) => id !== target.value);
+    route.note({ run: target.checked ? [...others, target.value] : others });
+    refresh();
+  };
+  await refresh();
+  const columns = columnsOf(store, route.all("run"), pick);
+  return [card("All runs", quiet("Pick one for its details, several to compare them. The address keeps the choice."),
+    dataTable({ id: "runs", label: "Runs", columns, items, sortedBy: "started" })), picked];
+}
 
-function columns(store) {
-  const perStream = Object.keys(store.state.streams ?? {}).map((name) => ({
-    id: `best-${name}`, title: `Best loss, ${store.streamTitle(name)}`, numeric: true,
-    key: (run) => run.streams[name]?.best_val_loss ?? null,
-    cell: (run) => figure(run.streams[name]?.best_val_loss),
-  }));
+const columnsOf = (store, chosen, pick) => [
+  text("run", "Run", (run) => run.run_id, ({ run_id: id }) => el("label", { class: "pick" }, el("input", {
+    type: "checkbox", id: `pick-${id}`, value: id, checked: chosen.includes(id), onchange: pick }), id)),
+  text("state", "State", (run) => run.state, (run) => [badge(run.state), run.reason && small(run.reason),
+    !run.folder_present && small("only the record is left")]),
+  { ...text("started", "Started", (run) => run.started_at, (run) => time(run.started_at)), first: -1 },
+  ...store.streams.map((name) => ({ ...number(`best-${name}`, `Best loss, ${store.stream(name).title}`,
+    (run) => run.streams[name]?.best_val_loss, figure), first: 1 })),
+  number("duration", "Duration", (run) => run.duration_seconds, duration),
+  text("device", "Hardware", (run) => run.device ?? MISSING),
+  text("curves", "Curves", (run) => href("training", { run: run.run_id }), ({ run_id: run }) =>
+    el("a", { href: href("training", { run }), "aria-label": `Curves of ${run}` }, "show")),
+];
+
+async function details(store, ids) {
+  const failed = (run_id) => ({ message }) => ({ run_id, message });
+  const records = await Promise.all(ids.map((id) => store.record(id).catch(failed(id))));
   return [
-    { id: "run", title: "Run", key: (run) => run.run_id, cell: (run) => runLink(run) },
-    { id: "state", title: "State", key: (run) => run.state, cell: (run) => stateCell(run) },
-    {
-      id: "started", title: "Started", descending: true,
-      key: (run) => run.started_at, cell: (run) => unbroken(time(run.started_at)),
-    },
-    ...perStream,
-    {
-      id: "duration", title: "Duration", numeric: true,
-      key: (run) => run.duration_seconds, cell: (run) => unbroken(duration(run.duration_seconds)),
-    },
-    { id: "device", title: "Hardware", key: (run) => run.device, cell: (run) => run.device ?? "–" },
+    ids.length > 1 && el("p", {}, el("a", { href: href("training", { run: ids }) }, "Show their curves together")),
+    records.map(({ run_id: id, message }) => message && quiet(`${id}: ${message}`)),
+    store.streams.map((name) => {
+      const { title } = store.stream(name);
+      const trained = records.filter(({ streams }) => streams?.[name])
+        .map(({ run_id: id, streams }) => ({ id, ...streams[name] }));
+      return trained.length > 1 ? difference(title, trained) : trained.map((run) => single(title, run));
+    }),
   ];
 }
 
-const runLink = (run) => el("a", { href: `#run=${encodeURIComponent(run.run_id)}` }, run.run_id);
-
-const unbroken = (text) => el("span", { class: "unbroken" }, text);
-
-const stateCell = (run) => [
-  badge(run.state, run.reason),
-  longReason(run.reason) && el("small", {}, run.reason),
-  !run.folder_present && el("small", {}, "only the record is left"),
-];
-
-function table(store) {
-  const mark = (rows) => {
-    const shown = new Set(Object.values(store.selection.streams).map((stream) => stream.runId));
-    for (const line of rows.children) line.setAttribute("aria-current", String(shown.has(line.dataset.run)));
-  };
-  const whole = sortedTable({
-    name: "runs", label: "Runs", columns: columns(store), items: store.index.runs, sortedBy: "started",
-    line: (run) => ({ "data-run": run.run_id, onclick: (event) => choose(store, run, event) }), onfill: mark,
-  });
-  store.addEventListener("selection", () => mark(whole.querySelector("tbody")));
-  return whole;
+function single(title, { id, environment, config, ...run }) {
+  const { commit, dirty } = environment?.git ?? {};
+  return card(title, badge(run.state),
+    facts([["Run", id], ["Started", time(run.started_at)], ["Duration", duration(run.duration_seconds)],
+      ["Reason", run.reason], ["Hardware", hardware(environment?.device)],
+      ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`]]),
+    listing("configuration", config), listing("environment", environment));
 }
 
-/** The link in the first cell serves the keyboard; the whole row is a larger target for the mouse. */
-function choose(store, run, event) {
-  if (!event.target.closest("a")) store.select(run.run_id);
-}
+const listing = (what, tree) => (tree ? fold(`The ${what}`, el("pre", { tabindex: "0" },
+  [...leaves(tree)].map(([key, value]) => `${key}: ${value}\n`))) : quiet(`The ${what} of this run was not recorded.`));
 
-export default {
-  id: "runs",
-  title: "Runs",
-  mount(body, store) {
-    const empty = store.state.runs?.exported ? "No run yet." : "The run history was not exported.";
-    append(body, [store.index.runs.length > 0 ? table(store) : el("p", { class: "quiet" }, empty)]);
-  },
-};
+/** A tree as `a.b.c` → value as JSON has it, texts without their quotes. */
+const leaves = (tree, prefix = "") => new Map(Object.entries(tree ?? {}).flatMap(([key, value]) => {
+  const isBranch = value?.constructor === Object && Object.keys(value).length > 0;
+  if (isBranch) return [...leaves(value, `${prefix}${key}.`)];
+  return [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]];
+}));
+
+/** What is not the same in all of `trained`. */
+function difference(title, trained) {
+  const trees = trained.map(({ config, environment }) => leaves({ config, environment }));
+  const keys = [...new Set(trees.flatMap((tree) => [...tree.keys()]))];
+  const items = keys.filter((key) => trees.some((tree) => tree.get(key) !== trees[0].get(key)));
+  const columns = [text("key", "Setting", (key) => key),
+    ...trees.map((tree, at) => text(`run-${at}`, trained[at].id, (key) => tree.get(key) ?? MISSING))];
+  const same = quiet("Configuration and environment are the same.");
+  return el("div", { class: "wide" }, card(`${title}: what differs`, null, items.length === 0 ? same
+    : dataTable({ id: `difference-${title}`, label: `Differences, ${title}`, columns, items })));
+}

@@ -1,0 +1,168 @@
+"""How soon the dashboard is there, and how soon it answers, with many runs and a long recording, in a real Chromium.
+
+    python -m benchmarks.dashboard [--runs 200] [--scores 1000000] [--rounds 9] [--write]
+
+The workspace is built and exported as the tests do it. Each round opens the page in a fresh browser profile, so nothing
+is cached; an answer is the time from the click or the key to the first picture with what it asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.run import RESULTS, environment
+from core.cli import run_command
+from core.errors import EXIT_OK, UsageError
+from pipelines.export_training_dashboard_state import export_state
+from tests.dashboard.browsing import find_chromium, serving
+from tests.dashboard.builders import START, install_page, write_run
+from tests.dashboard.whole import build_whole_workspace
+from tests.pipelines.more_inputs import RECORDING, write_score_table
+
+FIRST_PAINT_MS, ANSWER_MS = 1000, 100
+# A frame that is asked for after a change is drawn with it; a task after that frame runs when it is on its way.
+SHOWN = """async ({ready}) => {
+  const isReady = new Function(`return ${ready}`);
+  while (!isReady()) await new Promise((resolve) => setTimeout(resolve));
+  await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  return performance.now() - window.asked;
+}"""
+LISTEN = """for (const event of ['pointerdown', 'pointerup', 'keydown', 'input']) {
+  addEventListener(event, () => { window.asked = performance.now(); }, { capture: true });
+}"""
+DRAWN = "document.querySelector('#view').dataset.view === '{}' && document.querySelector('#view').ariaBusy === 'false'"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Milliseconds over all rounds."""
+
+    what: str
+    median: float
+    worst: float
+    goal: float
+
+    @classmethod
+    def of(cls, what: str, times: list[float], goal: float = ANSWER_MS) -> Answer:
+        return cls(what, round(statistics.median(times), 1), round(max(times), 1), goal)
+
+    def __str__(self) -> str:
+        return f"{self.what:58} {self.median:7.1f} ms, at most {self.worst:7.1f} ms (goal {self.goal:g} ms)"
+
+
+def build(root: Path, runs: int, scores: int) -> Path:
+    """A page with `runs` runs of both streams and a recording of `scores` scores."""
+    build_whole_workspace(root)
+    for number in range(runs - 2):
+        for stream in ("patchtst", "swinmae"):
+            start = START - timedelta(hours=number + 30)
+            write_run(root, stream, f"{start:%Y%m%d-%H%M%S}-{number:04x}", start=start, scale=1 + number % 7 / 10)
+    noise = np.random.default_rng(7).gamma(2, 0.1, scores)
+    write_score_table(root, "patchtst", {RECORDING: noise})
+    page = install_page(root)
+    export_state(root)
+    return page
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Raises UsageError where playwright or Chromium is missing."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise UsageError("playwright is not installed", hint="run `make setup`") from error
+    executable = find_chromium()
+    if executable is None:
+        raise UsageError("no Chromium found", hint="install one or name it in $CHROMIUM")
+    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=executable, args=flags)
+        yield chromium
+        chromium.close()
+
+
+def measure(chromium: Any, url: str) -> dict[str, float]:
+    """One visit: what was asked → milliseconds."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.add_init_script(LISTEN)
+    page.goto(url)
+    page.wait_for_selector("#view[aria-busy=false]")
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    found = {"first paint": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")}
+    drawn = page.evaluate("performance.getEntriesByType('resource').find((one) => one.name.includes('state')).responseEnd")
+    found["the state has arrived"] = drawn
+
+    def ask(what: str, act: Callable[[], Any], ready: str) -> None:
+        act()
+        found[what] = page.evaluate(SHOWN, {"ready": ready})
+
+    for view in ("training", "runs", "data", "device", "overview"):
+        ask(f"show {view}", page.locator(f"#to-{view}").click, DRAWN.format(view))
+    page.locator("#to-runs").click()
+    page.wait_for_selector("#runs")
+    ask("sort the runs", page.locator("#runs-duration").click, "document.querySelector('#runs [aria-sort=descending]')")
+    ask("filter the runs", lambda: page.locator("#runs-filter").press("6"), "document.querySelector('#runs tbody').rows.length < 200")
+    ask("pick a run", page.locator("#runs input").first.click, "document.querySelector('.cards .card')")
+    page.locator("#to-training").click()
+    page.wait_for_selector("figure canvas")
+    ask("turn the loss logarithmic", page.locator("#scale-log + span").click, "location.hash.includes('scale=log')")
+    ask("show anomalies", page.locator("#to-anomalies").click, DRAWN.format("anomalies"))
+    page.wait_for_selector("figure canvas")
+    box = page.locator(".u-over").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+
+    def drag() -> None:
+        page.mouse.move(box["x"] + 300, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 330, middle, steps=4)
+        page.mouse.up()
+
+    ask("zoom into the scores until each is shown", drag, "document.querySelector('.u-legend').innerText.includes('every score')")
+    ask("read a value", lambda: page.locator("figure").first.press("ArrowRight"), "document.querySelector('.u-value').innerText !== '–'")
+    context.close()
+    return found
+
+
+def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium, serving(build(Path(folder), runs, scores)) as url:
+        visits = [measure(chromium, url) for _ in range(rounds)]
+    first = {"first paint", "the state has arrived"}
+    goals = {what: FIRST_PAINT_MS if what in first else ANSWER_MS for what in visits[0]}
+    return [Answer.of(what, [visit[what] for visit in visits], goal) for what, goal in goals.items()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.dashboard", description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--scores", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
+
+    def command(arguments: argparse.Namespace) -> int:
+        found = answers(arguments.runs, arguments.scores, arguments.rounds)
+        sys.stdout.write("".join(f"{answer}\n" for answer in found))
+        if arguments.write:
+            setting = {"runs": arguments.runs, "scores": arguments.scores, "rounds": arguments.rounds}
+            document = {"question": "dashboard", **environment(), **setting, "milliseconds": [asdict(one) for one in found]}
+            (RESULTS / "dashboard.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        return EXIT_OK
+
+    return run_command(command, parser, None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The page while a run trains, and while its server is away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from core.workspace import write_json
+from pipelines.export_training_dashboard_state import export_state
+from tests.dashboard.browsing import card, data_of, serving, settle
+from tests.dashboard.builders import install_page
+from tests.dashboard.whole import LIVE, change, live_document
+
+pytestmark = pytest.mark.browser
+
+# Who comes back to a tab sees what is new at once.
+COMING_BACK = "document.dispatchEvent(new Event('visibilitychange'))"
+
+
+@pytest.fixture
+def page_folder(tmp_path):
+    """The page of a workspace in which nothing was trained."""
+    page = install_page(tmp_path)
+    export_state(tmp_path)
+    return page
+
+
+def train(page_folder, epoch, **changes):
+    write_json(page_folder / "data/live/patchtst.json", live_document(epoch, **changes))
+
+
+def test_a_curve_grows_and_ends_while_the_page_is_open(page_folder, visit):
+    train(page_folder, 2)
+    with serving(page_folder) as url:
+        page = visit(f"{url}#training")
+        settle(page)
+        part = card(page, "PatchTST-SSL")
+        for expected in (LIVE, "epoch 2 of 12 · 10 min left", "812.5 windows/s", "910 MiB"):
+            assert expected in part.inner_text()
+        assert data_of(page, "Loss, PatchTST-SSL")["epoch"] == ["1", "2"]
+        drawn = page.locator("figure").first.screenshot()
+        train(page_folder, 5)
+        part.get_by_text("epoch 5 of 12 · 7 min left").wait_for()
+        assert data_of(page, "Loss, PatchTST-SSL")["epoch"] == ["1", "2", "3", "4", "5"]
+        assert page.locator("figure").first.screenshot() != drawn
+        page.locator("#smoothing").focus()
+        train(page_folder, 12, state="completed", eta_seconds=None)
+        part.get_by_text("Completed").wait_for()
+        assert page.locator("#smoothing").evaluate("input => input === document.activeElement")
+        assert page.complaints == []
+
+
+def test_the_overview_follows_the_run_and_says_when_it_has_fallen_silent(page_folder, visit):
+    train(page_folder, 3)
+    with serving(page_folder) as url:
+        page = visit(url)
+        part = card(page, "PatchTST-SSL")
+        for expected in ("Running", "Epoch 3 of 12", "3 min · 25 %, 9 min left", LIVE, "0.3667 in epoch 3"):
+            assert expected in part.inner_text()
+        assert part.get_by_role("meter").get_attribute("aria-valuenow") == "25"
+        assert "No sign of life" not in part.inner_text()
+        train(page_folder, 4, updated_at=(datetime.now(UTC) - timedelta(minutes=5)).isoformat())
+        part.get_by_text("No sign of life since").wait_for()
+        assert page.complaints == []
+
+
+def test_a_run_that_begins_later_is_noticed_and_so_is_a_new_export(page_folder, visit):
+    with serving(page_folder) as url:
+        page = visit(url)
+        part = card(page, "PatchTST-SSL")
+        assert "make train-patchtst" in part.inner_text()
+        train(page_folder, 1)
+        page.evaluate(COMING_BACK)
+        part.get_by_text("Running").wait_for()
+        change(page_folder, "dashboard-state.json", verdict={"state": "done", "title": "Ready", "detail": ""})
+        page.evaluate(COMING_BACK)
+        page.locator("#verdict", has_text="Ready").wait_for()
+        assert page.complaints == []
+
+
+def test_where_the_server_goes_the_page_says_so_and_keeps_what_it_has(page_folder, visit):
+    train(page_folder, 2)
+    with serving(page_folder) as url:
+        page = visit(url)
+        port = int(url.rstrip("/").rpartition(":")[2])
+    notice = page.locator("#contact")
+    notice.get_by_text("The server does not answer; this is what it said last.").wait_for()
+    assert "make dashboard" in notice.inner_text()
+    assert "Epoch 2 of 12" in card(page, "PatchTST-SSL").inner_text()
+    train(page_folder, 6)
+    with serving(page_folder, port):
+        card(page, "PatchTST-SSL").get_by_text("Epoch 6 of 12").wait_for()
+        assert notice.inner_text() == ""

@@ -1,0 +1,112 @@
+"""The page for every reader: by key, by screen reader, in both schemes, on any width, on paper, and taken away."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.dashboard.browsing import VIEWS, chart, data_of, saved, settle, show
+
+pytestmark = pytest.mark.browser
+
+EVENT = "anomalies?stream=swinmae&event=7"
+ADDRESSES = (*VIEWS, EVENT)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_any_view(site, visit, scheme):
+    """Contrast is among its rules."""
+    page = visit(site)
+    page.emulate_media(color_scheme=scheme)
+    found = {}
+    for address in ADDRESSES:
+        show(page, address)
+        page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+        results = Axe().run(page, options={"resultTypes": ["violations"]}).response
+        found[address] = [
+            (rule["id"], rule["nodes"][0]["html"][:200])
+            for rule in results["violations"]
+            if rule["impact"] in {"serious", "critical"}
+        ]
+    assert found == {address: [] for address in ADDRESSES}
+
+
+@pytest.mark.parametrize("width", [360, 768, 3840])
+def test_nothing_is_wider_than_the_window(site, visit, width):
+    page = visit(site)
+    page.set_viewport_size({"width": width, "height": 900})
+    for address in ADDRESSES:
+        show(page, address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+
+
+def test_the_keyboard_leads_everywhere(site, visit):
+    page = visit(site)
+    focused = lambda: page.evaluate("document.activeElement.id || document.activeElement.textContent")  # noqa: E731
+    page.keyboard.press("Tab")
+    assert focused() == "to-overview"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#view[data-view=training][aria-busy=false]")
+    assert focused() == "to-training"
+    for _ in range(len(VIEWS) - 2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert focused() == "run-choice"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_a_chart_reads_its_values_by_key(site, visit):
+    page = visit(f"{site}#training")
+    settle(page)
+    figure = chart(page, "Loss, PatchTST-SSL")
+    assert "run 20261121-083000-1f3a with 12 epochs. Arrow keys read values." in figure.get_attribute("aria-label")
+    figure.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    figure.get_by_text("0.1548").wait_for()
+    assert figure.locator(".u-value").all_inner_texts() == ["11", "0.1156", "0.1548"]
+
+
+def test_ids_are_used_once_and_controls_have_names(site, visit):
+    page = visit(site)
+    for address in ADDRESSES:
+        show(page, address)
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+        assert len(ids) == len(set(ids))
+
+
+def test_paper_gets_every_chart_and_no_controls(site, visit):
+    page = visit(f"{site}#training")
+    page.emulate_media(color_scheme="dark")
+    assert page.locator(".frame canvas").count() < 12
+    page.pdf()
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator(".frame canvas").count() == page.locator(".frame").count() == 12
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 40, 48)"
+
+
+# ----------------------------------------------------------------------------------------------------------- takeaways
+def test_a_chart_is_saved_as_a_drawing_and_as_a_picture(site, visit):
+    page = visit(f"{site}#{EVENT}")
+    settle(page)
+    for title, drawn in (("Anomaly score, data/07.csv", "path"), ("x, error", "image")):
+        svg = ElementTree.fromstring(saved(page, f"{title} as SVG"))
+        space = {"svg": "http://www.w3.org/2000/svg"}
+        assert title in "".join(svg.itertext())
+        assert svg.findall(f".//svg:svg/svg:{drawn}", space)
+        assert saved(page, f"{title} as PNG").startswith(b"\x89PNG")
+    assert page.complaints == []
+
+
+def test_a_table_is_saved_as_it_is_shown(site, visit):
+    page = visit(f"{site}#data")
+    page.get_by_label("Filter Files of PatchTST-SSL").fill("lot_0")
+    page.get_by_text("10 of 14").wait_for()
+    page.locator("#files-patchtst-file").press("Enter")
+    page.locator("#files-patchtst-file").press("Enter")
+    files = data_of(page, "Files of PatchTST-SSL")["File"]
+    assert files == [f"lot_{number:02}.parquet" for number in reversed(range(10))]

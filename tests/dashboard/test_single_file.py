@@ -1,0 +1,31 @@
+"""The page as one file, opened from the disk by a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.dashboard.single_file import write_single_file
+from tests.dashboard.browsing import show
+
+VIEWS = ("overview", "training", "runs", "data", "anomalies", "device", "migration")
+
+
+@pytest.fixture(scope="module")
+def address(whole):
+    return write_single_file(whole).as_uri()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_drawn_without_a_server(address, visit, site, view):
+    page, served = visit(address), visit(site)
+    for each in (page, served):
+        show(each, view)
+    assert page.inner_text("main") == served.inner_text("main")
+    assert page.complaints == []
+
+
+def test_an_event_opens_from_what_is_inside(address, visit):
+    page = show(visit(address), "anomalies")
+    page.get_by_role("link", name="2026-01-09").first.click()
+    page.wait_for_selector("figure >> text=seen")
+    assert page.complaints == []

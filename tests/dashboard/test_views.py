@@ -1,0 +1,291 @@
+"""The views of the page in a real browser: what a person sees of an exported workspace."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, show
+from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND
+from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT
+
+pytestmark = pytest.mark.browser
+
+
+# ----------------------------------------------------------------------------------------------------------- every view
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_drawn_quietly_and_stays_on_this_machine(site, visit, view):
+    page = visit(f"{site}#{view}")
+    assert page.locator("h1").inner_text() == view.capitalize()
+    assert page.locator("nav [aria-current]").inner_text() == view.capitalize()
+    assert len(page.locator("main").inner_text()) > 200
+    assert page.complaints == []
+
+
+def test_the_masthead_gives_verdict_time_and_zone(opened):
+    show(opened, "overview")
+    assert "Not ready" in opened.locator("#verdict").inner_text()
+    assert "1 of 7 checks failed" in opened.locator("#verdict").inner_text()
+    assert opened.locator("#stamp").inner_text().endswith("UTC · times in UTC")
+    assert opened.title() == "Overview · Not ready · Landfall training dashboard"
+
+
+def test_texts_from_files_are_shown_as_texts_everywhere(opened):
+    shown = {}
+    for address in (*VIEWS, "anomalies?stream=swinmae&event=7", f"runs?run={SECOND}"):
+        show(opened, address)
+        shown[address] = opened.locator("main").inner_text()
+        assert opened.locator("main script, main img").count() == 0
+    assert SCRIPT in shown["overview"]
+    assert SCRIPT in shown["anomalies"]
+    assert HOSTILE in shown["anomalies?stream=swinmae&event=7"]
+    assert "owned" not in opened.title()
+    assert opened.complaints == []
+
+
+# ------------------------------------------------------------------------------------------------------------- overview
+def test_the_pipeline_is_a_picture_whose_nodes_lead_to_their_views(opened):
+    show(opened, "overview")
+    texts = [text.split("\n") for text in opened.locator(".stages li").all_inner_texts()]
+    nodes = [[line for line in text if line] for text in texts]
+    assert [node[0] for node in nodes] == ["Data", "Quality", "Train", "Score", "Validate", "Export", "Migration"]
+    assert [node[1] for node in nodes][:5] == ["Done", "Attention", "Failed", "Done", "Failed"]
+    opened.locator(".stages a", has_text="Score").click()
+    opened.wait_for_selector("#view[data-view=anomalies]")
+
+
+def test_the_card_of_a_stream_gives_its_run_its_events_and_its_data(opened):
+    show(opened, "overview")
+    text = card(opened, "PatchTST-SSL").inner_text()
+    for expected in (
+        "Completed",
+        "Epoch 12 of 12",
+        "0.1548 in epoch 11",
+        SECOND,
+        "NVIDIA RTX 4000 Ada · bf16-mixed",
+        "7 events in 14 recordings, from 5,120 scores",
+        "13 of 14 files kept, 1 dropped, 1 with warnings",
+    ):
+        assert expected in text
+    stopped = card(opened, "Swin-MAE").inner_text()
+    assert "Failed" in stopped
+    assert 'make train-swinmae ARGS="training.resume=auto"' in stopped
+    assert f"from another run: {FIRST}" in stopped
+
+
+def test_the_checklist_opens_where_something_failed_and_gives_the_way_out(opened):
+    show(opened, "overview")
+    groups = card(opened, "Validation checklist").locator("details")
+    assert groups.locator("summary").all_inner_texts() == [
+        "V-01 Environment: 3 passed",
+        "V-02 Static quality: 1 passed, 1 skipped",
+        "V-03 Runtime: 1 passed, 1 failed",
+    ]
+    assert [group.get_attribute("open") for group in groups.all()] == [None, None, ""]
+    text = groups.last.inner_text()
+    assert "the run ended in epoch 5 of 12" in text
+    assert "Way out: train again with training.learning_rate=0.0003" in text
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+def test_the_loss_has_every_epoch_of_training_and_validation_and_marks_the_best(opened):
+    show(opened, "training")
+    loss = data_of(opened, "Loss, PatchTST-SSL")
+    label = "loss (squared error, scaled)"
+    assert list(loss) == ["epoch", f"training, {label}", f"validation, {label}"]
+    assert loss["epoch"] == [str(epoch) for epoch in range(1, 13)]
+    assert float(loss[f"validation, {label}"][10]) == pytest.approx(0.1548, abs=1e-4)
+    assert "best: epoch 11" in chart(opened, "Loss, PatchTST-SSL").locator(".marks").text_content()
+    titles = opened.locator("section.card").first.locator("h3").all_inner_texts()
+    assert [title.partition(",")[0] for title in titles] == [
+        "Loss", "Learning rate", "Gradient norm", "Throughput", "Memory", "GPU utilisation",
+    ]  # fmt: skip
+
+
+def test_steps_replace_epochs_and_smoothing_keeps_the_raw_curve(opened):
+    show(opened, "training?x=step")
+    raw = data_of(opened, "Loss, PatchTST-SSL")
+    label = "loss (squared error, scaled)"
+    assert raw["step"][:3] == ["1", "6", "11"]
+    opened.locator("#smoothing").fill("0.9")
+    smooth = data_of(opened, "Loss, PatchTST-SSL")
+    assert smooth[f"training, raw, {label}"] == raw[f"training, {label}"]
+    first = [float(value) for value in smooth[f"training, {label}"] if value][:2]
+    assert first[0] == pytest.approx(float(raw[f"training, {label}"][0]))
+    assert first[1] != pytest.approx(float(raw[f"training, {label}"][1]))
+    assert "smoothing=0.9" in opened.url
+
+
+def test_the_loss_axis_turns_logarithmic_by_key(opened):
+    show(opened, "training")
+    before = chart(opened, "Loss, PatchTST-SSL").screenshot()
+    opened.locator("#scale-linear").focus()
+    opened.keyboard.press("ArrowRight")
+    opened.wait_for_function("location.hash.includes('scale=log')")
+    assert opened.locator("#scale-log").evaluate("input => input === document.activeElement")
+    assert chart(opened, "Loss, PatchTST-SSL").screenshot() != before
+
+
+def test_several_runs_lie_over_each_other_under_one_address(opened):
+    show(opened, f"training?run={FIRST}")
+    opened.locator("#run-choice").select_option(SECOND)
+    opened.wait_for_function(f"location.hash === '#training?run={FIRST}&run={SECOND}'")
+    opened.wait_for_selector("#view[aria-busy=false]")
+    loss = data_of(opened, "Loss, PatchTST-SSL")
+    assert [name.split(",")[0] for name in loss] == [
+        "epoch", f"{FIRST} training", f"{FIRST} validation", f"{SECOND} training", f"{SECOND} validation",
+    ]  # fmt: skip
+    assert sum(value != "" for value in loss[list(loss)[1]]) == 4
+    opened.get_by_role("link", name=f"Leave out {FIRST}").first.click()
+    opened.wait_for_function(f"location.hash === '#training?run={SECOND}'")
+
+
+def test_an_address_of_a_run_that_is_unknown_says_so(site, visit):
+    for run in ("20991231-000000-0000", "%3Cscript%3E", "%25", "../../dashboard-state"):
+        page = visit(f"{site}#training?run={run}")
+        assert "json does not exist" in page.locator("main").inner_text()
+        assert page.complaints == []
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+def test_runs_sort_by_any_column_and_filter_by_any_word(opened):
+    show(opened, "runs")
+    assert first_cells(opened, "runs") == [SECOND, FIRST]
+    head = opened.get_by_role("button", name="Best loss, Swin-MAE")
+    head.click()
+    assert first_cells(opened, "runs") == [FIRST, SECOND]
+    head.press("Enter")
+    assert first_cells(opened, "runs") == [SECOND, FIRST]
+    heading = opened.locator("#runs th", has=head)
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert list(data_of(opened, "Runs"))[:3] == ["Run", "State", "Started"]
+
+
+def test_a_picked_run_shows_what_it_ran_with_and_two_where_they_differ(site, visit):
+    page = visit(f"{site}#runs?run={FIRST}")
+    details = card(page, "PatchTST-SSL")
+    assert "4f2c9d1e77aa, with local changes" in details.inner_text()
+    details.get_by_text("The configuration").click()
+    assert "training.epochs: 12" in details.inner_text()
+    page.get_by_role("checkbox", name=SECOND).check()
+    card(page, "PatchTST-SSL: what differs").wait_for()
+    difference = data_of(page, "Differences, PatchTST-SSL")
+    assert difference == {"Setting": ["config.training.learning_rate"], FIRST: ["0.003"], SECOND: ["0.001"]}
+    assert "Configuration and environment are the same." in card(page, "Swin-MAE: what differs").inner_text()
+    page.reload()
+    assert page.get_by_role("checkbox", name=SECOND).is_checked()
+    page.get_by_role("link", name="Show their curves together").click()
+    page.wait_for_selector("#view[data-view=training]")
+    assert page.complaints == []
+
+
+# ----------------------------------------------------------------------------------------------------------------- data
+def test_the_data_view_gives_decisions_findings_and_maps(opened):
+    show(opened, "data")
+    part = card(opened, "PatchTST-SSL")
+    row = part.locator("tr", has_text="lot_broken.csv")
+    assert "Drop" in row.inner_text()
+    row.get_by_text("62 % of the values are missing, at most 50 % may be").first.click()
+    assert row.locator(".findings li").count() == 1
+    missing = data_of(opened, "Share of missing values, PatchTST-SSL")
+    assert missing["lot_broken.csv"] == ["0.62", "0"]
+    part.get_by_text("values that stand still").click()
+    still = data_of(opened, "Share of values that stand still, PatchTST-SSL")
+    assert still["lot_stuck.csv"] == ["0.1", "0.71"]
+    assert next(iter(still.values())) == [HOSTILE, "chamber_pressure"]
+
+
+# ------------------------------------------------------------------------------------------------------------ anomalies
+def test_anomalies_give_statement_figures_and_threshold(opened):
+    show(opened, "anomalies")
+    text = opened.locator("main").inner_text().lower()
+    for expected in (
+        "one in 100 scores of normal operation is meant to be a false alarm; it was one in 90.",
+        "0.941",
+        "chance 0.047",
+        "5,120 scores in 14 recordings",
+        "93 alarms in 7 events",
+        "0.8317",
+        "quantile, from 2,140 normal scores, 1 % false alarms intended",
+    ):
+        assert expected in text
+    show(opened, "anomalies?stream=swinmae")
+    assert "No labels, so no detection figures" in opened.locator("main").inner_text()
+
+
+def test_the_timeline_shows_extremes_at_once_and_every_score_from_near(opened):
+    show(opened, "anomalies")
+    title = "Anomaly score, data/07.csv"
+    coarse = data_of(opened, title)
+    assert len(coarse["highest, score"]) <= 2000
+    assert max(map(float, coarse["highest, score"])) == pytest.approx(1.7)
+    plot = chart(opened, title).locator(".u-over")
+    box = plot.bounding_box()
+    opened.mouse.move(box["x"] + 1, box["y"] + 50)
+    opened.mouse.down()
+    opened.mouse.move(box["x"] + box["width"] / 5, box["y"] + 50, steps=4)
+    with opened.expect_response(re.compile(r"series/patchtst/\d+\.json")) as requested:
+        opened.mouse.up()
+    requested.value.finished()
+    opened.wait_for_timeout(300)
+    fine = data_of(opened, title)
+    every = [value for value in fine["every score, score"] if value]
+    assert len(every) == 50_000 < LONG
+    assert every[SPIKE_AT] == str(SPIKE)
+    assert [value for value in fine["highest, score"] if value] == coarse["highest, score"]
+    plot.dblclick()
+    opened.wait_for_timeout(300)
+    assert data_of(opened, title) == coarse
+
+
+def test_an_event_opens_from_the_list_with_its_signals(opened):
+    show(opened, "anomalies")
+    assert first_cells(opened, "events")[0] == "2026-01-09 06:07:25\ndata/07.csv"
+    link = opened.locator("#events tbody a").first
+    link.focus()
+    opened.keyboard.press("Enter")
+    event = card(opened, "Event 7")
+    event.wait_for()
+    assert "1.5 s in minute 7: up to 1.9 times the threshold." in event.inner_text()
+    assert "rf_reflected_W\n71 %" in event.inner_text()
+    signal = data_of(opened, HOSTILE)
+    assert [name.split(",")[0] for name in signal] == ["time (s)", "seen", "expected"]
+    opened.go_back()
+    event.wait_for(state="detached")
+
+
+def test_an_event_opens_from_the_timeline(opened):
+    show(opened, "anomalies?stream=patchtst&recording=data/05.csv")
+    chart(opened, "Anomaly score, data/05.csv").locator(".hot").click(force=True)
+    card(opened, "Event 5").wait_for()
+
+
+def test_a_vibration_event_has_scalograms(opened):
+    show(opened, "anomalies?stream=swinmae&event=7")
+    for what, corner in (("seen", "-31"), ("expected", "-34"), ("error", "3")):
+        rows = data_of(opened, f"x, {what}")
+        assert rows["Hz \\ time (s)"][0] == "10"
+        assert list(rows.values())[-1][0] == corner
+    assert [name.split(",")[0] for name in data_of(opened, HOSTILE)] == ["time (s)", "seen"]
+
+
+# ------------------------------------------------------------------------------------------------- device and migration
+def test_the_device_view_gives_decisions_with_reasons_and_memory(opened):
+    show(opened, "device")
+    assert "install 580" in card(opened, "This machine").inner_text()
+    text = card(opened, "PatchTST-SSL").inner_text()
+    for expected in (
+        "first CUDA device that passed a matrix product",
+        "64 windows a step, 32 at once × 2",
+        "15,360 MiB",
+    ):
+        assert expected in text
+    assert "The measured peak is 80 % of the forecast." in text
+
+
+def test_the_migration_view_gives_findings_and_what_needs_a_human(opened):
+    show(opened, "migration")
+    assert "cell 3, line 2: a key → revoke it" in card(opened, "What needs you").inner_text()
+    assert data_of(opened, "Findings by rule")["Findings"] == ["4", "1"]
+    assert "local_plant.ipynb" in card(opened, "Notebooks").inner_text()

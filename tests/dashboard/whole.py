@@ -1,0 +1,91 @@
+"""A workspace in which every view of the page has something to show, hostile names among it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, build_workspace
+from tests.pipelines.more_inputs import RECORDING, write_devices, write_event, write_migration, write_score_table
+
+LIVE = "20991122-080000-ab12"
+LONG = 120_000
+SPIKE, SPIKE_AT = 1.7, 445
+
+
+def build_whole_workspace(root: Path) -> Path:
+    """What `build_workspace` leaves, with scores over time, signals of events, hardware and a migration."""
+    build_workspace(root)
+    short = {f"data/{number:02}.csv": np.linspace(0.1, 0.9, 60 * number + 90) for number in (5, 6)}
+    for stream in ("patchtst", "swinmae"):
+        recordings = {SCRIPT: np.full(30, 0.5), **short, RECORDING: long_scores()}
+        write_score_table(root, stream, recordings, stamped=stream == "patchtst")
+        for number in (5, 6, 7):
+            write_event(root, stream, number, **signals(vibration=stream == "swinmae"))
+    write_devices(root)
+    write_migration(root)
+    config = root / "runs/patchtst_ssl" / FIRST / "config.yaml"
+    config.write_text(config.read_text("utf-8").replace("0.001", "0.003"), encoding="utf-8")
+    return root
+
+
+def long_scores() -> np.ndarray:
+    """More than are loaded at once, and one far above the threshold."""
+    score = 0.4 + 0.1 * np.sin(np.arange(LONG) / 900)
+    score[SPIKE_AT] = SPIKE
+    return score
+
+
+def signals(*, vibration: bool) -> dict[str, Any]:
+    """What was seen around an event and expected, under a hostile name."""
+    second = np.linspace(420, 470, 201)
+    seen, expected = np.sin(second), np.sin(second) * 0.8
+    curves = {"t": second.tolist(), "seen": seen.tolist(), "expected": [] if vibration else expected.tolist()}
+    channels = [{"name": HOSTILE, "share": 0.71, **curves, "error": []}]
+    if not vibration:
+        return {"channels": channels}
+    level = np.add.outer(np.linspace(-40, 0, 12), np.linspace(0, 9, 30))
+    scalogram = {
+        "axis": "x",
+        "frequencies_hz": np.geomspace(10, 2000, 12).tolist(),
+        "t": np.linspace(440, 450, 30).tolist(),
+        "seen": level.tolist(),
+        "expected": (level - 3).tolist(),
+        "error": np.full_like(level, 3).tolist(),
+    }
+    return {"channels": channels, "scalograms": [scalogram]}
+
+
+def change(page: Path, name: str, **changes: Any) -> None:
+    """Changes fields of an exported document, as a newer or a faulty writer would."""
+    file = page / "data" / name
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | changes), encoding="utf-8")
+
+
+def live_document(epoch: int, *, stream: str = "patchtst", **changes: Any) -> dict[str, Any]:
+    """What a trainer writes after `epoch` epochs of 12, a minute each."""
+    now, epochs = datetime.now(UTC), range(1, epoch + 1)
+    return {
+        "schema_version": 1,
+        "stream": stream,
+        "run_id": LIVE,
+        "state": "running",
+        "reason": None,
+        "started_at": (now - timedelta(minutes=epoch)).isoformat(),
+        "updated_at": now.isoformat(),
+        "epoch": epoch,
+        "epochs": 12,
+        "step": epoch * 50,
+        "steps": 600,
+        "best": {"epoch": epoch, "val_loss": 1.1 / epoch},
+        "eta_seconds": 60.0 * (12 - epoch),
+        "windows_per_second": 812.5,
+        "memory_mb": 910.0,
+        "gpu_utilisation": None,
+        "history": [{"epoch": number, "train_loss": 1 / number, "val_loss": 1.1 / number} for number in epochs],
+        "step_history": [{"epoch": number, "step": number * 50, "loss": 1 / number} for number in epochs],
+    } | changes

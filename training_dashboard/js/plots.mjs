@@ -1,0 +1,134 @@
+/** What charts draw: curves, and cells of a grid; each as options and data of uPlot, as rows, and as SVG. */
+import { el, svg } from "./dom.mjs";
+import { MISSING, clock, figure, isNumber } from "./format.mjs";
+
+/** Cividis: even in lightness, and the same to eyes that tell fewer colours apart. */
+const RAMP = [[0, 34, 78], [60, 77, 110], [124, 123, 120], [187, 173, 108], [254, 232, 56]];
+const FAINT = 0.35;
+const LOOK_AROUND = 200;
+const LONGEST = 22;
+
+const plain = (value) => String(Number(value.toPrecision(10)));
+const ticks = (plot, splits) => splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
+
+const logTicks = (plot, splits) => splits.map((split) => (split === null ? "" : figure(split)));
+const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
+const clockTicks = (plot, splits) =>
+  splits.map((split) => clockOf(split).slice(...(splits[1] - splits[0] < 86_400 ? [11] : [0, 10])));
+
+/** Curves over one x axis, on which each may have places of its own. */
+export function curves({ curves: all, x: { isClock }, y: { isLog } }, colour) {
+  const tables = all.map(({ x, y }) => [x, isLog ? y.map((value) => (value > 0 ? value : null)) : y]);
+  const data = uPlot.join(tables);
+  const place = (x) => (isClock && isNumber(x) ? clockOf(x) : figure(x));
+  return {
+    data,
+    options: {
+      scales: { x: { time: Boolean(isClock) }, y: { distr: isLog ? 3 : 1 } },
+      series: [{ value: (plot, x) => place(x) }, ...all.map((curve) => ({
+        label: curve.name, stroke: colour(curve.colour), width: curve.width ?? 2, dash: curve.dash,
+        alpha: curve.isFaint ? FAINT : 1, class: curve.isFaint && "faint", value: (plot, y) => figure(y) }))],
+      bands: all.flatMap(({ pairsWith, colour: name }, at) =>
+        (isNumber(pairsWith) ? [{ series: [at + 1, pairsWith + 1], fill: `${colour(name)}55` }] : [])),
+      axes: [{ values: isClock ? clockTicks : ticks }, { values: isLog ? logTicks : ticks }],
+      cursor: { y: false, dataIdx: nearest },
+      tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
+    },
+    rows: (xLabel, yLabel) => [[xLabel, ...all.map(({ name }) => `${name}, ${yLabel}`)],
+      ...Array.from(data[0], (x, at) => [isClock ? place(x) : x, ...data.slice(1).map((y) => y[at])])],
+    marks: (plot) => all.map((curve, at) => plot.series[at + 1].show && svg("path", {
+      d: pathOf(plot, data[0], data[at + 1]), fill: "none", stroke: colour(curve.colour),
+      "stroke-width": curve.width ?? 2, "stroke-opacity": curve.isFaint ? FAINT : 1, "stroke-dasharray": curve.dash })),
+  };
+}
+
+/** Where a curve has no value at the pointer, its nearest one counts. */
+function nearest(plot, curve, at) {
+  const isThere = (place) => isNumber(plot.data[curve][place]);
+  let away = 0;
+  while (away < LOOK_AROUND && !isThere(at - away) && !isThere(at + away)) away += 1;
+  return isThere(at - away) ? at - away : at + away;
+}
+
+/** A value that is undefined, because only others stand at its x, does not break the line; null does. */
+function pathOf(plot, xs, ys) {
+  const { min, max } = plot.scales.x;
+  let [path, pen] = ["", "M"];
+  xs.forEach((x, at) => {
+    if (ys[at] === undefined || x < min || x > max) return;
+    if (ys[at] !== null) path += `${pen}${plot.valToPos(x, "x").toFixed(1)} ${plot.valToPos(ys[at], "y").toFixed(1)}`;
+    pen = ys[at] === null ? "M" : "L";
+  });
+  return path;
+}
+
+const brief = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
+
+/** A grid of values as colours; places on both axes are counted, and named where there is room. */
+export function cells({ z, say, range = extent(z), x: { names: across }, y: { names: up } }) {
+  const picture = bitmap(z, range);
+  const centres = across.map((name, at) => at + 0.5);
+  const label = `${say(range[0])} dark to ${say(range[1])} light`;
+  const axis = (names, room, side) => ({
+    grid: { show: false },
+    splits: (plot) => {
+      const every = Math.ceil((names.length * room) / plot[side]);
+      return names.map((name, at) => at + 0.5).filter((centre, at) => at % every === 0);
+    },
+    values: (plot, splits) => splits.map((split) => brief(String(names[Math.floor(split)]))),
+  });
+  const value = (plot, y, series, at) => {
+    const row = Math.floor(plot.posToVal(plot.cursor.top, "y"));
+    return isNumber(at) && z[row] ? `${up[row]}: ${say(z[row][at])}` : MISSING;
+  };
+  return {
+    data: [centres, centres],
+    options: {
+      scales: { x: { time: false, range: (plot, low, high) => [low - 0.5, high + 0.5] },
+        y: { range: () => [0, up.length] } },
+      series: [{ value: (plot, x, series, at) => across[at] ?? MISSING },
+        { label, paths: () => null, points: { show: false }, value }],
+      axes: [axis(across, 110, "width"), axis(up, 20, "height")],
+    },
+    paint(plot) {
+      const { ctx, bbox } = plot;
+      const [left, right] = [0, across.length].map((x) => plot.valToPos(x, "x", true));
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      ctx.imageSmoothingEnabled = false;
+      ctx.drawImage(picture, left, bbox.top, right - left, bbox.height);
+      ctx.restore();
+    },
+    rows: (xLabel, yLabel) => [[`${yLabel} \\ ${xLabel}`, ...across], ...z.map((line, at) => [up[at], ...line])],
+    marks(plot) {
+      const [left, right] = [0, across.length].map((x) => plot.valToPos(x, "x"));
+      const place = { x: left, width: right - left, height: plot.over.clientHeight, preserveAspectRatio: "none" };
+      return [svg("image", { href: picture.toDataURL(), "image-rendering": "pixelated", ...place })];
+    },
+  };
+}
+
+/** The least and the greatest value of the rows. */
+export function extent(rows) {
+  const known = rows.flat().filter(isNumber);
+  return [Math.min, Math.max].map((pick) => known.reduce((a, b) => pick(a, b), known[0]));
+}
+
+function bitmap(z, [low, high]) {
+  const canvas = el("canvas", { width: z[0].length, height: z.length });
+  const pen = canvas.getContext("2d");
+  z.forEach((line, y) => line.forEach((value, x) => {
+    pen.fillStyle = isNumber(value) ? shade((value - low) / (high - low || 1)) : "transparent";
+    pen.fillRect(x, z.length - 1 - y, 1, 1);
+  }));
+  return canvas;
+}
+
+/** The colour of a share between 0 and 1. */
+function shade(share) {
+  const place = Math.max(0, Math.min(1, share)) * (RAMP.length - 1);
+  const at = Math.min(RAMP.length - 2, Math.floor(place));
+  return `rgb(${RAMP[at].map((from, channel) => from + (place - at) * (RAMP[at + 1][channel] - from))})`;
+}

@@ -1,0 +1,31 @@
+/** The address of what is shown: `#training?run=A&run=B` is the view `training` with two values of `run`. */
+
+export class Route {
+  constructor(hash = location.hash) {
+    const [view, query] = hash.slice(1).split(/\?(.*)/s);
+    this.view = view || "overview";
+    this.params = new URLSearchParams(query);
+  }
+
+  get = (name, fallback = null) => this.params.get(name) ?? fallback;
+  all = (name) => [...new Set(this.params.getAll(name))];
+
+  /** The address with some parameters changed; an empty list takes one out. */
+  href(changes) {
+    const params = new URLSearchParams(this.params);
+    for (const [name, value] of Object.entries(changes)) {
+      params.delete(name);
+      for (const one of [value].flat()) params.append(name, one);
+    }
+    return `#${this.view}${params.size > 0 ? `?${params}` : ""}`;
+  }
+
+  /** Changes the address without drawing anew, for settings that a view follows by itself. */
+  note(changes) {
+    history.replaceState(null, "", this.href(changes));
+    this.params = new Route().params;
+  }
+}
+
+export const href = (view, params = {}) => new Route(`#${view}`).href(params);
+export const go = (view, params) => { location.hash = href(view, params); };

@@ -1,0 +1,26 @@
+/** Notebooks that came from the cloud: what was rewritten by which rule, and what is left to a human. */
+import { advice, block, card, quiet } from "../dom.mjs";
+import { time } from "../format.mjs";
+import { dataTable, number, text } from "../table.mjs";
+
+export function migration({ state }) {
+  const { notebooks = [], rules = [] } = state.migration ?? {};
+  if (notebooks.length === 0) return advice("No notebook migrated yet", "landfall migrate NOTEBOOK", "rewrites one");
+  const left = notebooks.filter(({ needs_you: places }) => places.length > 0);
+  const table = (id, label, columns, items) => card(label, null, dataTable({ id, label, columns, items }));
+  return [
+    card("What needs you", null, left.length === 0 && quiet("Nothing: every finding was rewritten."),
+      left.map(({ source, needs_you: places }) => block(source, places.map((place) => quiet(place))))),
+    table("notebooks", "Notebooks", NOTEBOOKS, notebooks), table("rules", "Findings by rule", RULES, rules),
+  ];
+}
+
+const NOTEBOOKS = [
+  text("source", "From", (notebook) => notebook.source),
+  text("target", "To", (notebook) => notebook.target),
+  text("at", "Migrated", (notebook) => notebook.at, (notebook) => time(notebook.at)),
+  text("findings", "Findings", ({ findings }) => Object.entries(findings).map((pair) => pair.join(" × ")).join(", ")),
+  number("needs", "Needs you", ({ needs_you: places }) => places.length),
+];
+const RULES = [text("rule", "Rule", ({ rule }) => rule), text("title", "What it does", ({ title }) => title),
+  number("count", "Findings", ({ count }) => count)];

@@ -1,0 +1,79 @@
+/** How the whole stands: the pipeline as a picture, a card per stream, the checklist, and what could not be read. */
+import { advice, badge, block, card, code, el, facts, fill, finding, fold, icon, meter } from "../dom.mjs";
+import { quiet, small, toneOf, warning, wordOf } from "../dom.mjs";
+import { count, duration, figure, hardware, isNumber, plural, time } from "../format.mjs";
+import { href } from "../route.mjs";
+
+export function overview(store, route, signal) {
+  const cards = el("div", { class: "cards" });
+  const follow = () => fill(cards, store.streams.map((name) => streamCard(name, store.stream(name))));
+  follow();
+  store.addEventListener("live", follow, { signal });
+  const { pipeline = [], checklist } = store.state;
+  const unread = store.problems.map(({ path, message }) => finding("warning", code(path), ` ${message}`));
+  return [el("ol", { class: "stages", "aria-label": "Pipeline" }, pipeline.map(stage)), cards,
+    card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
+    unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread))];
+}
+
+const stage = ({ id, title, state, detail, view }) => el("li", { class: `${toneOf(state)} ${id}` },
+  el("a", { href: href(view ?? "overview") }, el("span", { class: "seal" }, icon(state)), el("b", {}, title),
+    el("span", { class: "state" }, wordOf(state)), small(detail)));
+
+function streamCard(name, stream) {
+  const { state, title, subject, reason } = stream;
+  return card(title, badge(state), quiet(subject),
+    reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
+    stream.isSilent && warning(`No sign of life since ${time(stream.updated_at)}.`),
+    stream.run_id ? run(name, stream) : advice("Not trained yet", `make train-${name}`, "starts a run"),
+    block("Anomalies", scoring(name, stream)), block("Data", quality(stream)));
+}
+
+function run(name, stream) {
+  const { state, best, checkpoint, progress } = stream;
+  const left = state === "running" && isNumber(stream.eta_seconds) && `, ${duration(stream.eta_seconds)} left`;
+  const resume = `make train-${name} ARGS="training.resume=auto"`;
+  return [
+    meter(`Training progress of ${stream.title}`, progress, toneOf(state)),
+    el("p", { class: "between" }, el("span", {}, `Epoch ${count(stream.epoch)} of ${count(stream.epochs)}`),
+      el("span", {}, `${duration(stream.duration_seconds)} · ${Math.round(100 * progress)} %`, left)),
+    ["stopped", "failed"].includes(state) && advice("Its checkpoint can go on", resume, "resumes it"),
+    facts([["Best validation loss", best && [el("b", {}, figure(best.val_loss)), ` in epoch ${best.epoch}`]],
+      ["Run", el("a", { href: href("training", { run: stream.run_id }) }, stream.run_id)],
+      ["Last sign of life", time(stream.updated_at)],
+      ["Hardware", hardware(stream.device)],
+      ["Weights in use", checkpoint && [code(checkpoint.path), !checkpoint.present && warning("the file is missing"),
+        checkpoint.run_id !== stream.run_id && warning(`from another run: ${checkpoint.run_id}`)]]]),
+  ];
+}
+
+function scoring(stream, { scores, detections, checkpoint }) {
+  if (!scores) return advice("Nothing scored yet", checkpoint ? "make score" : "make validate", "finds the events");
+  const worst = detections?.events?.[0];
+  return [el("p", {}, el("a", { href: href("anomalies", { stream }) }, plural(scores.events, "event")),
+    ` in ${plural(scores.recordings, "recording")}, from ${plural(scores.scores, "score")}`),
+  worst && quiet(`The worst: ${worst.sentence}.`)];
+}
+
+function quality({ quality: found }) {
+  if (!found) return advice("No file checked yet", "make validate", "checks every data file");
+  return el("p", {}, el("a", { href: href("data") }, `${found.kept} of ${plural(found.files, "file")} kept`),
+    `, ${found.dropped} dropped, ${found.warned} with warnings`);
+}
+
+/** A group in which nothing failed is folded. */
+function checks(found) {
+  if (!found) return advice("Nothing validated yet", "make validate", "runs the checks");
+  return [...new Set(found.items.map(({ group }) => group))].map((name) => {
+    const items = found.items.filter(({ group }) => group === name);
+    const lines = items.map(({ status, title, detail, hint }) =>
+      finding(status, title, small(detail), hint && el("p", {}, el("b", {}, "Way out: "), hint)));
+    const list = fold(`${name} ${found.groups?.[name] ?? ""}: ${tally(items)}`, el("ul", { class: "findings" }, lines));
+    list.open = items.some(({ status }) => status === "FAIL");
+    return list;
+  });
+}
+
+const tally = (items) => [["passed", "PASS"], ["failed", "FAIL"], ["skipped", "SKIP"]]
+  .map(([word, status]) => [items.filter((item) => item.status === status).length, word])
+  .filter(([number]) => number > 0).map((pair) => pair.join(" ")).join(", ");
