@@ -1,20 +1,12 @@
-"""The local notebooks as files, and one of them worked in through a real Jupyter server."""
+"""The local notebooks as files, and one of them worked in through a real Jupyter lab."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -24,7 +16,7 @@ import websocket
 from core.config.schema import STREAMS
 from migration.cell.source import compiles
 from migration.migrate import migrate
-from tests.small_workspace import CONFIGS, build_small_workspace
+from tests.notebooks.conftest import NOTEBOOK
 from tests.support import REPO_ROOT
 
 NOTEBOOKS = {stream: REPO_ROOT / f"notebooks/local_{stream}_ssl.ipynb" for stream in STREAMS}
@@ -92,64 +84,7 @@ def test_the_notebook_is_what_migration_makes_of_the_colab_one(stream):
     assert made.needs_human == []
 
 
-# --------------------------------------------------------------------------------------------------------- in a browser
-class Server:
-    """A Jupyter server and what a browser says to it."""
-
-    def __init__(self, url: str, token: str):
-        self.url, self.token = url, token
-
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"token {self.token}"}
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=30) as answer:
-            return json.load(answer)
-
-    def connect(self, kernel: str) -> websocket.WebSocket:
-        address = f"{self.url.replace('http', 'ws')}/api/kernels/{kernel}/channels?token={self.token}"
-        return websocket.create_connection(address, timeout=120)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """JupyterLab as `make lab` starts it, over a small workspace and away from the settings of who runs the tests."""
-    root = build_small_workspace(tmp_path / "workspace")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    token = secrets.token_hex(16)
-    command = [
-        sys.executable, "-m", "jupyterlab", "notebooks", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--allow-root",
-    ]  # fmt: skip
-    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
-    log = tmp_path / "server.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=root, env=os.environ | own, stdout=file, stderr=file)
-    try:
-        server = Server(f"http://127.0.0.1:{port}", token)
-        wait_for(server, process, log)
-        yield server
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def wait_for(server: Server, process: subprocess.Popen, log: Path) -> None:
-    for _ in range(600):
-        try:
-            server.ask("/api/status")
-            return
-        except urllib.error.URLError:
-            assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
-            time.sleep(0.1)
-    pytest.fail(log.read_text(encoding="utf-8", errors="replace"))
-
-
+# ------------------------------------------------------------------------------------------- through a Jupyter server
 def execute(channel: websocket.WebSocket, code: str) -> list[dict[str, Any]]:
     """Runs a cell as a browser does; the output messages, each with its `msg_type` and `content`."""
     request = uuid.uuid4().hex
@@ -175,20 +110,18 @@ def kinds(outputs: list[dict[str, Any]]) -> set[str]:
     }
 
 
-def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(server):
-    name = "local_patchtst_ssl.ipynb"
-    assert name in {entry["name"] for entry in server.ask("/api/contents")["content"]}
-    notebook = nbformat.from_dict(server.ask(f"/api/contents/{name}")["content"])
+def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
+    assert NOTEBOOK in {entry["name"] for entry in lab.ask("/api/contents")["content"]}
+    notebook = nbformat.from_dict(lab.ask(f"/api/contents/{NOTEBOOK}")["content"])
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parameters = cells.pop(0)
     told_at = next(at for at, cell in enumerate(cells) if "device_reason" in cell)
     environment, table, _, picture = cells[told_at : told_at + 4]
     kernel = notebook.metadata.kernelspec.name
-    session = {"path": name, "name": name, "type": "notebook", "kernel": {"name": kernel}}
-    channel = server.connect(server.ask("/api/sessions", session)["kernel"]["id"])
+    session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": kernel}}
+    channel = lab.connect(lab.ask("/api/sessions", session)["kernel"]["id"])
     try:
-        small = parameters.replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"])
-        assert execute(channel, small) == []
+        assert execute(channel, parameters) == []
         for cell in cells[:told_at]:
             assert "error" not in kinds(execute(channel, cell))
         told = execute(channel, environment)

@@ -1,0 +1,85 @@
+"""JupyterLab as `make lab` starts it, over a small workspace and away from the settings of who runs the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websocket
+
+from tests.small_workspace import CONFIGS, build_small_workspace
+from tests.support import REPO_ROOT
+
+NOTEBOOK = "local_patchtst_ssl.ipynb"
+
+
+class Lab:
+    """A server over the workspace `root`, and what a browser says to it."""
+
+    def __init__(self, root: Path, url: str, token: str):
+        self.root, self.url, self.token = root, url, token
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"token {self.token}"}
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=30) as answer:
+            return json.load(answer)
+
+    def connect(self, kernel: str) -> websocket.WebSocket:
+        address = f"{self.url.replace('http', 'ws')}/api/kernels/{kernel}/channels?token={self.token}"
+        return websocket.create_connection(address, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("lab")
+    root = build_small_workspace(folder / "workspace")
+    notebook = root / "notebooks" / NOTEBOOK
+    text = notebook.read_text(encoding="utf-8")
+    notebook.write_text(text.replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"]), encoding="utf-8")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    command = [
+        sys.executable, "-m", "jupyterlab", f"notebooks/{NOTEBOOK}", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--allow-root",
+    ]  # fmt: skip
+    own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
+    own["JUPYTER_CONFIG_PATH"] = str(REPO_ROOT / "configs/jupyter")
+    log = folder / "server.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=root, env=os.environ | own, stdout=file, stderr=file)
+    try:
+        lab = Lab(root, f"http://127.0.0.1:{port}", token)
+        _wait_for(lab, process, log)
+        yield lab
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(lab: Lab, process: subprocess.Popen, log: Path) -> None:
+    for _ in range(600):
+        try:
+            lab.ask("/api/status")
+            return
+        except urllib.error.URLError:
+            assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
+            time.sleep(0.1)
+    pytest.fail(log.read_text(encoding="utf-8", errors="replace"))

@@ -1,0 +1,99 @@
+"""The local notebook in JupyterLab, in a real browser: opened, run from the first cell to the last, and read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.notebooks.conftest import NOTEBOOK
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CELL_PATIENCE_MS = 150_000
+# What stands in the part of the notebook that is drawn: JupyterLab takes out what is scrolled away.
+WHAT_IS_SEEN = """() => {
+  const all = query => [...document.querySelectorAll(".jp-Notebook " + query)];
+  return {
+    pictures: all(".jp-OutputArea-output img").map(img => [img.src, img.complete, img.naturalWidth, img.clientWidth]),
+    bars: all(".jp-OutputArea-output progress").map(bar => [bar.parentElement.textContent.trim(), bar.value]),
+    tables: all(".jp-OutputArea-output table").map(table => table.textContent),
+    stderr: all('[data-mime-type="application/vnd.jupyter.stderr"]').map(output => output.innerText),
+    errors: all('[data-mime-type="application/vnd.jupyter.error"]').map(output => output.innerText),
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(browser, lab):
+    """The notebook as `make lab` opens it; `page.elsewhere` collects requests to other machines."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.elsewhere = []
+    page.on(
+        "request",
+        lambda request: request.url.startswith((lab.url, "data:", "blob:")) or page.elsewhere.append(request.url),
+    )
+    page.goto(f"{lab.url}/lab/tree/{NOTEBOOK}?token={lab.token}")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=CELL_PATIENCE_MS)
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def seen(page) -> dict[str, list[Any]]:
+    """All that a person sees who runs all cells and then scrolls from top to bottom."""
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.wait_for_function(
+        """() => /\\[\\d+\\]/.test([...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].at(-1)?.textContent)
+              || document.querySelector('[data-mime-type="application/vnd.jupyter.error"]')""",
+        timeout=CELL_PATIENCE_MS,
+    )
+    panel = page.locator(".jp-NotebookPanel .jp-WindowedPanel-outer")
+    found: dict[str, list[Any]] = {}
+    for top in range(0, panel.evaluate("panel => panel.scrollHeight"), 600):
+        panel.evaluate("(panel, top) => panel.scrollTo(0, top)", top)
+        page.wait_for_timeout(250)
+        for kind, things in page.evaluate(WHAT_IS_SEEN).items():
+            known = found.setdefault(kind, [])
+            known += [thing for thing in things if thing not in known]
+    return found
+
+
+def test_all_cells_run_without_an_error_or_a_warning(seen):
+    assert (seen["errors"], seen["stderr"]) == ([], [])
+
+
+def test_pictures_are_whole_and_sized_for_reading(lab, seen):
+    panels = json.loads((lab.root / "artifacts/scores/patchtst_summary.json").read_text(encoding="utf-8"))["panels"]
+    assert len({picture[0] for picture in seen["pictures"]}) == 3 + len(panels), "channels, loss, timeline, events"
+    assert all(complete and natural > 600 for _, complete, natural, _ in seen["pictures"])
+    assert all(shown > 0.65 * natural for _, _, natural, shown in seen["pictures"]), "small print stays legible"
+
+
+def test_tables_are_tables(seen):
+    files, parts, figures, events = seen["tables"]
+    assert "data/fdc/test_1.csv" in files
+    assert "calibration" in parts
+    assert "auroc" in figures
+    assert "times the threshold" in events
+
+
+def test_finished_bars_say_so(seen):
+    assert all(share == 1.0 and " in 00:" in told for told, share in seen["bars"])
+
+
+def test_nothing_is_fetched_from_other_machines_and_nobody_is_asked_to(page, seen):
+    assert page.elsewhere == []
+    assert page.get_by_text("Jupyter news").count() == 0
+
+
+def test_the_saved_notebook_is_small(page, seen, lab):
+    with page.expect_response(lambda answer: NOTEBOOK in answer.url and answer.request.method == "PUT"):
+        page.keyboard.press("Control+s")
+    notebook = json.loads((lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8"))
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    assert len(json.dumps(outputs)) < 1_000_000
+    assert all(cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code")

@@ -1,0 +1,177 @@
+"""A person works in the local notebook, cell by cell, in a real kernel: bars, curves, ■, and failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+import pytest
+from jupyter_client import BlockingKernelClient, KernelManager
+
+from core import checkpoint
+from core.runlog import read_metrics, read_status
+from tests.small_workspace import CONFIGS, build_small_workspace
+
+PATIENCE_S = 120
+# A window longer than any part.
+WIDE = "wide = load_config(config, ['data.window=8192'], root=root).config"
+
+
+class Answer(NamedTuple):
+    """What a cell showed (display data by its id, as a page does it), said and ended with."""
+
+    shown: dict[str, list[dict[str, Any]]]
+    said: str
+    complained: str
+    reply: dict[str, Any]
+
+
+class Page:
+    """The local notebook of process sensors, open in a kernel over a small workspace."""
+
+    def __init__(self, root: Path, client: BlockingKernelClient, manager: KernelManager):
+        self.root, self.client, self.manager = root, client, manager
+        notebook = nbformat.read(root / "notebooks/local_patchtst_ssl.ipynb", as_version=4)
+        self.cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+    def cell(self, words: str) -> str:
+        (found,) = [cell for cell in self.cells if words in cell]
+        return found
+
+    def run(self, code: str, *, stop_when: str | None = None) -> Answer:
+        """stop_when: presses ■ as soon as the cell has said that."""
+        request = self.client.execute(code)
+        shown: dict[str, list[dict[str, Any]]] = {}
+        said = {"stdout": "", "stderr": ""}
+        while True:
+            message = self.client.get_iopub_msg(timeout=PATIENCE_S)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream":
+                said[content["name"]] += content["text"]
+                if stop_when is not None and stop_when in said["stdout"]:
+                    self.manager.interrupt_kernel()
+                    stop_when = None
+            elif kind in ("display_data", "update_display_data", "execute_result"):
+                name = content.get("transient", {}).get("display_id", f"output {len(shown)}")
+                shown.setdefault(name, []).append(content["data"])
+            elif kind == "status" and content["execution_state"] == "idle":
+                break
+        reply = self.client.get_shell_msg(timeout=PATIENCE_S)["content"]
+        return Answer(shown, said["stdout"], said["stderr"], reply)
+
+    def open(self, *overrides: str, epochs: int | None = None) -> None:
+        """Runs the cells before training, with small models."""
+        settings = self.cells[0].replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"])
+        settings = settings.replace("overrides = []", f"overrides = {list(overrides)}")
+        self.run(re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", settings))
+        last = self.cells.index(self.cell("yticklabels"))
+        for cell in self.cells[1 : last + 1]:
+            answer = self.run(cell)
+            assert (answer.reply["status"], answer.complained) == ("ok", "")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One kernel for all tests, as a person keeps one open; each test runs the cells above training anew."""
+    folder = tmp_path_factory.mktemp("page")
+    root = build_small_workspace(folder / "workspace")
+    manager = KernelManager(kernel_name="python3", transport="ipc", connection_file=str(folder / "kernel.json"))
+    manager.start_kernel(cwd=str(root / "notebooks"))
+    client = manager.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=PATIENCE_S)
+        yield Page(root, client, manager)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def runs(page: Page) -> set[Path]:
+    folder = page.root / "runs/patchtst_ssl"
+    return set(folder.iterdir()) if folder.is_dir() else set()
+
+
+def test_stop_saves_a_checkpoint_and_the_cell_run_again_goes_on(page):
+    page.open(epochs=30)
+    training, before = page.cell("from trainers.run import train"), runs(page)
+
+    stopped = page.run(training, stop_when="epoch 2/30")
+    assert (stopped.reply["status"], stopped.reply["ename"]) == ("error", "StoppedError")
+    cause, cure = "\n".join(stopped.reply["traceback"]).splitlines()
+    assert "received SIGINT; saved checkpoints/patchtst_ssl.last.pt" in cause
+    assert "run this cell again" in cure
+    (folder,) = runs(page) - before
+    assert read_status(folder)["state"] == "stopped"
+    saved = checkpoint.describe(page.root / "checkpoints/patchtst_ssl.last.pt")
+    assert 2 <= saved["epoch"] < 30
+    assert page.run("print(6 * 7)").said == "42\n", "the kernel is as good as before"
+
+    again = page.run(training)
+    assert again.reply["status"] == "ok", again.reply
+    assert f"resuming {folder.name} after {saved['epoch']} epochs" in again.said
+    assert runs(page) - before == {folder}
+    assert read_status(folder)["state"] == "completed"
+    steps = [record["step"] for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == "step"]
+    assert steps == list(range(1, read_status(folder)["steps"] + 1))
+
+    anew = page.run(training, stop_when="epoch 1/30")
+    assert "resuming" not in anew.said, "a finished run is not gone on with"
+    assert len(runs(page) - before) == 2
+
+
+def test_another_configuration_does_not_go_on_with_a_stopped_run(page):
+    training, before = page.cell("from trainers.run import train"), runs(page)
+    page.open("training.resume=never", epochs=30)
+    page.run(training, stop_when="epoch 1/30")
+    page.open("training.weight_decay=0.01", epochs=30)
+    changed = page.run(training, stop_when="epoch 1/30")
+    assert "training.weight_decay was 0.05, is 0.01" in changed.said
+    assert "starting anew" in changed.said
+    assert len(runs(page) - before) == 2
+
+
+def test_bar_and_curve_move_in_their_place_and_nothing_is_on_stderr(page):
+    page.open("training.resume=never", epochs=30)
+    trained = page.run(page.cell("from trainers.run import train"))
+    assert (trained.reply["status"], trained.complained) == ("ok", "")
+    bars = [versions for versions in trained.shown.values() if "text/html" in versions[0]]
+    (training,) = [versions for versions in bars if versions[0]["text/plain"].startswith("patchtst:")]
+    shares = [float(re.search(r'value="([\d.]+)"', version["text/html"])[1]) for version in training]
+    assert len(shares) > 2
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert " left" in training[0]["text/plain"]
+    assert re.search(r"of \d+ windows .* in 00:\d\d · epoch 30/30 loss 0\.\d+", training[-1]["text/plain"])
+    (curve,) = [versions for versions in trained.shown.values() if "image/png" in versions[0]]
+    assert len({version["image/png"] for version in curve}) == len(curve) > 1
+
+
+def test_a_failure_begins_with_its_cause_and_its_cure(page):
+    page.open(epochs=2)
+    failed = page.run(
+        page.cell("load_stream_data").replace("loaded.config", "wide").replace("import pandas as pd", WIDE)
+    )
+    cause, cure, blank, *trace = "\n".join(failed.reply["traceback"]).splitlines()
+    assert "DataError: the part validation has no rows" in cause
+    assert cure.startswith("\x1b[1m→ see data.parts.validation")
+    assert blank == ""
+    assert any("load_stream_data" in line for line in trace)
+    assert failed.reply["ename"] == "DataError"
+
+    (told, *_) = page.run("no_such_name").reply["traceback"]
+    assert told.splitlines()[1] == "\x1b[1m→ run the cells above first (Run → Run All Above Selected Cell)\x1b[0m"
+    assert page.run("raise ValueError()").reply["traceback"][0] == "\x1b[1;31mValueError\x1b[0m"
+    assert page.run("1 +").reply["ename"] == "SyntaxError"
+
+
+def test_a_warning_is_said_in_the_cell(page):
+    page.open(epochs=2)
+    warned = page.run("import warnings; warnings.warn('getting warm')")
+    assert "getting warm" in warned.said
+    assert warned.complained == ""
