@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 _COLORS = 256
 
 
+def literal(text: str) -> str:
+    """Text that comes from data: matplotlib would typeset what stands between two dollar signs."""
+    return text.replace("$", r"\$")
+
+
 def as_png(figure: Figure, *, dpi: int) -> bytes:
     from PIL import Image  # brought by matplotlib
 

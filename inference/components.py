@@ -24,7 +24,8 @@ VARIANCE_KEPT = 0.9
 
 @dataclass(frozen=True)
 class Components:
-    """centre_c: mean of the standardised normal rows, float64 (C,). left_cc: projects on what the components leave."""
+    """centre_c: mean of the standardised normal rows, float64 (C,). left_cc: projects on what the components leave;
+    zeros where they leave nothing."""
 
     centre_c: np.ndarray
     left_cc: np.ndarray
@@ -56,6 +57,8 @@ class _Moments:
         variance_c, vector_cc = np.linalg.eigh(self.product_cc / self.count - np.outer(centre_c, centre_c))
         share_c = np.cumsum(variance_c[::-1]) / max(variance_c.sum(), 1e-12)
         loading_ck = vector_cc[:, ::-1][:, : int(np.searchsorted(share_c, VARIANCE_KEPT)) + 1]
+        if loading_ck.shape[1] == len(centre_c):  # of unrelated channels all are needed, and rounding is left
+            return Components(centre_c, np.zeros((len(centre_c),) * 2))
         return Components(centre_c, np.eye(len(centre_c)) - loading_ck @ loading_ck.T)
 
 

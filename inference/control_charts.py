@@ -143,13 +143,14 @@ def _deviations(residual_nc: np.ndarray, square_c: np.ndarray) -> np.ndarray:
 
 
 def _mean_square(pieces: Iterable[np.ndarray], num_channels: int) -> np.ndarray:
-    """Of what is observed in rows that come in pieces, float64 (C,); 0 for a channel without a value."""
+    """Of what is observed in rows that come in pieces, float64 (C,); NaN for a channel without a value, which then is
+    scored by nobody."""
     sum_c, count_c = np.zeros((2, num_channels))
     for values_nc in pieces:
         square_nc = np.square(values_nc, dtype=np.float64)
         sum_c += np.nansum(square_nc, axis=0)
         count_c += (~np.isnan(square_nc)).sum(axis=0)
-    return sum_c / np.maximum(count_c, 1)
+    return np.where(count_c > 0, sum_c / np.maximum(count_c, 1), np.nan)
 
 
 # -------------------------------------------------------------------------------------------------- of every recording

@@ -22,7 +22,7 @@ from core.data.dataset import PartName
 from core.data.windows import Series, WindowSet
 from core.errors import OutputError
 from core.workspace import atomic_file, json_text, utc_now
-from inference.groups import POOLED, Levels, fit_levels, level_of, recordings_in
+from inference.groups import POOLED, Levels, fit_levels, keys_of, lengths_of, level_of, recordings_in
 from inference.part_scores import PartErrors, PartScores, channel_baseline, score_part
 from inference.stream_scores import STATISTICS, Statistics, fit_statistics
 from inference.thresholds import Achieved, CalibratedThreshold, CalibrationSample
@@ -193,7 +193,7 @@ def fit(
     """Learns from the normal parts, `calibration` among them. errors: the model's, of that and perhaps of others.
 
     alone: the recordings that are each judged by their own past. Where there are such, others are judged by the past of
-    all, at the level of its own.
+    all, at the level of its own; so are their calibration scores.
     Raises DataError where the calibration data cannot support the threshold.
     """
     calibration, settings = normal["calibration"], settings_of(config)
@@ -209,7 +209,11 @@ def fit(
     if alone:
         of_all, scores_of_all = judged_by(())
         statistics = statistics.joined(of_all) if learn else None
-        levels = replace(levels, level={**levels.level, POOLED: level_of(scores_of_all.score_s)})
+        pooled = level_of(scores_of_all.score_s)
+        levels = replace(levels, level={**levels.level, POOLED: levels.usual if np.isnan(pooled) else pooled})
+        others_s = levels.alike(scores_of_all, calibration).score_s
+        is_alone_s = np.repeat([key != POOLED for key in keys_of(calibration, alone)], lengths_of(calibration))
+        scores = replace(scores, score_s=np.where(is_alone_s, scores.score_s, others_s))
     sample = _sample(scores, calibration.series)
     return Detector(
         stream=config.stream,

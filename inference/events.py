@@ -19,8 +19,8 @@ def find_events(
     """Groups the alarms of a score table: one line per event, in order of the table.
 
     An event begins with an alarm and goes on while scores are above `event_release` of the threshold. What is of a
-    recording joins where at most `event_gap` scores lie between; events of fewer than `event_min_length` alarms, or
-    shorter than `event_min_seconds`, are dropped.
+    stretch without a gap joins where at most `event_gap` scores lie between; events of fewer than `event_min_length`
+    alarms, or shorter than `event_min_seconds`, are dropped.
 
     channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table.
     Columns: event_id (from 1) · recording · start, end, peak_time: of the first, last and highest score, missing where
@@ -105,10 +105,10 @@ def _share(part: int, whole: int) -> float:
 
 def _spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
     """Lines of the first and last score of each event, int64 (E,) each."""
-    alarm_s, recording_s = scores["alarm"].to_numpy(dtype=bool), scores["recording"].cat.codes.to_numpy()
-    line_m = np.flatnonzero(_held(scores, alarm_s, recording_s, settings.event_release))
+    alarm_s, stretch_s = scores["alarm"].to_numpy(dtype=bool), scores["stretch"].to_numpy()
+    line_m = np.flatnonzero(_held(scores, alarm_s, stretch_s, settings.event_release))
     begins_m = np.ones(len(line_m), dtype=bool)
-    begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(recording_s[line_m]) != 0)
+    begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(stretch_s[line_m]) != 0)
     first_e, last_e = line_m[begins_m], line_m[np.roll(begins_m, -1)]
     alarms_before_s = np.append(0, np.cumsum(alarm_s))
     alarms_e = alarms_before_s[last_e + 1] - alarms_before_s[first_e]
@@ -118,10 +118,10 @@ def _spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndar
     return first_e[kept_e], last_e[kept_e]
 
 
-def _held(scores: pd.DataFrame, alarm_s: np.ndarray, recording_s: np.ndarray, release: float) -> np.ndarray:
+def _held(scores: pd.DataFrame, alarm_s: np.ndarray, stretch_s: np.ndarray, release: float) -> np.ndarray:
     """Alarms, and the scores after them that stay above the release: bool (S,)."""
     above_s = alarm_s | (scores["score"] > release * scores["threshold"]).to_numpy(dtype=bool)
-    goes_on_s = above_s & np.append(False, above_s[:-1]) & (np.diff(recording_s, prepend=-1) == 0)
+    goes_on_s = above_s & np.append(False, above_s[:-1]) & (np.diff(stretch_s, prepend=-1) == 0)
     alarms_s = np.cumsum(alarm_s)
     # Of each run above the release, how many alarms there were before it.
     line_s = np.maximum.accumulate(np.where(goes_on_s, 0, np.arange(len(above_s))))
@@ -144,8 +144,9 @@ def _top_channels(error_mc: np.ndarray, event_m: np.ndarray, channels: Sequence[
     largest_ec = np.take_along_axis(mean_ec, order_ec, axis=1)
     known_ec = ~np.isnan(largest_ec)
     share_ec = largest_ec / np.maximum(np.nansum(mean_ec, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    names_ec = np.asarray(channels, dtype=object)[order_ec]
-    names = ["; ".join(names_c[known_c]) for names_c, known_c in zip(names_ec, known_ec, strict=True)]
+    names_c = [name.replace(";", ",") for name in channels]  # a semicolon stands between names
+    names_ec = np.asarray(names_c, dtype=object)[order_ec]
+    names = ["; ".join(each_c[known_c]) for each_c, known_c in zip(names_ec, known_ec, strict=True)]
     shares = [
         "; ".join(f"{share:.0%}" for share in share_c[known_c])
         for share_c, known_c in zip(share_ec, known_ec, strict=True)

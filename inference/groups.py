@@ -42,7 +42,7 @@ def recordings_in(windows: WindowSet) -> list[str]:
 
 
 def judged_alone(normal: Iterable[WindowSet], scored: Collection[str]) -> tuple[str, ...]:
-    """The recordings `scored`, where there are several and each has `OWN_ROWS` normal rows; else none."""
+    """The recordings `scored`, where each has `OWN_ROWS` normal rows; else none."""
     rows = dict.fromkeys(scored, 0)
     for windows in normal:
         stretches_k2 = windows.stretches
@@ -52,7 +52,7 @@ def judged_alone(normal: Iterable[WindowSet], scored: Collection[str]) -> tuple[
             file_id = windows.series.recordings[index].file_id
             if file_id in rows:
                 rows[file_id] += stop - start
-    return tuple(scored) if len(rows) > 1 and min(rows.values()) >= OWN_ROWS else ()
+    return tuple(scored) if rows and min(rows.values()) >= OWN_ROWS else ()
 
 
 def groups(normal: Collection[WindowSet], alone: Collection[str]) -> list[Group]:
@@ -112,27 +112,30 @@ class Levels:
         if not self.level:
             return scores
         level_k = np.array([self.level[key] for key in keys_of(windows, self.level)], dtype=np.float32)
-        return _scaled(scores, self.usual / np.repeat(level_k, _lengths(windows)))
+        return _scaled(scores, self.usual / np.repeat(level_k, lengths_of(windows)))
 
 
 def level_of(score_n: np.ndarray) -> np.float32:
+    """NaN where nothing is scored."""
     known_n = score_n[~np.isnan(score_n)]
-    return np.float32(max(float(np.quantile(known_n, _LEVEL)), _LEAST_LEVEL) if len(known_n) else 1.0)
+    return np.float32(max(float(np.quantile(known_n, _LEVEL)), _LEAST_LEVEL) if len(known_n) else np.nan)
 
 
 def fit_levels(scores: PartScores, windows: WindowSet, alone: Collection[str]) -> tuple[PartScores, Levels]:
-    """The levels of calibration scores, and these scores made alike. A recording that nobody scores keeps its own."""
+    """The levels of calibration scores, and these scores made alike: NaN for recordings that nobody scores, which are
+    judged by another measure. A recording without calibration rows has the usual level."""
     if not alone:
         return scores, Levels({}, np.float32(1.0))
     key_k = np.array(keys_of(windows, alone), dtype=object)
-    scale_s = np.ones(len(scores.score_s), dtype=np.float32)
+    scale_s = np.full(len(scores.score_s), np.nan, dtype=np.float32)
     level = {}
     for key in alone:
-        mine_s = np.repeat(key_k == key, _lengths(windows))
+        mine_s = np.repeat(key_k == key, lengths_of(windows))
         level[key] = level_of(scores.score_s[mine_s])
         scale_s[mine_s] = level[key]
-    usual = np.float32(np.median(scale_s))
-    return _scaled(scores, usual / scale_s), Levels(level, usual)
+    usual = np.float32(1.0 if np.isnan(scale_s).all() else np.nanmedian(scale_s))
+    levels = {key: usual if np.isnan(own) else own for key, own in level.items()}
+    return _scaled(scores, usual / scale_s), Levels(levels, usual)
 
 
 def _scaled(scores: PartScores, factor_s: np.ndarray) -> PartScores:
@@ -147,5 +150,6 @@ def _recording(stretches_k2: np.ndarray, offsets_r: np.ndarray) -> np.ndarray:
     return np.searchsorted(offsets_r, stretches_k2[:, 0], side="right") - 1
 
 
-def _lengths(windows: WindowSet) -> np.ndarray:
+def lengths_of(windows: WindowSet) -> np.ndarray:
+    """Rows of each stretch of a part, int64 (K,)."""
     return windows.stretches[:, 1] - windows.stretches[:, 0]

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from core.devices import memory
-from core.pictures import save_png
+from core.pictures import literal, save_png
 from core.workspace import relative
 from inference.event_views import Scored, rows_view, window_view
 from inference.reconstruction import Levels
@@ -60,7 +60,7 @@ def write_panels(
             else:
                 figure = _axes_figure(scored, first, last)
         title = textwrap.fill(f"Event {event.event_id}, {event.sentence}", _TITLE_LETTERS)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11)
         path = folder / f"{stream}_event_{event.event_id}.png"
         save_png(figure, path, dpi=110)
         panels.append({"event_id": event.event_id, "png": relative(path, root), "sentence": event.sentence})
@@ -79,10 +79,10 @@ def _channels_figure(scored: Scored, first: int, last: int, batch_size: int) -> 
     for axes, channel in zip(above, worst, strict=True):
         curves.draw(axes, view.seen_nc[:, channel], **_SEEN)
         curves.draw(axes, view.expected_nc[:, channel], **_EXPECTED)
-        axes.set_title(names[channel], fontsize=10, loc="left", pad=3)
+        axes.set_title(literal(names[channel]), fontsize=10, loc="left", pad=3)
     for color, channel in zip(_CHANNEL_COLORS, worst, strict=False):
         error_n = np.maximum(scored.scores.channel_error_sc[start:stop, channel], _SMALLEST_ERROR)
-        curves.draw(below, error_n, color=color, linewidth=1.1, label=names[channel])
+        curves.draw(below, error_n, color=color, linewidth=1.1, label=literal(names[channel]))
     curves.draw(below, curves.table["score"].to_numpy(), color=THRESHOLD, linewidth=1.6, label="score")
     below.axhline(curves.table["threshold"].iloc[0], color=THRESHOLD, linewidth=1, linestyle="--", label="threshold")
     below.set_yscale("log")
@@ -145,7 +145,7 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
     grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True)
     for axes, axis in zip(grid[:, 0], worst, strict=True):
         axes.plot(time_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)
-        axes.set_ylabel(f"axis {scored.scoring.channels[axis]}", fontsize=10)
+        axes.set_ylabel(literal(f"axis {scored.scoring.channels[axis]}"), fontsize=10)
         axes.grid(axis="y", alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     level, difference = _draw_levels(grid[:, 1:], view.levels, worst, duration)

@@ -10,7 +10,8 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PARTS = "data.parts.calibration."
+_PARTS = "data.parts.calibration"
 # Usual scores below this share of the old ones are quieter ones; a threshold may be a little high by chance.
 _QUIETER = 0.8
 
@@ -59,21 +60,30 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
         errors = model_errors(config, scoring, windows, "calibration")
         alone = judged_alone(normal.values(), before.alone if before else ())
         detector = fit(config, scoring.sha256, normal, {"calibration": errors}, alone=alone)
-        change = {"learned_from": list(detector.recordings), **_change(before, detector, errors, windows)}
+        known = before if before is not None and before.fault(config, scoring.sha256) is None else None
+        change = {"learned_from": list(detector.recordings), **_change(known, detector, errors, windows)}
     return _replace(path, replace(detector, change=change), root=root)
 
 
 def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Returns to a detector of the configuration's own parts, and gives what that changed. Raises as scoring does."""
+    """Returns to a detector of the configuration's own parts, and gives what that changed: made anew where their files
+    are at hand, else the one that was there before the first calibration. Raises as scoring does."""
     from core.devices import memory
+    from inference.detector import Detector
     from inference.stored_detector import fit_from, load_parts, open_model, parts_at_hand
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
-    parts = dict.fromkeys((*parts_at_hand(config, root), "calibration", "test"))
+    path = detector_path(scoring.path)
+    at_hand = parts_at_hand(config, root)
+    if "calibration" not in at_hand and (original := original_path(path)).is_file():
+        detector = Detector.load(original)
+        if detector.fault(config, scoring.sha256) is None:
+            return _replace(path, detector, root=root)
+    parts = dict.fromkeys((*at_hand, "calibration", "test"))
     data = load_parts(config, scoring, tuple(parts), root=root)
     with memory.applied(scoring.plan):
         detector = fit_from(config, scoring, data)
-    return _replace(detector_path(scoring.path), detector, root=root)
+    return _replace(path, detector, root=root)
 
 
 def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
@@ -86,20 +96,26 @@ def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = No
     if not previous.is_file():
         raise UsageError(f"there is no {previous.name}: nothing was calibrated", hint="`landfall calibrate` first")
     before = Detector.load(previous)
-    if before.checkpoint_sha256 != describe(model)["sha256"]:
+    if before.checkpoint_sha256 != describe(model).get("sha256"):
         raise OutputError(
             f"{relative(previous, root)} belongs to another model", hint="`landfall calibrate --from-config` makes one"
         )
     held, undone = previous.read_bytes(), path.read_bytes() if path.is_file() else None
-    write_bytes(path, held)
-    if undone is not None:
-        write_bytes(previous, undone)
+    with _writing(path):
+        write_bytes(path, held)
+        if undone is not None:
+            write_bytes(previous, undone)
     return _told(path, before, root=root)
 
 
 def previous_path(path: Path) -> Path:
     """Where a detector lies that was replaced by a calibration."""
     return path.with_name(path.name.replace(".detector.", ".detector.previous."))
+
+
+def original_path(path: Path) -> Path:
+    """Where the newest detector lies that no calibration made: however often one calibrates, it stays."""
+    return path.with_name(path.name.replace(".detector.", ".detector.original."))
 
 
 def _calibration_alone(config: AnyConfig) -> AnyConfig:
@@ -109,10 +125,23 @@ def _calibration_alone(config: AnyConfig) -> AnyConfig:
 
 
 def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
-    if path.is_file():
-        write_bytes(previous_path(path), path.read_bytes())
-    detector.save(path)
+    from inference.stored_detector import load_stored
+
+    replaced, _ = load_stored(path)
+    with _writing(path):
+        if replaced is not None:  # one that cannot be read must not take the place of one that can
+            for kept in (previous_path(path), *([original_path(path)] if replaced.change is None else [])):
+                write_bytes(kept, path.read_bytes())
+        detector.save(path)
     return _told(path, detector, root=root)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error}", hint="see who owns it, and the disk") from error
 
 
 def _told(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
@@ -140,7 +169,7 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
     from inference.thresholds import share_above
 
     if before is None:
-        return {"sentence": "There was no detector of this model before: drift cannot be told."}
+        return {"sentence": "There was no detector of this model and these settings before: drift cannot be told."}
     score_n = before.score(errors, windows).score_s
     score_n = score_n[~np.isnan(score_n)]
     achieved = share_above(score_n, before.threshold.value, seconds_per_score=now.sample.seconds_per_score)
@@ -194,7 +223,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     if calibrate is recalibrate and not names_data:
         raise UsageError(
             "no newer data is named",
-            hint=f"{_PARTS}files=[data/newer_*.csv] {_PARTS}start=0.0, or --from-config for the configuration's own",
+            hint=f"{_PARTS}.files=[data/newer_*.csv] {_PARTS}.start=0.0, or --from-config for the configuration's own",
         )
     if arguments.owns_process and not arguments.undo:
         start_right(loaded.config)

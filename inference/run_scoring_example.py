@@ -98,7 +98,7 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
         windows = data.parts["test"]
         test = detector.score(model_errors(config, scoring, windows, "test"), windows)
     threshold = detector.threshold
-    scores = score_table(test, windows.series, channels=data.channels, threshold=threshold.value)
+    scores = score_table(test, windows.series, windows.stretches, channels=data.channels, threshold=threshold.value)
     events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
 
     paths = ScoringPaths.of(config, root=root)

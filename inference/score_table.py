@@ -15,10 +15,14 @@ _NS_PER_S = 1e9
 _NOBODY_KNOWS = -1
 
 
-def score_table(scores: PartScores, series: Series, *, channels: Sequence[str], threshold: float) -> pd.DataFrame:
+def score_table(
+    scores: PartScores, series: Series, stretches_k2: np.ndarray, *, channels: Sequence[str], threshold: float
+) -> pd.DataFrame:
     """One line per score, in order of recording and row.
 
-    recording: file id · row: row in the recording, of a window its last · time: datetime64[ns], missing where the file
+    stretches_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that hold all scores.
+    recording: file id · row: row in the recording, of a window its last · stretch: number of the range it lies in ·
+    time: datetime64[ns], missing where the file
     has no time stamps · seconds: from the recording's start · score: float32, NaN where unscored · threshold ·
     alarm: score above the threshold · label: 1 where at least half of the rows a score speaks of are anomalous, else 0,
     missing where nobody labelled the recording · top_channel: the channel predicted worst.
@@ -35,6 +39,7 @@ def score_table(scores: PartScores, series: Series, *, channels: Sequence[str], 
         {
             "recording": pd.Categorical.from_codes(recording_s, [each.file_id for each in series.recordings]),
             "row": scores.row_s - series.offsets_r[recording_s],
+            "stretch": np.searchsorted(stretches_k2[:, 0], scores.row_s, side="right") - 1,
             "time": np.where(stamped_r[recording_s], time_s, np.datetime64("NaT", "ns")),
             "seconds": (time_n[scores.row_s] - start_r[recording_s]) / _NS_PER_S,
             "score": scores.score_s,

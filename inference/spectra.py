@@ -62,6 +62,9 @@ class NormalSpectra:
 
     @classmethod
     def fit(cls, normal: Spectra) -> Self:
+        complete_w = ~normal.level_wc.isnan().any(1)
+        if complete_w.any():
+            normal = Spectra(normal.band_wcf[complete_w], normal.level_wc[complete_w])
         mean_cf = normal.band_wcf.mean(0)
         centred_cwf = (normal.band_wcf - mean_cf).transpose(0, 1)
         covariance_cff = centred_cwf.transpose(1, 2) @ centred_cwf / max(len(normal.band_wcf) - 1, 1)
@@ -73,13 +76,14 @@ class NormalSpectra:
         return cls(mean_cf, *torch.linalg.lu_factor(shrunk_cff), level_2d)
 
     def distances(self, new: Spectra) -> tuple[Tensor, Tensor]:
-        """Squared distances (W, C) of the level, and of each axis's bands over their number (Mahalanobis).
+        """Squared distances (W, C) of the level, and of each axis's bands over their number (Mahalanobis); NaN for an
+        axis without a value in a window.
 
         The mean level of all axes is what is judged; the axes share its distance by their own.
         """
         mean_d, deviation_d = self.level_2d
         square_wd = ((_with_mean(new.level_wc) - mean_d) / deviation_d) ** 2
-        share_wc = square_wd[:, 1:] / square_wd[:, 1:].mean(1, keepdim=True).clamp(min=_SMALLEST)
+        share_wc = square_wd[:, 1:] / square_wd[:, 1:].nanmean(1, keepdim=True).clamp(min=_SMALLEST)
         offset_cwf = (new.band_wcf - self.mean_cf).transpose(0, 1)
         solved_cfw = torch.linalg.lu_solve(self.factor_cff, self.pivot_cf, offset_cwf.transpose(1, 2))
         return square_wd[:, :1] * share_wc, (offset_cwf * solved_cfw.transpose(1, 2)).mean(-1).transpose(0, 1)
@@ -119,13 +123,11 @@ def fit_spectral(normal: Mapping[PartName, WindowSet], *, span: int) -> tuple[Sp
     everything = Spectra.joined(list(of_part.values()))
     num_windows = len(everything.level_wc)
     folds = everything.split([len(fold) for fold in torch.arange(num_windows).tensor_split(min(FOLDS, num_windows))])
+    others = [Spectra.joined([*folds[:at], *folds[at + 1 :]] or folds) for at in range(len(folds))]
     distance_w2c = torch.cat(
-        [
-            torch.stack(NormalSpectra.fit(Spectra.joined([*folds[:at], *folds[at + 1 :]])).distances(fold), dim=1)
-            for at, fold in enumerate(folds)
-        ]
+        [torch.stack(NormalSpectra.fit(rest).distances(fold), dim=1) for rest, fold in zip(others, folds, strict=True)]
     )
-    mean_2c, rms_2c = distance_w2c.mean(0), distance_w2c.square().mean(0).sqrt()
+    mean_2c, rms_2c = distance_w2c.nanmean(0), distance_w2c.square().nanmean(0).sqrt()
     usual_2c = torch.maximum(mean_2c, rms_2c / 3**0.5).clamp(min=_SMALLEST)
     learned = SpectralStatistics(NormalSpectra.fit(everything), usual_2c, span)
     mine = distance_w2c.split([len(part.level_wc) for part in of_part.values()])[list(of_part).index("calibration")]
@@ -133,12 +135,19 @@ def fit_spectral(normal: Mapping[PartName, WindowSet], *, span: int) -> tuple[Sp
 
 
 def spectra_of(windows: WindowSet, *, span: int) -> Spectra:
-    """span: of the exponentially weighted mean over the windows of a file, those of all its records in order."""
+    """span: of the exponentially weighted mean over the windows of a file, those of all its records in order.
+
+    Missing samples count as their window's mean, and the power as that of the samples there are; NaN for an axis
+    without any.
+    """
     taper_t1 = torch.hann_window(windows.window, periodic=False).unsqueeze(1)
+    whole = taper_t1.square().sum()
     found = []
     for batch_wtc in windows.batches(_WINDOWS_AT_A_TIME):
-        centred_wtc = batch_wtc - batch_wtc.mean(1, keepdim=True)
+        centred_wtc = batch_wtc - batch_wtc.nanmean(1, keepdim=True)
+        seen_w1c = (taper_t1.square() * ~batch_wtc.isnan()).sum(1, keepdim=True) / whole
         power_wfc = torch.fft.rfft(centred_wtc.nan_to_num() * taper_t1, dim=1).abs().square()[:, 1:].double()
+        power_wfc /= torch.where(seen_w1c > 0, seen_w1c, torch.nan)
         bands = power_wfc.tensor_split(min(BANDS, power_wfc.shape[1]), dim=1)
         band_wcf = torch.stack([band.mean(1) for band in bands], dim=-1)
         found.append(Spectra(_log(band_wcf), _log(power_wfc.mean(1))))
@@ -148,7 +157,7 @@ def spectra_of(windows: WindowSet, *, span: int) -> Spectra:
 
 
 def _with_mean(level_wc: Tensor) -> Tensor:
-    return torch.cat([level_wc.mean(1, keepdim=True), level_wc], dim=1)
+    return torch.cat([level_wc.nanmean(1, keepdim=True), level_wc], dim=1)
 
 
 def _log(power: Tensor) -> Tensor:

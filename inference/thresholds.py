@@ -202,12 +202,12 @@ def share_above(score_n: np.ndarray, value: float, *, seconds_per_score: float |
 
 
 def burst_interval(alarm_n: np.ndarray) -> tuple[float, float]:
-    """95 % interval of a share of alarms that come in bursts: whole blocks are drawn anew.
+    """95 % interval of a share of alarms that come in bursts: whole blocks are drawn anew, up to the newest score.
 
     (Künsch, The Jackknife and the Bootstrap for General Stationary Observations, Annals of Statistics 1989.)
     """
     block = max(1, min(_BLOCK, len(alarm_n) // _FEWEST_BLOCKS))
-    blocks = alarm_n[: len(alarm_n) // block * block].reshape(-1, block).mean(axis=1)
+    blocks = alarm_n[len(alarm_n) % block :].reshape(-1, block).mean(axis=1)
     rng = np.random.default_rng(0)
     means = rng.choice(blocks, size=(_DRAWS, len(blocks))).mean(axis=1)
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from core.pictures import save_png
+from core.pictures import literal, save_png
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
@@ -95,7 +95,7 @@ def plot_timeline(
     heights = [3.0 if len(panels) == 1 else 1.45, _CHANNEL_INCHES * len(shown)]
     figure = Figure(figsize=(11, 1.0 + len(panels) * (sum(heights) + 0.4)), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, hspace=0.0, h_pad=0.03)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11)
     all_axes = figure.subplots(2 * len(panels), height_ratios=heights * len(panels))
     error_sk = channel_error_sc[:, shown]
     errors = [_cells(panel, error_sk[panel.table.index]) for panel in panels]
@@ -103,7 +103,7 @@ def plot_timeline(
     for axes, panel in zip(all_axes[::2], panels, strict=True):
         _draw(axes, panel, events["severity"].to_numpy(dtype=np.float64), line_e2, threshold, limits)
     for axes, panel, cells in zip(all_axes[1::2], panels, errors, strict=True):
-        mesh = _draw_channels(axes, panel, cells, [channels[channel] for channel in shown], most)
+        mesh = _draw_channels(axes, panel, cells, [literal(channels[channel]) for channel in shown], most)
     bar = figure.colorbar(mesh, ax=list(all_axes), aspect=30, shrink=0.6, pad=0.005)
     bar.set_label("error of a channel (1 = normal)", fontsize=8)
     label_decades(bar.ax.yaxis, 1.0, most)
@@ -180,7 +180,7 @@ def _draw(
     edges_s2 = panel.edges_s2
     axes.set(xlim=(edges_s2[0, 0], edges_s2[-1, 1]), ylim=limits, yscale="log", xticks=[])
     if panel.title:
-        axes.set_title(panel.title, loc="left", fontsize=9, pad=3)
+        axes.set_title(literal(panel.title), loc="left", fontsize=9, pad=3)
     else:
         _name_recordings(axes, panel)
 
@@ -327,7 +327,9 @@ def _name_recordings(axes: Axes, panel: _Panel) -> None:
         if number % every == 0:
             name = Path(str(panel.table["recording"].iloc[first])).name
             text = name if len(name) <= length else f"…{name[1 - length :]}"  # ends tell recordings apart
-            axes.text(panel.x_s[first], 1.01, text, transform=axes.get_xaxis_transform(), fontsize=7, clip_on=False)
+            axes.text(
+                panel.x_s[first], 1.01, literal(text), transform=axes.get_xaxis_transform(), fontsize=7, clip_on=False
+            )
 
 
 def _legend(scores: pd.DataFrame) -> list[Line2D | Patch]:

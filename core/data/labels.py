@@ -75,8 +75,15 @@ def _resampled(recording: Recording, table: pd.DataFrame, label_n: np.ndarray, p
     times = parse_times(time) if time is not None else None
     if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
         order_n = np.argsort(times.time_ns, kind="stable")
-        place_t = np.searchsorted(times.time_ns[order_n], recording.time_ns, side="right") - 1
-        return label_n[order_n][np.maximum(place_t, 0)]
+        stamp_n, step_ns = times.time_ns[order_n], _NS_PER_S / recording.resampled_from_hz
+        outside_t = (recording.time_ns < stamp_n[0]) | (recording.time_ns > stamp_n[-1] + step_ns)
+        if outside_t.any():
+            raise DataError(
+                f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} lie outside of its time",
+                path=path,
+                hint="label every row, or write intervals: start,end",
+            )
+        return label_n[order_n][np.searchsorted(stamp_n, recording.time_ns, side="right") - 1]
     ratio = recording.sampling_rate_hz / recording.resampled_from_hz
     if abs(len(label_n) * ratio - len(recording)) > max(ratio, 1.0):
         raise DataError(

@@ -9,37 +9,59 @@ import numpy as np
 
 from core.data.quality import segments
 from core.data.recording import RATE_TOLERANCE, Recording
+from core.errors import DataError
 
-# Largest numerator and denominator of the ratio of rates; the rate reached is exact to a millionth of it.
+# The smaller term of the fraction that stands for the ratio of rates is at most this.
 _LARGEST_TERM = 1000
-_NS_PER_S = 1e9
-
 
 def resampled(recording: Recording, rate_hz: float, *, gap_factor: float) -> Recording:
     """The recording at `rate_hz`: each stretch without a gap by itself, low-pass filtered below half of the lower rate.
 
     Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
-    missing. Labels follow by time, or by `Recording.resampled_from_hz` where rows have no time stamps.
+    missing. Rows keep the times that they were measured at. Labels follow by time, or by `Recording.resampled_from_hz`
+    where rows have no time stamps. Raises DataError for a rate a thousand times another.
     """
     own_hz = recording.sampling_rate_hz
     if own_hz is None or not len(recording) or np.isclose(own_hz, rate_hz, rtol=RATE_TOLERANCE):
         return recording
-    ratio = Fraction(rate_hz / own_hz).limit_denominator(_LARGEST_TERM)
+    ratio = _ratio(recording, rate_hz)
     values, times = [], []
     for start, stop in segments(recording, gap_factor):
         values.append(_stretch(recording.values_tc[start:stop], ratio))
-        times.append(recording.time_ns[start] + np.rint(np.arange(len(values[-1])) * (_NS_PER_S / rate_hz)))
+        times.append(_times(recording.time_ns[start:stop], np.arange(len(values[-1])) / float(ratio)))
     note = f"resampled from {own_hz:g} to {rate_hz:g} Hz"
     if rate_hz > own_hz:
         note += f"; above {own_hz / 2:g} Hz it holds nothing, unlike recordings that were made at {rate_hz:g} Hz"
     return dataclasses.replace(
         recording,
         values_tc=np.concatenate(values),
-        time_ns=np.concatenate(times).astype(np.int64),
+        time_ns=np.concatenate(times),
         sampling_rate_hz=rate_hz,
         resampled_from_hz=own_hz,
         notes=(*recording.notes, note),
     )
+
+
+def _ratio(recording: Recording, rate_hz: float) -> Fraction:
+    """Of the new rate to the recording's own."""
+    own_hz = recording.sampling_rate_hz
+    larger = Fraction(max(rate_hz, own_hz) / min(rate_hz, own_hz))
+    if larger > _LARGEST_TERM:
+        raise DataError(
+            f"cannot be resampled from {own_hz:g} to {rate_hz:g} Hz",
+            path=recording.path,
+            hint="set data.resample_hz to a rate like those of the files",
+        )
+    larger = larger.limit_denominator(_LARGEST_TERM)
+    return larger if rate_hz > own_hz else 1 / larger
+
+
+def _times(time_n: np.ndarray, place_m: np.ndarray) -> np.ndarray:
+    """Times int64 (M,) at places between rows, in rows; beyond the last row at the stretch's own pace."""
+    elapsed_n, last = time_n - time_n[0], len(time_n) - 1
+    pace = elapsed_n[-1] / last if last else 0.0
+    elapsed_m = np.interp(place_m, np.arange(len(time_n)), elapsed_n) + np.maximum(place_m - last, 0.0) * pace
+    return time_n[0] + np.rint(elapsed_m).astype(np.int64)
 
 
 def _stretch(values_tc: np.ndarray, ratio: Fraction) -> np.ndarray:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import AnyConfig, Stream
-from core.data.dataset import StreamData
+from core.data.dataset import SCORING_PARTS, StreamData
 from core.data.windows import WindowSet
 from inference.groups import groups_of, rows_of
 from inference.normal_rows import CONSTANT_SHARE
@@ -91,14 +91,17 @@ def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Ite
         errors = stream_errors(model.config, model.scoring, data, with_statistics=min(shares.values()) < 1.0)
     seconds = time.perf_counter() - start
     for detector, share in shares.items():
-        tables = [table_of(part, data) for part in stream_scores(errors, model.config, data, share=share)]
+        found = stream_scores(errors, model.config, data, share=share)
+        tables = [
+            table_of(part, data.parts[name].stretches, data) for name, part in zip(SCORING_PARTS, found, strict=True)
+        ]
         yield Scored(detector, *tables, model.seconds, seconds)
 
 
-def table_of(scores: PartScores, data: StreamData) -> pd.DataFrame:
+def table_of(scores: PartScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
     from inference.score_table import score_table
 
-    return score_table(scores, data.parts["test"].series, channels=data.channels, threshold=np.inf)
+    return score_table(scores, data.parts["test"].series, stretches_k2, channels=data.channels, threshold=np.inf)
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods
@@ -119,7 +122,7 @@ def simple_methods(data: StreamData) -> Iterator[Scored]:
             z = _standardised(values_nc[rows_of(own_k2)], values_nc[rows_of(test_k2)[mine]])
             normal_s[of_group(normal_k2)], test_s[mine] = method(*z)
         seconds = time.perf_counter() - start
-        tables = [table_of(_as_scores(*each), data) for each in ((normal_s, normal_k2), (test_s, test_k2))]
+        tables = [table_of(_as_scores(*each), each[1], data) for each in ((normal_s, normal_k2), (test_s, test_k2))]
         yield Scored(detector, *tables, 0.0, seconds)
 
 
@@ -248,5 +251,5 @@ def _of_windows(detector: str, scores: dict[str, np.ndarray], data: StreamData, 
         part = PartScores(
             score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), last_s, windows.window
         )
-        tables[name] = table_of(part, data)
+        tables[name] = table_of(part, windows.stretches, data)
     return Scored(detector, tables["calibration"], tables["test"], 0.0, seconds)

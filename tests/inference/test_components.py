@@ -44,3 +44,10 @@ def test_folds_hold_each_row_once():
     assert len(folds) == FOLDS
     assert np.concatenate([rows_of(fold) for fold in folds]).tolist() == rows_of(stretches_k2).tolist()
     assert rows_of(stretches_k2).tolist() == [*range(3, 10), 20, *range(40, 99)]
+
+
+def test_unrelated_channels_leave_nothing():
+    z_nc = np.random.default_rng(0).normal(size=(2000, 4)).astype(np.float32)
+    plane, left_nc, _ = fit(z_nc, whole(z_nc))
+    assert not plane.left_cc.any()
+    assert not left_nc.any()

@@ -159,3 +159,19 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     assert of_group(parts["test"].stretches).all()
     learned, _ = fit_process(normal_of(parts), span=10)
     assert 0.5 < learned.errors(parts["test"]).mean() < 2
+
+
+def test_unrelated_channels_are_about_one_as_well():
+    values_nc = np.random.default_rng(0).normal(size=(4000, 4)).astype(np.float32)
+    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    assert charts.components_share == 0.0
+    assert normal_sc.mean() == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_channel_that_was_dead_while_normal_was_learned_is_not_scored():
+    values_nc = plant(2000, seed=0)
+    values_nc[:, 1] = np.nan
+    new_nc = plant(500, seed=1)
+    error_sc = charted(values_nc, new_nc)
+    assert np.isnan(error_sc[:, 1]).all()
+    assert np.nanmean(error_sc) < 2.0

@@ -43,6 +43,23 @@ def test_events_end_with_their_recording(make_table):
     assert found["alarms"].tolist() == [2, 2]
 
 
+def test_events_end_with_their_stretch(make_table):
+    """The plant stood still for five days: two disturbances, not one of five days."""
+    table = make_table({"a": [0, 2, 2, 2, 2, 0]})
+    table["stretch"] = [0, 0, 0, 1, 1, 1]
+    table.loc[3:, "seconds"] += 5 * 86_400
+    events = find_events(table, Scoring(), channel_error_sc=np.ones((6, 1)), channels=["only"])
+    assert events["duration_seconds"].tolist() == [1.0, 1.0]
+
+
+def test_semicolons_in_names_do_not_stand_between_channels(make_table):
+    table = make_table({"a": [0, 2, 2]})
+    error_sc = np.tile([2.0, 1.0], (3, 1))
+    (event,) = find_events(table, Scoring(), channel_error_sc=error_sc, channels=["zone 1; flow", "p"]).itertuples()
+    assert event.top_channels == "zone 1, flow; p"
+    assert "mostly zone 1, flow (67%), p (33%)" in event.sentence
+
+
 def test_an_event_tells_when_how_much_and_which_channels(make_table):
     table = make_table({"a": [0, 3, 0.5, 7, 2, 0]}, labels={"a": [0, 0, 1, 1, 1, 1]}, step_seconds=2.5)
     error_sc = np.tile([[1.0, 5.0, np.nan, 3.0, 4.0]], (6, 1))

@@ -48,3 +48,20 @@ def test_one_group_is_left_as_it_is():
     same, levels = fit_levels(calibration, parts["calibration"], ())
     assert same is calibration
     assert levels.alike(test, parts["test"]) is test
+
+
+def test_a_recording_scored_alone_among_several_is_judged_by_its_own_past():
+    own = {0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}
+    parts = Parts([plant(OWN_ROWS + 300, seed=0)] * 2).of(calibration=own, test={1: (OWN_ROWS, OWN_ROWS + 300)})
+    ((normal_k2, _),) = groups_of(parts)
+    assert normal_k2.tolist() == [[OWN_ROWS + 300, 2 * OWN_ROWS + 300]]
+
+
+def test_what_nobody_scores_has_no_say_in_the_level_of_others():
+    parts = two_recordings(1000)
+    calibration = scores(np.repeat([1.0, 50.0], 1000))
+    alike, levels = fit_levels(calibration, parts["calibration"], ("machine_0",))
+    assert levels.usual == pytest.approx(1.0)
+    assert np.isnan(alike.score_s[1000:]).all()
+    _, unknown = fit_levels(calibration, parts["calibration"], ("machine_7",))
+    assert unknown.level == {"machine_7": 1.0}

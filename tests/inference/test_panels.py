@@ -134,6 +134,13 @@ def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataF
     return Scored(scoring_with(OthersModel(), channels=6), windows, parts, table), events
 
 
+def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path, make_table):
+    table = make_table({"DB1$T_1_2 and DB2$P_1_2": [0.5] * 50 + [2.0] * 3 + [0.5] * 47})
+    scored, events = scored_over(table)
+    events["sentence"] = "mostly DB1$T_1_2 (60%), DB2$P_1_2 (40%)"
+    assert len(write_panels(tmp_path, scored, events, batch_size=4, root=tmp_path)) == 1
+
+
 @pytest.mark.parametrize("stamped", [True, False])
 def test_a_long_event_is_shown_around_its_peak_and_lines_break_where_stretches_end(tmp_path, make_table, stamped):
     score = np.where(np.arange(1000) > 20, 2.0, 0.5)

@@ -273,7 +273,7 @@ def test_the_table_tells_where_when_and_what_was_labelled():
     windows = windows_over([np.ones((20, 2)), np.ones((20, 2)), np.ones((20, 2))], window=10, stride=10)
     errors = part_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
     scores = score_part(errors, np.array([1.0, 2.0]), smoothing_span=1)
-    table = score_table(scores, windows.series, channels=("a", "b"), threshold=0.7)
+    table = score_table(scores, windows.series, windows.stretches, channels=("a", "b"), threshold=0.7)
     assert table["recording"].astype(str).tolist() == ["file_0"] * 20 + ["file_1"] * 20 + ["file_2"] * 20
     assert table["row"].tolist() == [*range(20)] * 3
     assert table["seconds"].tolist() == [float(second) for second in range(20)] * 3
@@ -293,7 +293,7 @@ def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
     windows = windows_over([np.ones((40, 1))], window=8, stride=4)
     errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
     scores = score_part(errors, np.array([1.0]), smoothing_span=1)
-    table = score_table(scores, windows.series, channels=("x",), threshold=2.0)
+    table = score_table(scores, windows.series, windows.stretches, channels=("x",), threshold=2.0)
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
     }  # fmt: skip

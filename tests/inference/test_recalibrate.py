@@ -92,7 +92,10 @@ def test_more_of_the_same_is_no_drift(trained, capsys):
 def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
-    assert "no detector of this model before" in json.loads(capsys.readouterr().out)["change"]["sentence"]
+    assert (
+        "no detector of this model and these settings before"
+        in json.loads(capsys.readouterr().out)["change"]["sentence"]
+    )
     assert calibrate(trained, "patchtst", "--undo") == EXIT_USAGE
     assert "nothing was calibrated" in capsys.readouterr().err
 
@@ -109,6 +112,37 @@ def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
     assert Detector.load(file_of(trained, "patchtst")).alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
     assert calibrate(trained, "patchtst", *own, newer[0], "data.parts.calibration.stop=700") == EXIT_OK
     assert Detector.load(file_of(trained, "patchtst")).alone == ()
+
+
+def test_the_detector_of_the_training_outlives_two_calibrations(trained, capsys):
+    """At a plant that has none of the training's files."""
+    write_newer(trained, "patchtst", drift=1.0)
+    first = score(trained, "patchtst").detector
+    for _ in range(2):
+        assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
+    for path in (trained / "data/fdc").glob("train_*.csv"):
+        path.unlink()
+    assert calibrate(trained, "patchtst", "--from-config") == EXIT_OK
+    assert Detector.load(file_of(trained, "patchtst")).threshold == first.threshold
+    assert json.loads(capsys.readouterr().out.split("\n}\n")[-2] + "\n}")["change"] is None
+
+
+def test_a_torn_detector_takes_no_place_of_one_that_can_be_read(trained):
+    write_newer(trained, "patchtst", drift=1.0)
+    score(trained, "patchtst")
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
+    file = file_of(trained, "patchtst")
+    kept = previous_path(file).read_bytes()
+    file.write_bytes(b"torn")
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
+    assert previous_path(file).read_bytes() == kept
+
+
+def test_with_other_settings_drift_cannot_be_told(trained, capsys):
+    write_newer(trained, "patchtst", drift=1.0)
+    score(trained, "patchtst")
+    assert calibrate(trained, "patchtst", *NEWER["patchtst"], "scoring.smoothing_span=3") == EXIT_OK
+    assert "drift cannot be told" in json.loads(capsys.readouterr().out)["change"]["sentence"]
 
 
 def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):

@@ -114,3 +114,34 @@ def test_windows_shorter_than_the_bands_have_fewer_of_them():
     values_nc = machine(4, 0)
     windows = windows_of(values_nc, torch.arange(0, 200, 20), 20)
     assert bands(windows).shape == (10, 2, 10)
+
+
+def test_a_missing_sample_changes_next_to_nothing_and_a_missing_axis_is_not_scored():
+    normal = parts_of(train=machine(300, 0), calibration=machine(200, 2))
+    learned, _ = fit_spectral(normal, span=1)
+    values_nc = machine(200, 3)
+    (whole,) = parts_of(test=values_nc).values()
+    values_nc = values_nc.copy()
+    values_nc[10 * WINDOW + 7, 0] = np.nan
+    values_nc[20 * WINDOW : 20 * WINDOW + WINDOW // 4, 0] = np.nan
+    values_nc[30 * WINDOW : 31 * WINDOW, 0] = np.nan
+    (torn,) = parts_of(test=values_nc).values()
+    intact_wc, found_wc = learned.errors(whole), learned.errors(torn)
+    assert found_wc[10] == pytest.approx(intact_wc[10], abs=0.5)
+    assert found_wc[20].max() < 4.0
+    assert np.isnan(found_wc[30]).tolist() == [True, False]
+    assert not np.isnan(np.delete(found_wc, 30, axis=0)).any()
+
+
+def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
+    values_nc = machine(300, 0)
+    values_nc[5 * WINDOW : 6 * WINDOW, 1] = np.nan
+    values_nc[9 * WINDOW + 3] = np.nan
+    learned, calibration_wc = fit_spectral(parts_of(train=values_nc, calibration=machine(200, 2)), span=1)
+    (loud,) = parts_of(test=machine(200, 3, gain=1.5)).values()
+    assert learned.errors(loud).mean() > 3 * calibration_wc.mean()
+
+
+def test_a_single_normal_window_is_enough_to_be_told_that_it_is_too_few():
+    learned, calibration_wc = fit_spectral(parts_of(calibration=machine(1, 0)), span=1)
+    assert calibration_wc.shape == (1, 2)

@@ -153,3 +153,9 @@ def test_the_interval_of_the_achieved_rate_holds_the_true_one_though_alarms_come
     rng = np.random.default_rng(3)
     intervals = [burst_interval(np.repeat(rng.random(500) < 0.05, 20)) for _ in range(200)]
     assert np.mean([low <= 0.05 <= high for low, high in intervals]) > 0.85
+
+
+def test_the_interval_knows_the_newest_scores():
+    alarm_n = np.zeros(4199, dtype=bool)
+    alarm_n[-190:] = True
+    assert burst_interval(alarm_n)[1] > 0.045

@@ -39,7 +39,7 @@ def test_any_number_of_recordings_fits_one_picture(tmp_path, make_table, lengths
     scores = {f"data/fdc/run_{number}.csv": noise(length, number) for number, length in enumerate(lengths)}
     labels = {"data/fdc/run_0.csv": [0, 1] * (lengths[0] // 2) + [0] * (lengths[0] % 2)} if lengths[0] < 1000 else None
     width, height = draw(tmp_path / "t.png", make_table(scores, stamped=stamped, labels=labels))
-    assert width == 1540
+    assert width == 1210
     assert height < 1700
     assert [path.name for path in tmp_path.iterdir()] == ["t.png"]
 

@@ -64,6 +64,21 @@ def test_a_missing_value_costs_its_neighbours_and_no_more():
     assert np.abs(found[510:900] - tone(50, 1000)[510:900, 0]).max() < 0.01
 
 
+def test_rows_keep_their_times_where_the_clock_runs_unlike_the_stated_rate():
+    """Stated 2000 Hz, stamped at 2018: no time is invented, so the gap after it stays and labels are found."""
+    time_ns = np.rint(np.arange(4000) * _S / 2018).astype(np.int64)
+    time_ns[2000:] += int(0.3 * _S)
+    found = resampled(recording_of(tone(50, 2000, 2.0), 2000.0, time_ns), 1000.0, gap_factor=10.0)
+    np.testing.assert_allclose(found.time_ns[[0, 999, 1000, 1999]], time_ns[[0, 1998, 2000, 3998]], atol=2)
+    assert (np.diff(found.time_ns) > 0).all()
+
+
+def test_an_odd_rate_is_met_and_one_out_of_all_proportion_refused():
+    assert len(resampled(recording_of(tone(5, 1000.0), 1000.0), 97_656.25, gap_factor=10.0)) == 97_657
+    with pytest.raises(DataError, match=r"cannot be resampled from 4000 to 1\.5 Hz"):
+        resampled(recording_of(tone(5, 4000.0), 4000.0), 1.5, gap_factor=10.0)
+
+
 def test_no_stretch_is_filtered_into_the_next_and_the_gap_stays():
     steps_ns = np.arange(4000) * (_S // 4000)
     time_ns = np.concatenate([steps_ns[:2000], steps_ns[2000:] + 60 * _S])
@@ -102,3 +117,14 @@ def test_labels_that_do_not_fit_what_was_measured_are_refused(tmp_path):
     read = read_recordings(tmp_path / "data/two.npy", root=tmp_path, stream="swinmae", settings=Data())
     with pytest.raises(DataError, match=r"400 labels for 400 rows of data/two\.npy, which was resampled from 2000"):
         labels_of(resampled(read[0], 1000.0, gap_factor=10.0))
+
+
+def test_labels_of_another_day_are_refused(tmp_path):
+    rows = 2000
+    times = np.datetime64("2026-01-05T00:00:00", "ns") + (np.arange(rows) * (_S // 2000)).astype("timedelta64[ns]")
+    lines = [f"{time},{x:.3f}" for time, x in zip(times, np.random.default_rng(0).normal(size=rows), strict=True)]
+    (tmp_path / "v.csv").write_text("\n".join(["timestamp,x", *lines]) + "\n")
+    (tmp_path / "v.labels.csv").write_text("timestamp,anomaly\n2020-01-05 00:00:00,1\n2020-01-05 00:00:01,1\n")
+    (recording,) = read_recordings(tmp_path / "v.csv", root=tmp_path, stream="swinmae", settings=Data())
+    with pytest.raises(DataError, match=r"1000 of 1000 rows of v\.csv lie outside of its time"):
+        labels_of(resampled(recording, 1000.0, gap_factor=10.0))
