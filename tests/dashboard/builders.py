@@ -294,5 +294,5 @@ def build_workspace(root: Path) -> Path:
 def install_page(root: Path) -> Path:
     """Copies the page into the workspace, without data or chart library of the repository."""
     page = root / "training_dashboard"
-    shutil.copytree(REPOSITORY / "training_dashboard", page, ignore=shutil.ignore_patterns("data", "vendor"))
+    shutil.copytree(REPOSITORY / "training_dashboard", page, ignore=shutil.ignore_patterns("data"))
     return page

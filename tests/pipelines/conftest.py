@@ -38,4 +38,4 @@ def finished_workspace(tmp_path_factory: pytest.TempPathFactory) -> FinishedWork
 @pytest.fixture
 def copied(finished_workspace: FinishedWorkspace, tmp_path: Path) -> Path:
     """A copy of the finished workspace to damage."""
-    return shutil.copytree(finished_workspace.root, tmp_path / "copy", ignore=shutil.ignore_patterns("vendor"))
+    return shutil.copytree(finished_workspace.root, tmp_path / "copy")

@@ -1,5 +1,5 @@
 /** Starts the page: loads the state, shows the view its address names, and says whether the server still answers. */
-import { badge, code, el, fill, icon, quiet, toneOf, warning, wordOf } from "./dom.mjs";
+import { badge, code, el, fill, quiet, seal, warning, wordOf } from "./dom.mjs";
 import { ZONE, time } from "./format.mjs";
 import { Route, href } from "./route.mjs";
 import { Store } from "./store.mjs";
@@ -53,8 +53,7 @@ function surround(store, shown) {
   document.title = `${wordOf(shown)} · ${verdict?.title ?? "Landfall"} · Landfall training dashboard`;
   fill(part("views"), Object.keys(VIEWS).map((name) =>
     el("a", { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" }, wordOf(name))));
-  fill(part("verdict"), verdict && [el("span", { class: `seal ${toneOf(verdict.state)}` }, icon(verdict.state)),
-    el("b", {}, verdict.title), quiet(verdict.detail)]);
+  fill(part("verdict"), verdict && [seal(verdict.state), el("b", {}, verdict.title), quiet(verdict.detail)]);
   fill(part("stamp"), `Exported ${time(at)} · times in ${ZONE}`);
   fill(part("contact"), store.lost && warning("The server does not answer; this is what it said last. ",
     code("make dashboard"), " starts it again."));

@@ -18,7 +18,7 @@ for (const media of ["(prefers-color-scheme: dark)", "print"]) {
 }
 
 /**
- * spec: `{title, summary, x: {label, isClock?}, y: {label, isLog?}, curves, spans?, lines?, points?, height?, onzoom?}`
+ * spec: `{title, summary, x: {label, isClock?, isWhole?}, y: {label, isLog?}, curves, spans?, lines?, points?, onzoom?}`
  *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, onclick?}`;
  *   lines: `{x | y, colour, label}`; points: `{x, y, colour, label}`. Colours are names of the style sheet.
  */

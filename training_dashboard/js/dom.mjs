@@ -21,31 +21,25 @@ export function fill(node, ...children) {
   return node;
 }
 
-/** The tone of each state, and its shape: what a colour says, a form says as well. */
-const STATES = {
+/** The tone of each state; it gives a colour, and a mark for those who tell fewer colours apart. */
+const TONES = {
   good: ["done", "completed", "PASS", "keep"], busy: ["running"], bad: ["failed", "FAIL", "drop"],
   warn: ["attention", "stopped", "unreadable", "warning"],
 };
-const SHAPES = {
-  good: "M4.2 8.4l2.6 2.6 5-5.6", busy: "M6.4 5l4.6 3-4.6 3z", bad: "M5 5l6 6M11 5l-6 6", warn: "M8 4v5M8 11.6v.2",
-  idle: "M4.6 8h.1M8 8h.1M11.4 8h.1",
-};
-
-export const toneOf = (state) => Object.keys(STATES).find((tone) => STATES[tone].includes(state)) ?? "idle";
+export const toneOf = (state) => Object.keys(TONES).find((tone) => TONES[tone].includes(state)) ?? "idle";
 export const wordOf = (state) => state.charAt(0).toUpperCase() + state.slice(1);
-export const icon = (state) => svg("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },
-  svg("path", { d: SHAPES[toneOf(state)] }));
+export const seal = (state) => el("span", { class: `seal ${toneOf(state)}` });
 /** A mark in the colour of a curve. */
 export const dot = (colour) => svg("svg", { viewBox: "0 0 8 8", class: "dot", "aria-hidden": "true" },
   svg("circle", { cx: 4, cy: 4, r: 4, fill: `var(--${colour})` }));
-export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, icon(state), wordOf(state));
+export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, wordOf(state));
 /** A state, what it is about, and what there is to say. */
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
 
 export const code = (text) => el("code", {}, text);
 export const small = (...text) => el("small", {}, text);
 export const quiet = (...text) => el("p", { class: "quiet" }, text);
-export const warning = (...text) => el("p", { class: "warning" }, icon("warning"), el("span", {}, text));
+export const warning = (...text) => el("p", { class: "warning warn" }, el("span", {}, text));
 /** What fills an empty place: `advice("Nothing scored yet", "make score", "finds the events")`. */
 export const advice = (what, command, effect) => quiet(`${what}: `, code(command), ` ${effect}.`);
 

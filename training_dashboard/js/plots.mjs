@@ -7,6 +7,8 @@ const RAMP = [[0, 34, 78], [60, 77, 110], [124, 123, 120], [187, 173, 108], [254
 const FAINT = 0.35;
 const LOOK_AROUND = 200;
 const LONGEST = 22;
+/** Distances between ticks where nothing lies between two whole numbers. */
+const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 const plain = (value) => String(Number(value.toPrecision(10)));
 const ticks = (plot, splits) => splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
@@ -17,7 +19,7 @@ const clockTicks = (plot, splits) =>
   splits.map((split) => clockOf(split).slice(...(splits[1] - splits[0] < 86_400 ? [11] : [0, 10])));
 
 /** Curves over one x axis, on which each may have places of its own. */
-export function curves({ curves: all, x: { isClock }, y: { isLog } }, colour) {
+export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, colour) {
   const tables = all.map(({ x, y }) => [x, isLog ? y.map((value) => (value > 0 ? value : null)) : y]);
   const data = uPlot.join(tables);
   const place = (x) => (isClock && isNumber(x) ? clockOf(x) : figure(x));
@@ -30,7 +32,7 @@ export function curves({ curves: all, x: { isClock }, y: { isLog } }, colour) {
         alpha: curve.isFaint ? FAINT : 1, class: curve.isFaint && "faint", value: (plot, y) => figure(y) }))],
       bands: all.flatMap(({ pairsWith, colour: name }, at) =>
         (isNumber(pairsWith) ? [{ series: [at + 1, pairsWith + 1], fill: `${colour(name)}55` }] : [])),
-      axes: [{ values: isClock ? clockTicks : ticks }, { values: isLog ? logTicks : ticks }],
+      axes: [{ values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE }, { values: isLog ? logTicks : ticks }],
       cursor: { y: false, dataIdx: nearest },
       tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
     },

@@ -80,7 +80,8 @@ export class Store extends EventTarget {
     const [seen, begun] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
     const isSilent = live.state === "running" && Date.now() - seen > SILENCE_MS;
     const progress = live.state === "completed" ? 1 : live.step / live.steps || 0;
-    return { ...stated, ...live, isSilent, progress, duration_seconds: (seen - begun) / 1000 };
+    const { checkpoint } = stated;
+    return { ...stated, ...live, checkpoint, isSilent, progress, duration_seconds: (seen - begun) / 1000 };
   }
 
   /** One stream's part of a run: from its record, or from the run itself where that is further; null without one. */

@@ -3,6 +3,9 @@ import { el, fill } from "./dom.mjs";
 import { button, saveCsv } from "./download.mjs";
 
 const MANY = 8;
+/** As many lines stand at once; the others follow when these are on screen. */
+const SCREENFUL = 40;
+const SOON_MS = 30;
 /** How a person left each table: it looks the same when the page is drawn anew. */
 const settings = new Map();
 
@@ -17,14 +20,16 @@ export function dataTable({ id, label, columns, items, sortedBy }) {
   const setting = settings.get(id) ?? { by: sortedBy, direction: 0, words: "" };
   settings.set(id, setting);
   const active = () => columns.find((column) => column.id === setting.by);
-  const rows = items.map((item) => ({ item, node: el("tr", {}, columns.map(({ cell, side }, at) =>
-    el(at ? "td" : "th", { scope: at ? null : "row", class: side }, cell(item)))) }));
+  const rows = items.map((item) => ({ item }));
+  const nodeOf = (row) => row.node ??= el("tr", {}, columns.map(({ cell, side }, at) =>
+    el(at ? "td" : "th", { scope: at ? null : "row", class: side }, cell(row.item))));
   const heads = columns.map((column) => el("th", { scope: "col", class: column.side },
     el("button", { type: "button", id: `${id}-${column.id}`, onclick: () => sortBy(column) }, column.title)));
   const filter = el("input", { type: "search", id: `${id}-filter`, value: setting.words, placeholder: "Filter",
     "aria-label": `Filter ${label}`, oninput: () => { setting.words = filter.value; show(); } });
   const tally = el("span", { class: "quiet", role: "status" });
   const body = el("tbody");
+  let others;
 
   function sortBy(column) {
     setting.direction = column === active() ? -setting.direction : column.first;
@@ -33,16 +38,18 @@ export function dataTable({ id, label, columns, items, sortedBy }) {
   }
 
   function found() {
-    const words = setting.words.toLowerCase().split(/\s+/);
+    const words = setting.words.toLowerCase().split(/\s+/).filter(Boolean);
     const { key = () => null, first } = active() ?? {};
     setting.direction ||= first;
-    return rows.filter(({ node }) => words.every((word) => node.textContent.toLowerCase().includes(word)))
+    return rows.filter((row) => words.every((word) => nodeOf(row).textContent.toLowerCase().includes(word)))
       .sort((a, b) => compare(key(a.item), key(b.item), setting.direction));
   }
 
   function show() {
     const shown = found();
-    fill(body, shown.map(({ node }) => node));
+    clearTimeout(others);
+    fill(body, shown.slice(0, SCREENFUL).map(nodeOf));
+    others = setTimeout(() => body.append(...shown.slice(SCREENFUL).map(nodeOf)), SOON_MS);
     tally.textContent = shown.length < rows.length ? `${shown.length} of ${rows.length}` : "";
     const order = setting.direction < 0 ? "descending" : "ascending";
     heads.forEach((head, at) => head.setAttribute("aria-sort", columns[at] === active() ? order : "none"));

@@ -1,6 +1,6 @@
 /** How the whole stands: the pipeline as a picture, a card per stream, the checklist, and what could not be read. */
-import { advice, badge, block, card, code, el, facts, fill, finding, fold, icon, meter } from "../dom.mjs";
-import { quiet, small, toneOf, warning, wordOf } from "../dom.mjs";
+import { advice, badge, block, card, code, el, facts, fill, finding, fold, meter } from "../dom.mjs";
+import { quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
 import { count, duration, figure, hardware, isNumber, plural, time } from "../format.mjs";
 import { href } from "../route.mjs";
 
@@ -17,7 +17,7 @@ export function overview(store, route, signal) {
 }
 
 const stage = ({ id, title, state, detail, view }) => el("li", { class: `${toneOf(state)} ${id}` },
-  el("a", { href: href(view ?? "overview") }, el("span", { class: "seal" }, icon(state)), el("b", {}, title),
+  el("a", { href: href(view ?? "overview") }, seal(state), el("b", {}, title),
     el("span", { class: "state" }, wordOf(state)), small(detail)));
 
 function streamCard(name, stream) {
@@ -43,7 +43,7 @@ function run(name, stream) {
       ["Last sign of life", time(stream.updated_at)],
       ["Hardware", hardware(stream.device)],
       ["Weights in use", checkpoint && [code(checkpoint.path), !checkpoint.present && warning("the file is missing"),
-        checkpoint.run_id !== stream.run_id && warning(`from another run: ${checkpoint.run_id}`)]]]),
+        checkpoint.run_id && checkpoint.run_id !== stream.run_id && warning(`from another run: ${checkpoint.run_id}`)]]]),
   ];
 }
 

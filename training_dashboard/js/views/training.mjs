@@ -101,7 +101,7 @@ function specOf(measure, runs, { scale, x, smoothing }, stream) {
   return {
     title: `${measure.title}, ${stream}`, curves, height: isLoss ? 340 : 200, isWide: isLoss,
     summary: `${measure.title} of ${stream} per ${x}: ${lengths}`,
-    x: { label: x }, y: { label: measure.label, isLog: isLoss && scale === "log" },
+    x: { label: x, isWhole: true }, y: { label: measure.label, isLog: isLoss && scale === "log" },
     points: isLoss ? runs.filter((run) => isNumber(run.best?.val_loss)).map(best) : [],
     lines: isLoss ? runs.filter(gapOf).map(gap) : [],
   };
