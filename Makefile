@@ -58,7 +58,7 @@ lint: $(READY)  ## Check style and formatting
 
 .PHONY: lab
 lab: $(READY) $(SAMPLE)  ## Open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab notebooks $(ARGS)
+	JUPYTER_CONFIG_PATH=configs/jupyter $(BIN)/python -m jupyterlab notebooks/local_patchtst_ssl.ipynb $(ARGS)
 
 .PHONY: dashboard
 dashboard: $(READY) export  ## Serve the dashboard on this machine and open it
@@ -109,6 +109,6 @@ bench-full: $(READY)  ## All of it, in nine rounds, and written (ARGS="--peers D
 
 .PHONY: clean
 clean:  ## Remove what runs and set-up made; data you brought stays
-	rm -rf $(VENV) runs checkpoints artifacts cache training_dashboard/data training_dashboard/vendor
+	rm -rf $(VENV) runs checkpoints artifacts cache training_dashboard/data
 	rm -rf .pytest_cache .ruff_cache build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

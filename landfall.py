@@ -20,6 +20,7 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "migrate": Command("migration.command", "make local notebooks of Colab ones"),
     "pipeline": Command("pipelines.run_local_training_pipeline", "train, score, validate and export both streams"),
+    "quality": Command("pipelines.check_data_quality", "judge the sensor files of a stream"),
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),

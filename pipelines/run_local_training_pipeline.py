@@ -2,149 +2,53 @@
 
     python -m pipelines.run_local_training_pipeline
 
-Each step persists what it made, and the dashboard is exported whatever happens, so that a failure is seen there too.
+Each step (`pipelines.steps.table`) is a process of its own and persists what it made. The dashboard is exported
+whatever happens, so that a failure is seen there too.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
+import re
+import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-import papermill
-from nbclient.exceptions import DeadKernelError
-from traitlets.config import Config
-
-from core import checkpoint
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
-from core.data.dataset import check_quality
+from core.devices.host import usable_cores
 from core.devices.process import start_right
-from core.errors import EXIT_OK, EXIT_OUTPUT, LandfallError, NotebookError
-from core.workspace import new_run_id, relative
-from pipelines.checks.base import Context
-from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+from core.errors import EXIT_OK
+from core.workspace import new_run_id
+from pipelines.dashboard.single_file import FILE as SINGLE_FILE
+from pipelines.dashboard.single_file import has_page
+from pipelines.export_training_dashboard_state import DEFAULT_OUT
+from pipelines.notebook_parameters import check_parameters, parameter
+from pipelines.serve_dashboard import DEFAULT_PORT, HOST
+from pipelines.steps.planning import Selection, reason_to_run
+from pipelines.steps.records import unfinished_run
+from pipelines.steps.running import How, Outcome, Run
+from pipelines.steps.table import Order, Step, pipeline_steps
 from pipelines.validate_training_outputs import (
     REPORT,
     ValidationReport,
     add_stream_config_arguments,
     as_text,
-    validate,
+    read_report,
 )
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class PipelineOptions:
-    """The configuration file of each stream, and overrides that both take."""
-
-    config_files: Mapping[Stream, str]
-    overrides: Sequence[str] = ()
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
+_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
-def run_pipeline(root: Path, options: PipelineOptions, *, run_id: str | None = None) -> ValidationReport:
-    """Runs every step under one run id. Raises what a step raises, after exporting the dashboard."""
-    run_id = run_id or new_run_id()
-    configs = {s: load_config(file, options.overrides, root=root) for s, file in options.config_files.items()}
-    try:
-        with _step("1/5 data quality"):
-            for loaded in configs.values():
-                _tell_quality(loaded, root, run_id)
-        for stream, loaded in configs.items():
-            with _step(f"2/5 notebook local_{stream}_ssl"):
-                execute_notebook(loaded, options.overrides, root=root, run_id=run_id)
-        for stream, loaded in configs.items():
-            with _step(f"3/5 scores of {stream}"):
-                _score_unless_current(loaded, root)
-        with _step("4/5 validation checklist"):
-            export_state(root, run_id=run_id)  # the checklist looks at this run's state, not at the one before
-            report = validate(Context(root, configs))
-    finally:
-        with _step("5/5 dashboard"):
-            state = export_state(root, run_id=run_id)
-            log.info("%s: %s", DEFAULT_OUT, state.verdict.title)
-    return report
-
-
-def execute_notebook(loaded: LoadedConfig, overrides: Sequence[str], *, root: Path, run_id: str) -> Path:
-    """Runs a notebook by papermill; the executed copy is written after each cell, so a failure leaves evidence.
-
-    Raises NotebookError with the cell and the error the notebook stopped with, LandfallError for a kernel that died.
-    """
-    notebook = root / "notebooks" / f"local_{loaded.config.stream}_ssl.ipynb"
-    executed = root / loaded.config.logging.artifacts_dir / "notebooks" / run_id / notebook.name
-    executed.parent.mkdir(parents=True, exist_ok=True)
-    evidence = f"the executed copy is {relative(executed, root)}"
-    logging.getLogger("papermill").setLevel(logging.WARNING)  # its cell by cell account drowns the notebook's own
-    parameters = {
-        "config": loaded.source,
-        "overrides": ["logging.progress=lines", *overrides],
-        "epochs": None,  # the configuration's own; the notebook's few are for a first look
-        "run_id": run_id,
-    }
-    with tempfile.TemporaryDirectory(prefix="landfall-") as private:
-        # The kernel talks over sockets in a folder that only this user can open, instead of TCP ports.
-        kernel = {"transport": "ipc", "connection_file": f"{private}/kernel.json"}
-        try:
-            papermill.execute_notebook(
-                notebook, executed, parameters, kernel_name="python3", cwd=notebook.parent,
-                config=Config({"KernelManager": kernel}), stdout_file=sys.stderr, stderr_file=sys.stderr,
-                progress_bar=False,
-            )  # fmt: skip
-        except papermill.PapermillExecutionError as error:
-            raise NotebookError(notebook.name, error.exec_count, error.ename, error.evalue, hint=evidence) from error
-        except DeadKernelError as error:
-            raise LandfallError(
-                f"{notebook.name}: its kernel died, often of too little memory", hint=evidence
-            ) from error
-    return executed
-
-
-def _tell_quality(loaded: LoadedConfig, root: Path, run_id: str) -> None:
-    reports = check_quality(loaded.config, root=root, run_id=run_id)
-    dropped = [report.file_id for report in reports if report.decision == "drop"]
-    warned = sum(bool(report.warnings) for report in reports)
-    log.info(
-        "%s: %d files, %d with warnings, %d dropped%s; reports in %s",
-        loaded.config.stream, len(reports), warned, len(dropped),
-        f" ({', '.join(dropped)})" if dropped else "", loaded.config.dqvl.report_dir,
-    )  # fmt: skip
-
-
-def _score_unless_current(loaded: LoadedConfig, root: Path) -> None:
-    """The notebook scores too; what it wrote for the current checkpoint is not computed again."""
-    from inference.run_scoring_example import read_summary, score_stream
-
-    config = loaded.config
-    current = checkpoint.describe(root / config.logging.checkpoint_path)["sha256"]
-    summary = read_summary(config, root=root)
-    if summary is not None and summary.get("checkpoint_sha256") == current:
-        log.info("%s: scored by the notebook with this checkpoint", config.stream)
-        return
-    score_stream(loaded, root=root)
-
-
-@contextmanager
-def _step(title: str) -> Iterator[None]:
-    """Names a step in the log and times it."""
-    started, outcome = time.monotonic(), "failed"
-    log.info("── %s", title)
-    try:
-        yield
-        outcome = "done"
-    finally:
-        log.info("   %s %s in %.0f s", title, outcome, time.monotonic() - started)
-
-
-def summary_text(report: ValidationReport) -> str:
+def summary_text(report: ValidationReport, root: Path) -> str:
     """What a person reads at the end: the checklist, and where to look."""
     where = [
         ("checkpoints", "checkpoints/"),
@@ -153,32 +57,134 @@ def summary_text(report: ValidationReport) -> str:
         ("quality reports", "artifacts/dqvl/"),
         ("executed notebooks", "artifacts/notebooks/"),
         ("checklist", REPORT),
-        ("dashboard", f"{DEFAULT_OUT} — `make dashboard` opens it"),
+        ("dashboard", f"{DEFAULT_OUT} — `make dashboard` opens it at http://{HOST}:{DEFAULT_PORT}/"),
     ]
+    if has_page(root):
+        where.append(("dashboard in one file", SINGLE_FILE))
     lines = ["", as_text(report), "", "Where to look"]
     lines += [f"  {title:<26} {place}" for title, place in where]
     return "\n".join(lines)
 
 
+def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) -> str:
+    """Each step with why it would run, or that it would be skipped."""
+    width = max(len(step.name) for step in steps)
+    lines, running = [], set()
+    for step in steps:
+        told = "run"
+        if resume:
+            reason = reason_to_run(step, order, root)
+            waits = [name for name in step.needs if name in running]
+            told = f"run: {reason}" if reason else "skip: nothing it is made of has changed"
+            if waits and not reason:
+                told = f"skip, unless {waits[0]} changes what it is made of"
+        if told.startswith("run"):
+            running.add(step.name)
+        lines.append(f"{step.name:<{width}}  {told}")
+    return "\n".join(lines)
+
+
+# --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(_run, _parser(), argv)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="pipeline", description="Trains, scores, validates and exports both streams.")
     add_stream_config_arguments(parser)
     add_root_argument(parser)
-    parser.add_argument("--run-id", help="name of the run (default: a new one)")
+    parser.add_argument("--run-id", help="name of the run (default: a new one, or with --resume the unfinished one)")
+    parser.add_argument(
+        "--persist-run-history", action=argparse.BooleanOptionalAction, default=True,
+        help="keep records of all runs for the dashboard",
+    )  # fmt: skip
+    which = parser.add_argument_group("which steps (names as --dry-run shows them; * stands for any letters)")
+    which.add_argument("--only", action="append", default=[], metavar="STEP", help="these; may be repeated")
+    which.add_argument(
+        "--from", action="append", default=[], dest="start", metavar="STEP", help="these and what follows"
+    )
+    which.add_argument("--skip", action="append", default=[], metavar="STEP", help="not these")
+    which.add_argument("--resume", action="store_true", help="not those whose inputs are the same; go on with training")
+    which.add_argument("--dry-run", action="store_true", help="say what would run, and why, and end")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--jobs", type=_count, metavar="N", help="steps at a time (default: 2 on a CPU with several cores)"
+    )
+    how.add_argument("--keep-going", action="store_true", help="after a failure, still run what does not depend on it")
+    how.add_argument("--timeout", type=_duration, metavar="TIME", help="longest for everything: 90s, 30m, 2h")
+    how.add_argument("--cell-timeout", type=_duration, metavar="TIME", help="longest for one cell of a notebook")
+    how.add_argument("--memory-limit", type=float, metavar="MIB", help="most that a notebook may hold in RAM")
+    how.add_argument(
+        "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON",
+        help="for both notebooks; may be repeated",
+    )  # fmt: skip
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for both streams, such as trainer=quick")
+    return parser
 
-    def command(arguments: argparse.Namespace) -> int:
-        root = root_of(arguments)
-        files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
-        if arguments.owns_process:  # the notebooks' kernels inherit its environment
-            start_right(load_config(arguments.patch_config, arguments.overrides, root=root).config)
-        started = time.monotonic()
-        report = run_pipeline(root, PipelineOptions(files, arguments.overrides), run_id=arguments.run_id)
-        sys.stdout.write(summary_text(report) + "\n")
-        log.info("%s in %.0f s", "all is well" if report.passed else "something failed", time.monotonic() - started)
-        return EXIT_OK if report.passed else EXIT_OUTPUT
 
-    return run_command(command, parser, argv)
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m or 2h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    root, started = root_of(arguments), time.monotonic()
+    order = _order(arguments, root)
+    every = pipeline_steps(order, root)
+    for step in every:
+        if step.notebook is not None:
+            check_parameters(root / step.notebook.path, step.notebook.parameters)
+    steps = Selection(arguments.only, arguments.start, arguments.skip).of(every)
+    if arguments.dry_run:
+        sys.stdout.write(plan_text(steps, order, root, resume=arguments.resume) + "\n")
+        return EXIT_OK
+    if arguments.owns_process:  # every step inherits its environment
+        start_right(order.configs["patchtst"].config)
+    how = How(
+        jobs=arguments.jobs or default_jobs(order.configs.values()), resume=arguments.resume,
+        keep_going=arguments.keep_going, timeout_s=arguments.timeout, cell_timeout_s=arguments.cell_timeout,
+        memory_limit_mb=arguments.memory_limit,
+    )  # fmt: skip
+    run = Run(order, root, how)
+    outcomes = run.run(steps)
+    told = _tell(outcomes, root)
+    log.info(
+        "%s in %.0f s", "all is well" if run.exit_code == EXIT_OK else "something failed", time.monotonic() - started
+    )
+    if told:
+        sys.stderr.write(f"pipeline: {told}\n")
+    return run.exit_code
+
+
+def _order(arguments: argparse.Namespace, root: Path) -> Order:
+    files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
+    configs = {stream: load_config(file, arguments.overrides, root=root) for stream, file in files.items()}
+    run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
+    return Order(configs, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history)
+
+
+def default_jobs(configs: Sequence[LoadedConfig]) -> int:
+    """Both streams at once where each has a core, and no GPU that one alone would use better."""
+    on_cpu = all(loaded.config.device.prefer == "cpu" for loaded in configs) or shutil.which("nvidia-smi") is None
+    return 2 if on_cpu and usable_cores() > 1 and hasattr(os, "sched_setaffinity") else 1
+
+
+def _tell(outcomes: Sequence[Outcome], root: Path) -> str | None:
+    """Prints the checklist where it was made; gives the failure that is worth the last line, if there is one."""
+    checked = next((outcome for outcome in outcomes if outcome.step.name == "checklist"), None)
+    failed = [outcome for outcome in outcomes if outcome.exit_code != EXIT_OK]
+    if checked is not None and checked.ending in ("completed", "skipped", "failed"):
+        sys.stdout.write(summary_text(read_report(root), root) + "\n")
+        failed = [outcome for outcome in failed if outcome is not checked]
+    return failed[0].reason if failed else None
 
 
 if __name__ == "__main__":

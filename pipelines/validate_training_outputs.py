@@ -17,7 +17,7 @@ from typing import Any
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
-from core.errors import EXIT_OK, EXIT_OUTPUT
+from core.errors import EXIT_OK, EXIT_OUTPUT, OutputError
 from core.progress import Progress
 from core.workspace import utc_now, write_json
 from pipelines.checks import environment, runtime, static
@@ -63,6 +63,15 @@ def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
     return report
 
 
+def read_report(root: Path) -> ValidationReport:
+    """The report of the last checklist. Raises OutputError where there is none that is whole."""
+    try:
+        told = json.loads((root / REPORT).read_text(encoding="utf-8"))
+        return ValidationReport(told["generated_at"], tuple(Item(**item) for item in told["items"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputError(f"{REPORT} is missing or torn: {error}", hint="run `landfall validate`") from error
+
+
 def as_text(report: ValidationReport) -> str:
     """The checklist as a person reads it."""
     lines = []
@@ -77,9 +86,9 @@ def as_text(report: ValidationReport) -> str:
     return "\n".join(lines)
 
 
-def build_context(root: Path, patch_config: str, swin_config: str) -> Context:
+def build_context(root: Path, patch_config: str, swin_config: str, overrides: Sequence[str] = ()) -> Context:
     files = dict(zip(STREAMS, (patch_config, swin_config), strict=True))
-    return Context(root, {stream: load_config(file, root=root) for stream, file in files.items()})
+    return Context(root, {stream: load_config(file, overrides, root=root) for stream, file in files.items()})
 
 
 def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_root_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of text")
     parser.add_argument("--skip-smoke", action="store_true", help="leave out the checks that score")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of both streams, as the run was given them")
 
     def command(arguments: argparse.Namespace) -> int:
-        context = build_context(root_of(arguments), arguments.patch_config, arguments.swin_config)
+        root, files = root_of(arguments), (arguments.patch_config, arguments.swin_config)
+        context = build_context(root, *files, arguments.overrides)
         report = validate(context, skip_smoke=arguments.skip_smoke)
         sys.stdout.write((json.dumps(report.to_json(), indent=2) if arguments.json else as_text(report)) + "\n")
         return EXIT_OK if report.passed else EXIT_OUTPUT

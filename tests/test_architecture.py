@@ -29,6 +29,7 @@ STARTS_FAST = (
     "migration.parameters.*", "migration.report.*", "migration.rules.*", "landfall", "trainers.command",
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
     "pipelines.export_training_dashboard_state", "pipelines.dashboard.*", "pipelines.checks", "pipelines.checks.*",
+    "pipelines.steps.*", "pipelines.run_local_training_pipeline", "pipelines.execute_notebook", "core.notebook",
 )  # fmt: skip
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", ".json", ".html", ".css", ".mjs", ".js", ".lock", ""}
 

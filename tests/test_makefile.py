@@ -74,6 +74,14 @@ def test_a_second_validate_neither_installs_nor_makes_data(ready):
     assert plan.strip() == ".venv/bin/python -m pipelines.run_local_training_pipeline trainer=quick"
 
 
+def test_lab_opens_the_notebook_with_the_settings_of_the_repository(ready):
+    (line,) = make(ready, "-n", "lab").splitlines()
+    settings, *command = line.split()
+    assert command == [".venv/bin/python", "-m", "jupyterlab", "notebooks/local_patchtst_ssl.ipynb"]
+    assert (REPO_ROOT / settings.removeprefix("JUPYTER_CONFIG_PATH=") / "jupyter_lab_config.json").is_file()
+    assert (REPO_ROOT / command[-1]).is_file()
+
+
 def test_another_interpreter_and_torch_build_may_be_given(clone):
     plan = make(clone, "-n", "setup", "PYTHON=python3.12", "TORCH_INDEX=https://example.org/whl")
     assert "python3.12 -m venv" in plan

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -14,11 +17,20 @@ import yaml
 
 from core import checkpoint
 from core.config.schema import STREAMS
-from core.errors import EXIT_DATA, EXIT_FAILURE, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, NotebookError
-from pipelines import run_local_training_pipeline
-from pipelines.run_local_training_pipeline import PipelineOptions, main, run_pipeline
+from core.errors import (
+    EXIT_DATA,
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_OUTPUT,
+    EXIT_RESUMABLE,
+    EXIT_USAGE,
+    NotebookError,
+)
+from pipelines.run_local_training_pipeline import main
 from tests.dashboard.documents import load, validate
-from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
+from tests.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
+from tests.support import REPO_ROOT
 
 QUALITY = {"patchtst": "fdc", "swinmae": "vib"}
 each_stream = pytest.mark.parametrize("stream", STREAMS)
@@ -181,10 +193,12 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
 def test_a_kernel_that_dies_is_one_line(fresh, capsys):
     path = fresh / "notebooks/local_patchtst_ssl.ipynb"
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells[1:] = [notebook.cells[1], nbformat.v4.new_code_cell("import os; os._exit(137)")]
+    notebook.cells[3:] = [nbformat.v4.new_code_cell("import os; os._exit(137)")]
     nbformat.write(notebook, path)
     assert run(fresh) == EXIT_FAILURE
-    assert last_line(capsys).startswith("pipeline: local_patchtst_ssl.ipynb: its kernel died")
+    line = last_line(capsys)
+    assert line.startswith("pipeline: local_patchtst_ssl.ipynb, In [3] (Settings): its kernel died: ended by itself")
+    assert "exit code 137; it held at most " in line
     assert (fresh / f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb").is_file()
 
 
@@ -193,6 +207,7 @@ def test_a_kernel_that_dies_is_one_line(fresh, capsys):
     {
         "DataError": EXIT_DATA, "QualityError": EXIT_DATA, "CheckpointError": EXIT_OUTPUT,
         "StoppedError": EXIT_RESUMABLE, "ZeroDivisionError": EXIT_FAILURE, "EXIT_DATA": EXIT_FAILURE,
+        "KeyboardInterrupt": EXIT_INTERRUPTED,
     }.items(),
 )  # fmt: skip
 def test_the_error_in_a_notebook_decides_the_exit_code(ename, code):
@@ -216,20 +231,86 @@ def test_data_that_fails_the_quality_check_is_told_and_shown(fresh, capsys):
     assert next(node for node in state["pipeline"] if node["id"] == "quality")["state"] == "failed"
 
 
-def test_scores_are_made_again_only_where_the_notebook_left_none(copied, monkeypatch):
-    monkeypatch.setattr(run_local_training_pipeline, "execute_notebook", lambda *_, **__: None)
+def test_scores_are_made_again_only_where_the_notebook_left_none(copied):
     folder = copied / "artifacts/scores"
     kept = (folder / "patchtst_summary.json").read_bytes()
     (folder / "swinmae_summary.json").unlink()
-    report = run_pipeline(copied, PipelineOptions(CONFIGS), run_id=RUN_ID)
-    assert report.passed
+    assert run(copied, "--only", "scores-*", "--only", "checklist") == EXIT_OK
     assert (folder / "patchtst_summary.json").read_bytes() == kept
     assert read_json(folder / "swinmae_summary.json")["run_id"] == RUN_ID
 
 
-def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, monkeypatch, capsys):
-    monkeypatch.setattr(run_local_training_pipeline, "execute_notebook", lambda *_, **__: None)
+def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, capsys):
     (copied / "artifacts/scaler_patchtst.json").unlink()
-    assert run(copied) == EXIT_OUTPUT
+    assert run(copied, "--from", "checklist") == EXIT_OUTPUT
     assert "✗ FAIL  Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in capsys.readouterr().out
     assert load(copied, "dashboard-state.json")["verdict"]["state"] == "failed"
+
+
+# ------------------------------------------------------------------------------------------------ choosing and resuming
+def test_resuming_a_finished_run_does_nothing_again_but_the_dashboard(copied, capsys):
+    before = {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()}
+    assert run(copied, "--resume") == EXIT_OK
+    history = read_json(copied / f"artifacts/pipeline/{RUN_ID}/pipeline.json")["steps"]
+    assert {name: step["state"] for name, step in history.items() if step["state"] != "skipped"} == {
+        "dashboard": "completed"
+    }
+    assert history["notebook-patchtst"]["reason"] == f"nothing it is made of has changed since run {RUN_ID}"
+    assert {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()} == before
+    assert "25 passed" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_would_run_and_why_and_does_nothing(copied, capsys):
+    labels = copied / "data/vib/test_good.labels.csv"
+    labels.write_text("start,end\n1,2\n", encoding="utf-8")
+    before = sorted(path for path in copied.rglob("*") if "cache" not in path.parts)
+    assert run(copied, "--resume", "--dry-run") == EXIT_OK
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert told["notebook-patchtst"] == "skip: nothing it is made of has changed"
+    assert told["notebook-swinmae"] == "run: data: data/vib/test_good.labels.csv changed"
+    assert told["checklist"] == "skip, unless quality-swinmae changes what it is made of"
+    assert told["dashboard"] == "run: always runs"
+    assert sorted(path for path in copied.rglob("*") if "cache" not in path.parts) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("-p", "epoch=3"), "local_patchtst_ssl.ipynb has no parameter 'epoch' — did you mean epochs?"),
+        (("--only", "notebooks-patchtst"), "there is no step 'notebooks-patchtst' — did you mean notebook-patchtst?"),
+    ],
+)
+def test_what_no_step_or_notebook_knows_is_refused_before_anything_runs(fresh, capsys, words, problem):
+    assert run(fresh, *words) == EXIT_USAGE
+    assert problem in last_line(capsys)
+    assert not (fresh / "artifacts").exists()
+
+
+@pytest.mark.parametrize("words", [("--jobs", "0"), ("--timeout", "soon"), ("-p", "epochs=many"), ("-p", "epochs")])
+def test_options_that_make_no_sense_are_usage_errors(fresh, words):
+    with pytest.raises(SystemExit) as caught:
+        run(fresh, *words)
+    assert caught.value.code == EXIT_USAGE
+
+
+def test_ctrl_c_saves_and_resume_goes_on_from_there_under_the_same_name(fresh):
+    words = ["--only", "notebook-patchtst", "training.epochs=60"]
+    command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(fresh)]
+    command += [*PIPELINE_ARGUMENTS, *words]
+    with subprocess.Popen(command, cwd=REPO_ROOT, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if "epoch 3/60" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        last = process.stderr.read().splitlines()[-1]
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "In [11]: StoppedError: stopped: received SIGINT; saved checkpoints/patchtst_ssl.last.pt" in last
+    (folder,) = (fresh / "runs/patchtst_ssl").iterdir()
+    assert read_json(folder / "status.json")["state"] == "stopped"
+    saved = checkpoint.describe(fresh / "checkpoints/patchtst_ssl.last.pt")["epoch"]
+
+    assert main([*PIPELINE_ARGUMENTS, "--repo-root", str(fresh), "--resume", *words]) == EXIT_OK
+    assert [path.name for path in (fresh / "runs/patchtst_ssl").iterdir()] == [folder.name]
+    assert read_json(folder / "status.json")["state"] == "completed"
+    log = (fresh / f"artifacts/pipeline/{folder.name}/notebook-patchtst.log").read_text(encoding="utf-8")
+    assert f"resuming {folder.name} after {saved} epochs" in log

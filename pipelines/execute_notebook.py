@@ -1,0 +1,270 @@
+"""Executes one notebook in a process of its own: `python -m pipelines.execute_notebook NOTEBOOK EXECUTED -p NAME=JSON`.
+
+A line of JSON on stdout tells of each cell that starts and ends; what the notebook says goes to stderr. SIGINT and
+SIGTERM interrupt the kernel, so that training saves a checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import logging
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.cli import add_root_argument, root_of, run_command
+from core.errors import EXIT_OK, LandfallError, NotebookError
+from core.workspace import relative, write_text
+from pipelines.kernel_watch import Death, KernelWatch
+from pipelines.notebook_parameters import check_parameters, parameter
+
+if TYPE_CHECKING:
+    from jupyter_client import AsyncKernelManager
+    from nbformat import NotebookNode
+    from papermill import PapermillExecutionError
+
+Event = dict[str, Any]
+
+# After an interrupt for a limit, the time a cell has to save what it can before its kernel is killed.
+_GRACE_S = 120.0
+_PR_SET_PDEATHSIG = 1
+
+
+class NotebookRun:
+    """One execution of a notebook, given its parameters.
+
+    executed: the copy with its outputs; it is on disk, whole, from the first cell on and after whatever failure.
+    tell: called with each event: `{"event": "notebook", "cells": n}` first, then of every code cell
+        `{"event": "start", "cell": number, "title": the heading above it}` and `{"event": "end", …, "seconds": s}`.
+    """
+
+    def __init__(
+        self,
+        notebook: Path,
+        executed: Path,
+        *,
+        root: Path,
+        tell: Callable[[Event], None],
+        cell_timeout_s: float | None = None,
+        memory_limit_mb: float | None = None,
+    ):
+        self.notebook, self.executed, self.tell = notebook, executed, tell
+        self.cell_timeout_s, self.memory_limit_mb = cell_timeout_s, memory_limit_mb
+        self._evidence = f"the executed copy is {relative(executed, root)}"
+        self._watch: KernelWatch | None = None
+        self._titles: list[str] = []
+        self._index, self._number, self._started = 0, 0, 0.0
+        self._timers: list[threading.Timer] = []
+        self._stop_asked = self._overran = False
+
+    def execute(self, parameters: Mapping[str, Any]) -> None:
+        """Raises UsageError for a parameter that the notebook does not have, NotebookError with the error it stopped
+        with, LandfallError for a cell that took too long or a kernel that died."""
+        import papermill
+        from traitlets.config import Config
+
+        check_parameters(self.notebook, parameters)
+        self.executed.parent.mkdir(parents=True, exist_ok=True)
+        _write_atomically_below(self.executed.parent)
+        logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its account of cells drowns the notebook's own
+        # The kernel talks over sockets in a folder that only this user can open, instead of TCP ports.
+        with tempfile.TemporaryDirectory(prefix="landfall-") as private, self._watching(Path(private)) as watch:
+            kernel = {
+                "kernel_name": "python3",
+                "language": "python",
+                "cwd": self.notebook.parent,
+                "config": Config({"KernelManager": {"transport": "ipc", "connection_file": f"{private}/kernel.json"}}),
+                "kernel_manager_class": _manager_watched_by(watch),
+                "extra_arguments": watch.arguments,
+                "shutdown_kernel": "immediate",  # all is on disk by then, and torch takes seconds to leave
+            }
+            try:
+                papermill.execute_notebook(
+                    self.notebook, self.executed, dict(parameters), **kernel,
+                    stdout_file=sys.stderr, stderr_file=sys.stderr, progress_bar=False,
+                    on_notebook_start=self._on_notebook_start, on_cell_execute=self._on_cell_execute,
+                    on_cell_executed=self._on_cell_executed,
+                )  # fmt: skip
+            except papermill.PapermillExecutionError as error:
+                raise self._failure(error) from error
+            except RuntimeError as error:  # nbclient's DeadKernelError, or another for a kernel that never spoke
+                if not watch.is_dead:
+                    raise
+                raise self._dead(watch.death()) from error
+            finally:
+                self._cancel_timers()
+
+    def stop(self) -> None:
+        """Interrupts the cell that runs; no other is started."""
+        self._stop_asked = True
+        if self._watch is not None:
+            self._watch.interrupt()
+
+    @contextmanager
+    def _watching(self, folder: Path) -> Iterator[KernelWatch]:
+        with KernelWatch(folder, self.memory_limit_mb) as self._watch:
+            yield self._watch
+
+    # ----------------------------------------------------------------------------------------------- what nbclient says
+    def _on_notebook_start(self, notebook: NotebookNode) -> None:
+        self._titles = _headings(notebook)
+        cells = sum(cell.cell_type == "code" and bool(cell.source.strip()) for cell in notebook.cells)
+        self.tell({"event": "notebook", "cells": cells})
+
+    def _on_cell_execute(self, cell: NotebookNode, cell_index: int) -> None:
+        if self._stop_asked:
+            raise KeyboardInterrupt
+        self._index, self._number, self._started = cell_index, self._number + 1, time.monotonic()
+        self.tell({"event": "start", "cell": self._number, "title": self._titles[cell_index]})
+        if self.cell_timeout_s is not None:
+            self._after(self.cell_timeout_s, self._interrupt_for_limit)
+
+    def _on_cell_executed(self, cell: NotebookNode, cell_index: int, execute_reply: Mapping[str, Any]) -> None:
+        self._cancel_timers()
+        self.tell({"event": "end", "cell": self._number, "seconds": round(time.monotonic() - self._started, 3)})
+
+    def _interrupt_for_limit(self) -> None:
+        self._overran = True
+        self._watch.interrupt()
+        self._after(_GRACE_S, self._watch.kill)
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    # --------------------------------------------------------------------------------------------------------- failures
+    def _failure(self, error: PapermillExecutionError) -> LandfallError:
+        name, limit = self.notebook.name, f"its limit of {self.cell_timeout_s} s"
+        if not self._overran:
+            return NotebookError(name, error.exec_count, error.ename, error.evalue, hint=self._evidence)
+        if error.ename == "StoppedError":
+            told = f"over {limit}: {error.evalue}"
+            return NotebookError(name, error.exec_count, error.ename, told, hint=self._evidence)
+        return LandfallError(f"{self._place()} took longer than {limit}", hint=f"raise it; {self._evidence}")
+
+    def _dead(self, death: Death) -> LandfallError:
+        cause = f"its kernel died: {death.cause}"
+        if self._overran:
+            cause = f"it took longer than its limit of {self.cell_timeout_s} s and did not stop when asked to"
+        self._note_in_executed(cause, death.trace)
+        message = f"{self._place()}: {cause}; it held at most {death.peak_mb:,.0f} MiB of RAM"
+        return LandfallError(message, hint=f"{death.hint}; {self._evidence}")
+
+    def _place(self) -> str:
+        if not self._number:
+            return f"{self.notebook.name}, before its first cell"
+        title = f" ({self._titles[self._index]})" if self._titles[self._index] else ""
+        return f"{self.notebook.name}, In [{self._number}]{title}"
+
+    def _note_in_executed(self, cause: str, trace: Sequence[str]) -> None:
+        """So that who opens the copy sees at which cell the kernel died, as with any other error."""
+        import nbformat
+
+        notebook = nbformat.read(self.executed, as_version=4)
+        cell = notebook.cells[self._index]
+        if cell.cell_type == "code":
+            told = nbformat.v4.new_output("error", ename="DeadKernelError", evalue=cause, traceback=[cause, *trace])
+            cell.outputs.append(told)
+            write_text(self.executed, nbformat.writes(notebook))
+
+
+def _headings(notebook: NotebookNode) -> list[str]:
+    """Of every cell the heading above it."""
+    titles, latest = [], ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            lines = [line for line in cell.source.splitlines() if line.startswith("#")]
+            latest = lines[-1].lstrip("# ") if lines else latest
+        titles.append(latest)
+    return titles
+
+
+# ------------------------------------------------------------------------------------------------ papermill's machinery
+def _manager_watched_by(watch: KernelWatch) -> type[AsyncKernelManager]:
+    from jupyter_client import AsyncKernelManager
+
+    class WatchedKernelManager(AsyncKernelManager):
+        async def _async_post_start_kernel(self, **options: Any) -> None:
+            await super()._async_post_start_kernel(**options)
+            watch.started(self.provisioner.process)
+
+    return WatchedKernelManager
+
+
+def _write_atomically_below(folder: Path) -> None:
+    from papermill.iorw import LocalHandler, papermill_io
+
+    class AtomicHandler(LocalHandler):
+        def write(self, buf: str, path: str) -> None:
+            write_text(Path(path), buf)
+
+    papermill_io.register(str(folder), AtomicHandler())
+
+
+# --------------------------------------------------------------------------------------------------------- command line
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="execute_notebook", description="Executes a notebook in a kernel of its own.")
+    parser.add_argument("notebook", type=Path)
+    parser.add_argument("executed", type=Path, help="where the copy with its outputs goes")
+    parser.add_argument(
+        "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON", help="may be repeated"
+    )
+    parser.add_argument("--cell-timeout", type=float, metavar="SECONDS", help="the longest that one cell may take")
+    parser.add_argument("--memory-limit", type=float, metavar="MIB", help="the most its kernel may hold in RAM")
+    add_root_argument(parser)
+    return run_command(_execute, parser, argv)
+
+
+def _execute(arguments: argparse.Namespace) -> int:
+    def tell(event: Event) -> None:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+
+    run = NotebookRun(
+        arguments.notebook.resolve(), arguments.executed.resolve(), root=root_of(arguments), tell=tell,
+        cell_timeout_s=arguments.cell_timeout, memory_limit_mb=arguments.memory_limit,
+    )  # fmt: skip
+    if arguments.owns_process:
+        _die_with_parent()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _stop_first(run))
+    run.execute(dict(arguments.parameter))
+    return EXIT_OK
+
+
+def _stop_first(run: NotebookRun) -> Callable[..., None]:
+    """The first signal stops the notebook where it can go on later, the second at once."""
+    signals: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        signals.append(number)
+        if len(signals) > 1:
+            raise KeyboardInterrupt
+        run.stop()
+
+    return on_signal
+
+
+def _die_with_parent() -> None:
+    """A pipeline that is killed leaves no notebook running: Linux then sends this process SIGTERM."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""What becomes of a notebook's kernel: the memory it takes, and why it died."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from core.devices.host import memory_mb, oom_kills
+
+_MIB = 2**20
+_SECONDS_BETWEEN_LOOKS = 0.1
+# A process that was killed while it held this share of all memory was most likely killed for that.
+_NEARLY_ALL = 0.85
+_LESS_MEMORY = "training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size take less"
+# What a signal says, and what helps.
+_SIGNALS = {
+    "SIGSEGV": ("segmentation fault in compiled code (SIGSEGV)", "its cell shows the lines that led there"),
+    "SIGBUS": (
+        "bus error (SIGBUS), as when a disk is full or a mapped file shrinks",
+        "look at the disk, and run again",
+    ),
+    "SIGILL": ("illegal instruction (SIGILL)", "install a torch that was built for this processor"),
+    "SIGFPE": ("arithmetic error in compiled code (SIGFPE)", "its cell shows the lines that led there"),
+    "SIGABRT": ("aborted by compiled code (SIGABRT)", "its cell shows the lines that led there"),
+    "SIGKILL": ("killed from outside (SIGKILL), as `kill -9` does", "ask who or what ends processes on this machine"),
+    "SIGTERM": ("ended from outside (SIGTERM)", "ask who or what ends processes on this machine"),
+}
+
+
+@dataclass(frozen=True)
+class Death:
+    """Why a kernel died, the most memory it held in RAM, what helps, and where Python was if compiled code crashed."""
+
+    cause: str
+    peak_mb: float
+    hint: str
+    trace: tuple[str, ...] = ()
+
+
+class KernelWatch:
+    """Follows one kernel from its start; a context manager around its life.
+
+    folder: where the kernel may leave a note of its last moment.
+    memory_limit_mb: the most that the kernel and its children may hold in RAM together; beyond it they are killed,
+        before the whole machine suffers.
+    """
+
+    def __init__(self, folder: Path, memory_limit_mb: float | None = None):
+        self.memory_limit_mb = memory_limit_mb
+        self._crash = folder / "crash.txt"
+        self._process: subprocess.Popen | None = None
+        self._peak_mb = 0.0
+        self._is_over = threading.Event()
+        self._exceeded = False
+        self._oom_kills = oom_kills()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+
+    @property
+    def arguments(self) -> list[str]:
+        """For the kernel's command line. What Python does when compiled code crashes, its sockets tell nobody."""
+        code = f"__import__('faulthandler').enable(open({str(self._crash)!r}, 'w'), all_threads=False)"
+        return [f"--InteractiveShellApp.exec_lines={code}"]
+
+    def started(self, process: subprocess.Popen) -> None:
+        self._process = process
+        threading.Thread(target=self._look, name="kernel memory", daemon=True).start()
+
+    @property
+    def is_dead(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def interrupt(self) -> None:
+        """As ■ does: training saves a checkpoint, anything else stops where it is."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def death(self) -> Death:
+        """To be asked once the kernel is dead."""
+        status = self._process.wait() if self._process is not None else 0
+        peak_mb = max(self._peak_mb, _peak_of_children_mb())
+        memory = memory_mb()
+        if self._exceeded:
+            cause = f"out of memory: it may hold {self.memory_limit_mb:,.0f} MiB by --memory-limit"
+            return Death(cause, peak_mb, f"raise the limit; {_LESS_MEMORY}")
+        if status >= 0:
+            return Death(f"ended by itself with exit code {status}", peak_mb, "look for exit calls in the cell")
+        name = signal.Signals(-status).name
+        if name == "SIGKILL" and oom_kills() > self._oom_kills:
+            cause = f"out of memory: the system killed it, for its control group may hold {memory.total_mb:,} MiB"
+            return Death(cause, peak_mb, f"grant it more; {_LESS_MEMORY}")
+        if name == "SIGKILL" and peak_mb > _NEARLY_ALL * memory.total_mb:
+            cause = f"killed (SIGKILL), most likely for want of memory: {memory.source} has {memory.total_mb:,} MiB"
+            return Death(cause, peak_mb, _LESS_MEMORY)
+        cause, hint = _SIGNALS.get(name, (f"ended by {name}", "run it again"))
+        return Death(cause, peak_mb, hint, self._trace())
+
+    def _trace(self) -> tuple[str, ...]:
+        """The lines of the cell and below it, the innermost first."""
+        lines = self._crash.read_text(encoding="utf-8", errors="replace").splitlines() if self._crash.is_file() else []
+        frames = (line.strip() for line in lines if line.startswith("  File "))
+        return tuple(itertools.takewhile(lambda frame: "/IPython/core/" not in frame, frames))
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the kernel and what it has started: it leads a group of its own."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+    def _look(self) -> None:
+        while not self._is_over.wait(_SECONDS_BETWEEN_LOOKS):
+            try:
+                kernel = psutil.Process(self._process.pid)
+                processes = [kernel, *kernel.children(recursive=True)]
+                held_mb = sum(process.memory_info().rss for process in processes) / _MIB
+            except psutil.Error:
+                return
+            self._peak_mb = max(self._peak_mb, held_mb)
+            if self.memory_limit_mb is not None and held_mb > self.memory_limit_mb:
+                self._exceeded = True
+                self.kill()
+                return
+
+
+def _peak_of_children_mb() -> float:
+    """The most that one child of this process held, as the system has noted for those that have ended."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return peak / (_MIB if sys.platform == "darwin" else 1024)

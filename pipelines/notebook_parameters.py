@@ -1,0 +1,49 @@
+"""The parameters of a notebook: which it has, and whether those it is given are among them."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.errors import UsageError
+
+
+def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
+    """Raises UsageError that names the parameters there are, for one that is not among them."""
+    known = parameters_of(notebook)
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UsageError(f"{notebook.name} has no parameter {name!r}", hint=f"{hint}it has {', '.join(known)}")
+
+
+def parameters_of(notebook: Path) -> list[str]:
+    """The names that the cell tagged `parameters` sets. Raises UsageError where nothing can be read from the file."""
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
+        return [name for source in tagged for name in _assigned(source)]
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError) as error:
+        raise UsageError(f"{notebook} is no notebook with parameters: {error}") from error
+
+
+def _assigned(source: str) -> Iterator[str]:
+    for statement in ast.parse(source).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """`name=value`, the value in JSON. Raises ArgumentTypeError, for argparse."""
+    name, equals, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        problem = "is not NAME=VALUE" if not equals else 'has a value that is no JSON (a string is written "so")'
+        raise argparse.ArgumentTypeError(f"{text!r} {problem}") from error

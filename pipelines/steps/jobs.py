@@ -1,0 +1,186 @@
+"""One step while it runs: its process, what it says, and how far it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.runlog import read_status
+from pipelines.steps.fingerprints import CODE_ROOT, Fingerprint
+from pipelines.steps.table import Step
+
+_TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
+_PROGRAM = re.compile(r"^[\w.-]+: ")
+
+# What a job tells: a line it said, or its exit code at its end.
+Tell = Callable[["Job", str | int], None]
+
+
+@dataclass
+class Cells:
+    """How far a notebook is: the code cell that runs, by its number, and how long each took that has ended."""
+
+    count: int = 0
+    number: int = 0
+    title: str = ""
+    started: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def hear(self, event: dict[str, Any]) -> None:
+        if event["event"] == "notebook":
+            self.count = event["cells"]
+        elif event["event"] == "start":
+            self.number, self.title, self.started = event["cell"], event["title"], time.monotonic()
+        else:
+            self.seconds[str(event["cell"])] = event["seconds"]
+
+
+class Job:
+    """A step's process. Its words go to `log_file` and to `tell`, from threads of their own.
+
+    cores: the processor cores it may use, or None for all of this process's.
+    training: the folder where the run log of its training is to appear.
+    earlier: seconds that each cell took the last time, for an estimate.
+    inputs: what the step is made of, taken before it starts.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        command: Sequence[str],
+        *,
+        log_file: Path,
+        tell: Tell,
+        cores: set[int] | None = None,
+        training: Path | None = None,
+        earlier: dict[str, float] | None = None,
+        inputs: Fingerprint | None = None,
+    ):
+        self.step, self.cores, self.inputs = step, cores, inputs
+        self.cells = Cells()
+        self.last_words = ""
+        self._tell, self._training, self._earlier = tell, training, earlier or {}
+        self._began = time.monotonic()
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log_file.open("a", encoding="utf-8")
+        self._process = _start(command, cores)
+        self._readers = [
+            threading.Thread(target=read, name=f"{step.name} {read.__name__}", daemon=True)
+            for read in (self._read_output, self._read_messages)
+        ]
+        for thread in (*self._readers, threading.Thread(target=self._wait, name=f"{step.name} _wait", daemon=True)):
+            thread.start()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def cause(self) -> str:
+        """The last thing it said, as commands name their error there, without its own name."""
+        return _PROGRAM.sub("", self.last_words, count=1)
+
+    def stop(self) -> None:
+        """Asks it to stop where it can go on later."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    # ---------------------------------------------------------------------------------------------------- how far it is
+    def progress(self) -> str:
+        """Where it is and how long it will take, in a line."""
+        told, cells = [], self.cells
+        if cells.number:
+            told.append(f"cell {cells.number} of {cells.count}" + (f" ({cells.title})" if cells.title else ""))
+        training = self._training_status()
+        if training is not None:
+            told.append(f"epoch {min(training['epoch'] + 1, training['epochs'])} of {training['epochs']}")
+            told.append(f"step {training['step']} of {training['steps']}")
+        told.append(f"{span(self.seconds)} so far")
+        left = self.seconds_left()
+        return ", ".join(told if left is None else [*told, f"about {span(left)} left"])
+
+    def seconds_left(self) -> float | None:
+        """By the run log while it trains, and for other cells by how long they took the last time."""
+        training, now = self._training_status(), self.cells.number
+        this_cell = None if training is None else training.get("eta_seconds")
+        if this_cell is None and str(now) in self._earlier:
+            this_cell = max(0.0, self._earlier[str(now)] - (time.monotonic() - self.cells.started))
+        if this_cell is None:
+            return None
+        return this_cell + sum(seconds for cell, seconds in self._earlier.items() if int(cell) > now)
+
+    def _training_status(self) -> dict[str, Any] | None:
+        status = read_status(self._training) if self._training is not None else None
+        return status if status is not None and status.get("state") == "running" else None
+
+    # ----------------------------------------------------------------------------------------------------- what it says
+    def _read_messages(self) -> None:
+        for line in self._process.stderr:
+            text = _TIME_OF_DAY.sub("", line.rstrip())
+            if text:
+                self._log.write(line)
+                self.last_words = text
+                self._tell(self, text)
+
+    def _read_output(self) -> None:
+        """Results in JSON, of which a notebook's events are some."""
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            if isinstance(event, dict) and "event" in event:
+                self.cells.hear(event)
+            else:
+                self._log.write(line)
+
+    def _wait(self) -> None:
+        for reader in self._readers:
+            reader.join()
+        code = self._process.wait()
+        if code < 0:
+            self.last_words = f"its process was ended by {signal.Signals(-code).name}"
+        self._log.close()
+        self._tell(self, code)
+
+
+def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[str]:
+    """In a session of its own: Ctrl-C is for the pipeline to hear, which then asks its steps to stop.
+
+    A process inherits the cores of the thread that starts it.
+    """
+    mine = os.sched_getaffinity(0) if cores is not None else None
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command], cwd=CODE_ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            start_new_session=True,
+        )  # fmt: skip
+    finally:
+        if mine is not None:
+            os.sched_setaffinity(0, mine)
+
+
+def span(seconds: float) -> str:
+    """`42 s`, `3 min 20 s` or `2 h 5 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,78 @@
+"""Which steps are to run: those asked for, less those whose result is still the one they would give."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from core.errors import UsageError
+from pipelines.steps.fingerprints import changes, digests, fingerprint
+from pipelines.steps.records import StepRecord
+from pipelines.steps.table import Order, Step
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Names of steps; `*` and `?` stand for any letters. Without any, all steps are meant.
+
+    start: these steps and all that come after them need.
+    """
+
+    only: Sequence[str] = ()
+    start: Sequence[str] = ()
+    skip: Sequence[str] = ()
+
+    def of(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """The selected steps, in their order. Raises UsageError for a name that no step has, or if none is left."""
+        only, start, skip = (_named(patterns, steps) for patterns in (self.only, self.start, self.skip))
+        chosen = only | _with_followers(start, steps) or {step.name for step in steps}
+        selected = tuple(step for step in steps if step.name in chosen - skip)
+        if not selected:
+            raise UsageError("every step is left out", hint="see --dry-run without --only, --from and --skip")
+        return selected
+
+
+def _named(patterns: Sequence[str], steps: Sequence[Step]) -> set[str]:
+    names = [step.name for step in steps]
+    found = set()
+    for pattern in patterns:
+        matching = [name for name in names if fnmatchcase(name, pattern)]
+        if not matching:
+            close = difflib.get_close_matches(pattern, names, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UsageError(f"there is no step {pattern!r}", hint=f"{hint}the steps are {', '.join(names)}")
+        found.update(matching)
+    return found
+
+
+def _with_followers(names: set[str], steps: Sequence[Step]) -> set[str]:
+    """With all steps that need one of them, at once or by way of others: steps stand after those they need."""
+    found = set(names)
+    for step in steps:
+        if found & set(step.needs):
+            found.add(step.name)
+    return found
+
+
+def reason_to_run(step: Step, order: Order, root: Path) -> str | None:
+    """Why the step has to run, looking at what there is now; None where it would only do again what it did.
+
+    Raises DataError where a pattern of the configuration matches no file.
+    """
+    if step.always:
+        return "always runs"
+    record = StepRecord.read(root, step.name)
+    if record is None:
+        return "has never ended well"
+    found = digests(step.outputs, root)
+    missing = [name for name in step.outputs if name not in found]
+    if missing:
+        return f"{missing[0]} is missing"
+    changed = [name for name in step.outputs if record.outputs.get(name) != found[name]]
+    if changed:
+        return f"{changed[0]} is no longer what the step left"
+    differing = changes(record.inputs, fingerprint(step, order, root))
+    return "; ".join(differing) or None

@@ -1,0 +1,90 @@
+"""What is kept of steps: of each the last time it ended well, of each run what became of its steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from core.workspace import utc_now, write_json
+from pipelines.steps.fingerprints import Fingerprint
+
+FOLDER = "artifacts/pipeline"
+SCHEMA_VERSION = 1
+
+State = Literal["running", "completed", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """A step that ended well: what it was made of, what it left (digests), and how long it and its cells took."""
+
+    step: str
+    run_id: str
+    inputs: Fingerprint
+    outputs: dict[str, str]
+    seconds: float
+    cells: dict[str, float] = field(default_factory=dict)
+    finished_at: str = field(default_factory=utc_now)
+
+    def write(self, root: Path) -> None:
+        write_json(_file(root, self.step), {"schema_version": SCHEMA_VERSION, **asdict(self)})
+
+    @classmethod
+    def read(cls, root: Path, step: str) -> Self | None:
+        """None where there is none, or none that this version can read."""
+        told = _json(_file(root, step))
+        return cls(**{key: value for key, value in told.items() if key != "schema_version"}) if told else None
+
+
+def _file(root: Path, step: str) -> Path:
+    return root / FOLDER / "steps" / f"{step}.json"
+
+
+class RunRecord:
+    """The history of one run of the pipeline, `artifacts/pipeline/<run-id>/pipeline.json`; rewritten at each change.
+
+    A run that goes on under the same name adds to it.
+    """
+
+    def __init__(self, root: Path, run_id: str):
+        self.root, self.run_id = root, run_id
+        self.folder = root / FOLDER / run_id
+        earlier = _json(self.folder / "pipeline.json") or {}
+        self._told: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run_id,
+            "state": "running",
+            "started_at": earlier.get("started_at", utc_now()),
+            "updated_at": utc_now(),
+            "steps": earlier.get("steps", {}),
+        }
+
+    def step(self, name: str, **facts: Any) -> None:
+        self._told["steps"].setdefault(name, {}).update(facts)
+        self._write()
+
+    def state(self, state: State) -> None:
+        self._told["state"] = state
+        self._write()
+
+    def _write(self) -> None:
+        self._told["updated_at"] = utc_now()
+        write_json(self.folder / "pipeline.json", self._told)
+        write_json(self.root / FOLDER / "last.json", {key: self._told[key] for key in ("run_id", "state")})
+
+
+def unfinished_run(root: Path) -> str | None:
+    """The name of the last run if it did not come to its end."""
+    last: Mapping[str, Any] = _json(root / FOLDER / "last.json") or {}
+    return last.get("run_id") if last.get("state") not in (None, "completed") else None
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) and told.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None

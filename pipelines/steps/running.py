@@ -1,0 +1,284 @@
+"""Runs steps: each when those it needs are done, several at once where they are of different streams."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
+from pipelines.steps.display import Display
+from pipelines.steps.fingerprints import Fingerprint, digests, fingerprint
+from pipelines.steps.jobs import Job, span
+from pipelines.steps.planning import reason_to_run
+from pipelines.steps.records import RunRecord, StepRecord
+from pipelines.steps.table import Order, Step
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.5
+# After it was asked to stop, the time a step has to save what it can.
+_GRACE_S = 180.0
+
+Ending = Literal["completed", "skipped", "failed", "stopped", "not run"]
+_WELL: tuple[Ending, ...] = ("completed", "skipped")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended; `reason` says why it failed, or was not run."""
+
+    step: Step
+    ending: Ending
+    reason: str = ""
+    exit_code: int = EXIT_OK
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class How:
+    """How steps are run.
+
+    jobs: at most so many at a time, each on cores of its own and with its share of the memory.
+    resume: skip what would only be done again, and let training go on where it stopped.
+    keep_going: after a failure, start what does not need the failed step.
+    timeout_s, cell_timeout_s: the longest that everything, and one cell of a notebook, may take.
+    memory_limit_mb: the most that the kernel of one notebook may hold in RAM.
+    """
+
+    jobs: int = 1
+    resume: bool = False
+    keep_going: bool = False
+    timeout_s: float | None = None
+    cell_timeout_s: float | None = None
+    memory_limit_mb: float | None = None
+
+
+class Run:
+    """One run of some steps. `exit_code` is that of what stopped it, else of the first step that failed."""
+
+    def __init__(self, order: Order, root: Path, how: How):
+        self.order, self.root, self.how = order, root, how
+        self.record = RunRecord(root, order.run_id)
+        self.exit_code = EXIT_OK
+        self._outcomes: dict[str, Outcome] = {}
+        self._jobs: dict[str, Job] = {}
+        self._told: queue.Queue[tuple[Job, str | int]] = queue.Queue()
+        self._free_cores: list[set[int]] = []
+        self._at_once = 1
+        self._stopped_for = ""
+        self._deadline = None if how.timeout_s is None else time.monotonic() + how.timeout_s
+
+    def run(self, steps: Sequence[Step]) -> list[Outcome]:
+        """Runs all steps, each after those it needs. A step that fails is an outcome, not an error.
+
+        Raises KeyboardInterrupt at the second Ctrl-C.
+        """
+        streams = {step.stream for step in steps if step.stream and self._reason(step) is not None}
+        self._at_once = max(1, min(self.how.jobs, len(streams)))
+        self._free_cores = _divided_cores(self._at_once)
+        self.record.state("running")
+        pending = list(steps)
+        with Display() as display, self._heeding_signals():
+            while pending or self._jobs:
+                pending = self._start_what_can(pending)
+                self._listen()
+                display.show(list(self._jobs.values()))
+                if self._deadline is not None and time.monotonic() > self._deadline:
+                    self._heed_limit()
+        if self._stopped_for and self.exit_code == EXIT_OK:
+            self.exit_code = EXIT_FAILURE
+        self.record.state("completed" if self.exit_code == EXIT_OK else "failed")
+        return [self._outcomes[step.name] for step in steps]
+
+    # --------------------------------------------------------------------------------------------------------- starting
+    def _start_what_can(self, pending: Sequence[Step]) -> list[Step]:
+        """Starts, skips or gives up steps; returns those that have to wait."""
+        waiting: list[Step] = []
+        for step in pending:
+            unfinished = self._jobs.keys() | {other.name for other in waiting}
+            obstacle = self._obstacle(step)
+            if obstacle is not None:
+                self._end(Outcome(step, "not run", obstacle))
+            elif unfinished & set(step.needs) or len(self._jobs) >= self.how.jobs:
+                waiting.append(step)
+            else:
+                self._begin(step)
+        return waiting
+
+    def _obstacle(self, step: Step) -> str | None:
+        """Why a step that has not begun never will."""
+        if step.always:
+            return None
+        if self._stopped_for:
+            return self._stopped_for
+        lost = [name for name, outcome in self._outcomes.items() if outcome.ending not in _WELL]
+        if self.how.keep_going:
+            lost = [name for name in lost if name in step.needs]
+        return f"{lost[0]} did not end well" if lost else None
+
+    def _begin(self, step: Step) -> None:
+        reason, earlier = self._reason(step), StepRecord.read(self.root, step.name)
+        if reason is None:
+            self._end(Outcome(step, "skipped", f"nothing it is made of has changed since run {earlier.run_id}"))
+            return
+        log.info("── %s%s", step.title, f" ({reason})" if self.how.resume else "")
+        self.record.step(step.name, state="running", reason=reason, log=f"{step.name}.log")
+        self._jobs[step.name] = Job(
+            step,
+            self._command(step),
+            log_file=self.record.folder / f"{step.name}.log",
+            tell=lambda job, told: self._told.put((job, told)),
+            cores=self._free_cores.pop() if step.stream and self._free_cores else None,
+            training=self._run_folder(step),
+            earlier=earlier.cells if earlier else None,
+            inputs=self._inputs(step),
+        )
+
+    def _reason(self, step: Step) -> str | None:
+        """Why it is to run; None where it need not."""
+        if not self.how.resume:
+            return "asked for"
+        try:
+            return reason_to_run(step, self.order, self.root)
+        except LandfallError as error:
+            return error.message  # the step itself will say it, and fail
+
+    def _inputs(self, step: Step) -> Fingerprint | None:
+        try:
+            return fingerprint(step, self.order, self.root)
+        except LandfallError:
+            return None
+
+    def _command(self, step: Step) -> list[str]:
+        if step.notebook is None:
+            return [*step.command, "--repo-root", str(self.root)]
+        path = self.root / step.notebook.path
+        artifacts = self.order.configs[step.stream].config.logging.artifacts_dir
+        executed = self.root / artifacts / "notebooks" / self.order.run_id / path.name
+        words = ["pipelines.execute_notebook", str(path), str(executed), "--repo-root", str(self.root)]
+        parameters = {**step.notebook.parameters, "overrides": self._overrides(step)}
+        words += [word for name, value in parameters.items() for word in ("-p", f"{name}={json.dumps(value)}")]
+        for flag, limit in (("--cell-timeout", self.how.cell_timeout_s), ("--memory-limit", self.how.memory_limit_mb)):
+            words += [flag, str(limit)] if limit is not None else []
+        return words
+
+    def _overrides(self, step: Step) -> list[str]:
+        """What the user set, after what gives way to it and before the step's share of the memory."""
+        resume = f"training.resume={'unfinished' if self.how.resume else 'never'}"
+        share = []
+        if self._at_once > 1:
+            fraction = self.order.configs[step.stream].config.device.memory.share / self._at_once
+            share = ["device.memory.strategy=custom", f"device.memory.fraction={fraction:.4g}"]
+        return [resume, *step.notebook.parameters["overrides"], *share]
+
+    def _run_folder(self, step: Step) -> Path | None:
+        """Where the run log of the step's training is to appear."""
+        if step.notebook is None:
+            return None
+        return self.root / self.order.configs[step.stream].config.logging.log_dir / self.order.run_id
+
+    # ----------------------------------------------------------------------------------------------------------- ending
+    def _listen(self) -> None:
+        """Waits a moment for what the jobs tell."""
+        if not self._jobs:
+            return
+        try:
+            job, told = self._told.get(timeout=_TICK_S)
+        except queue.Empty:
+            return
+        if isinstance(told, str):
+            log.info("%s │ %s", job.step.name, told)
+        else:
+            self._finish(job, told)
+
+    def _finish(self, job: Job, code: int) -> None:
+        step = job.step
+        del self._jobs[step.name]
+        if job.cores is not None:
+            self._free_cores.append(job.cores)
+        if code == EXIT_OK:
+            if job.inputs is not None:
+                made = digests(step.outputs, self.root)
+                seconds = round(job.seconds, 1)
+                StepRecord(step.name, self.order.run_id, job.inputs, made, seconds, job.cells.seconds).write(self.root)
+            self._end(Outcome(step, "completed", seconds=job.seconds))
+        else:
+            self._end(self._failure(job, code))
+
+    def _failure(self, job: Job, code: int) -> Outcome:
+        """A step that was interrupted for a limit is resumable if it says so, and else it failed."""
+        if code < 0 or (code == EXIT_INTERRUPTED and self.exit_code != EXIT_INTERRUPTED):
+            code = EXIT_FAILURE
+        ending: Ending = "failed" if code not in (EXIT_RESUMABLE, EXIT_INTERRUPTED) else "stopped"
+        reason = f"{self._stopped_for}: {job.cause}" if self._stopped_for else job.cause
+        return Outcome(job.step, ending, reason, code, job.seconds)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._outcomes[outcome.step.name] = outcome
+        self.exit_code = self.exit_code or outcome.exit_code
+        told = f": {outcome.reason}" if outcome.reason else ""
+        took = f" in {span(outcome.seconds)}" if outcome.seconds else ""
+        log.info("   %s %s%s%s", outcome.step.title, outcome.ending, took, told)
+        self.record.step(
+            outcome.step.name, state=outcome.ending, reason=outcome.reason, exit_code=outcome.exit_code,
+            seconds=round(outcome.seconds, 1),
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------------------- stopping
+    def _stop(self, why: str) -> None:
+        """Asks every step to stop; none but those that always run are started any more."""
+        self._stopped_for = why
+        log.warning("%s: the steps that run save what they can", why)
+        for job in list(self._jobs.values()):
+            job.stop()
+
+    def _heed_limit(self) -> None:
+        if not self._stopped_for:
+            self._deadline = time.monotonic() + _GRACE_S
+            self._stop(f"the limit of {span(self.how.timeout_s)} is over")
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
+        for job in list(self._jobs.values()):
+            job.kill()
+
+    @contextmanager
+    def _heeding_signals(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM lets steps save a checkpoint, the second ends them; heard in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(number: int, frame: object) -> None:
+            if self._stopped_for:
+                self._kill()
+                raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                self.exit_code = EXIT_INTERRUPTED
+            self._stop(f"received {signal.Signals(number).name}")
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _divided_cores(parts: int) -> list[set[int]]:
+    """The cores of this process in disjoint parts; none where there is one part, or no way to keep to it."""
+    if parts < 2 or not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    return [set(cores[first::parts]) for first in range(parts)] if len(cores) >= parts else []

@@ -1,0 +1,169 @@
+"""The steps of the pipeline: what each runs, reads and writes, and which come before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core import checkpoint
+from core.config.compose import LoadedConfig
+from core.config.schema import Stream
+from core.runlog import loss_csv_path, loss_png_path
+from core.workspace import relative
+from pipelines.dashboard.single_file import FILE as SINGLE_FILE
+from pipelines.dashboard.single_file import has_page
+from pipelines.validate_training_outputs import REPORT
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook, by its path from the workspace's root, and the parameters it is given."""
+
+    path: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What decides what a step makes. While none of it changes, `--resume` does not do the step again.
+
+    streams: whose configuration and, with `data`, whose sensor files it reads.
+    code: packages of Landfall it runs. files: outputs of other steps.
+    """
+
+    streams: tuple[Stream, ...] = ()
+    data: bool = False
+    code: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: either a `command` (module and arguments) or a `notebook`.
+
+    needs: steps that come before it. outputs: files it leaves, from the workspace's root.
+    stream: steps of different streams may run at the same time. always: runs also after a failure.
+    """
+
+    name: str
+    title: str
+    command: tuple[str, ...] = ()
+    notebook: Notebook | None = None
+    needs: tuple[str, ...] = ()
+    inputs: Inputs = field(default_factory=Inputs)
+    outputs: tuple[str, ...] = ()
+    stream: Stream | None = None
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for: the configuration of each stream, overrides of both, and parameters of both notebooks."""
+
+    configs: Mapping[Stream, LoadedConfig]
+    run_id: str
+    overrides: Sequence[str] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    persist_run_history: bool = True
+
+
+def pipeline_steps(order: Order, root: Path) -> tuple[Step, ...]:
+    """Every step, each after those it needs."""
+    streams = tuple(order.configs)
+    steps = [
+        step for make in (_quality, _notebook, _scores) for step in (make(stream, order, root) for stream in streams)
+    ]
+    return (*steps, _checklist(order, root, steps), _dashboard(order, root, steps))
+
+
+def _quality(stream: Stream, order: Order, root: Path) -> Step:
+    loaded = order.configs[stream]
+    return Step(
+        name=f"quality-{stream}",
+        title=f"quality of the data of {stream}",
+        command=("pipelines.check_data_quality", "--config", loaded.source, "--run-id", order.run_id, *order.overrides),
+        inputs=Inputs((stream,), data=True, code=("core",)),
+        stream=stream,
+    )
+
+
+def _notebook(stream: Stream, order: Order, root: Path) -> Step:
+    loaded = order.configs[stream]
+    config = loaded.config
+    best = root / config.logging.checkpoint_path
+    written = (
+        best,
+        checkpoint.sidecar_path(best),
+        loss_csv_path(root, config),
+        loss_png_path(root, config),
+        root / config.logging.artifacts_dir / f"scaler_{stream}.json",
+    )
+    path = f"notebooks/local_{stream}_ssl.ipynb"
+    given = {
+        "config": loaded.source,
+        "overrides": ["logging.progress=lines", *order.overrides],
+        "epochs": None,  # the configuration's own; the notebook's few are for a first look
+        "run_id": order.run_id,
+    }
+    return Step(
+        name=f"notebook-{stream}",
+        title=f"training and scoring of {stream} in its notebook",
+        notebook=Notebook(path, given | order.parameters),
+        needs=(f"quality-{stream}",),
+        inputs=Inputs((stream,), data=True, code=("core", "trainers", "inference")),
+        outputs=tuple(relative(file, root) for file in written),
+        stream=stream,
+    )
+
+
+def _scores(stream: Stream, order: Order, root: Path) -> Step:
+    """The notebook scores too; this makes sure of it."""
+    loaded = order.configs[stream]
+    asked = ("--stream", stream, "--config", loaded.source, "--unless-current", *order.overrides)
+    return Step(
+        name=f"scores-{stream}",
+        title=f"scores of {stream}",
+        command=("inference.run_scoring_example", *asked),
+        needs=(f"notebook-{stream}",),
+        inputs=Inputs((stream,), data=True, code=("core", "inference"), files=(loaded.config.logging.checkpoint_path,)),
+        outputs=_scored(stream, order),
+        stream=stream,
+    )
+
+
+def _scored(stream: Stream, order: Order) -> tuple[str, ...]:
+    folder = f"{order.configs[stream].config.logging.artifacts_dir}/scores"
+    return tuple(f"{folder}/{stream}_{name}" for name in ("scores.parquet", "events.csv", "timeline.png"))
+
+
+def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
+    files = (word for stream, flag in _CONFIG_FLAGS.items() for word in (flag, order.configs[stream].source))
+    return Step(
+        name="checklist",
+        title="validation checklist",
+        command=("pipelines.validate_training_outputs", *files, *order.overrides),
+        needs=tuple(step.name for step in earlier),
+        inputs=Inputs(
+            tuple(order.configs),
+            code=("core", "inference", "migration", "pipelines"),
+            files=tuple(dict.fromkeys(output for step in earlier for output in step.outputs)),
+        ),
+        outputs=(REPORT,),
+    )
+
+
+def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
+    history = "--persist-run-history" if order.persist_run_history else "--no-persist-run-history"
+    single_file = ("--single-file", str(root / SINGLE_FILE)) if has_page(root) else ()
+    return Step(
+        name="dashboard",
+        title="dashboard",
+        command=("pipelines.export_training_dashboard_state", "--run-id", order.run_id, history, *single_file),
+        needs=(*(step.name for step in earlier), "checklist"),
+        always=True,
+    )
+
+
+_CONFIG_FLAGS: dict[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}

@@ -1,0 +1,41 @@
+"""The process of a step in the tests: `python -m tests.pipelines.steps.actor` does what its words say, in order."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--say", default="")
+parser.add_argument("--event", action="append", default=[], help="as a notebook tells it")
+parser.add_argument("--say-last", default="")
+parser.add_argument("--sleep", type=float, default=0.0)
+parser.add_argument("--saves", action="store_true", help="stops with the exit code of what can be resumed")
+parser.add_argument("--write", type=Path)
+parser.add_argument("--exit", type=int, default=0)
+parser.add_argument("--repo-root", type=Path)
+words = parser.parse_args()
+
+began = time.time()
+if words.say:
+    sys.stderr.write(f"actor: {words.say}\n")
+for event in words.event:
+    sys.stdout.write(event + "\n")
+    sys.stdout.flush()
+if words.say_last:
+    time.sleep(0.2)  # for the events to be heard
+    sys.stderr.write(f"actor: {words.say_last}\n")
+try:
+    time.sleep(words.sleep)
+except KeyboardInterrupt:
+    sys.stderr.write("actor: interrupted\n")
+    sys.exit(75 if words.saves else 130)
+if words.write:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    path = words.repo_root / words.write
+    path.write_text(json.dumps({"began": began, "ended": time.time(), "cores": cores}), encoding="utf-8")
+sys.exit(words.exit)

@@ -1,0 +1,66 @@
+"""How far a step is, by what its notebook and its run log tell."""
+
+from __future__ import annotations
+
+import queue
+import re
+from pathlib import Path
+
+import pytest
+
+from core.workspace import write_json
+from pipelines.steps.jobs import Job, span
+from pipelines.steps.table import Step
+
+ACTOR = "tests.pipelines.steps.actor"
+EVENTS = ('{"event": "notebook", "cells": 3}', '{"event": "end", "cell": 1, "seconds": 4.5}')
+TRAINING = '{"event": "start", "cell": 2, "title": "Training"}'
+
+
+@pytest.fixture
+def begin(tmp_path: Path):
+    """Starts a process that tells events and stays; gives its job once the last event was heard."""
+    jobs = []
+
+    def start(*events: str, **facts) -> Job:
+        words = [word for event in events for word in ("--event", event)]
+        said: queue.Queue = queue.Queue()
+        job = Job(
+            Step("x", "the step x"), [ACTOR, *words, "--sleep", "30", "--say-last", "there"],
+            log_file=tmp_path / "x.log", tell=lambda job, told: said.put(told), **facts,
+        )  # fmt: skip
+        jobs.append(job)
+        assert said.get(timeout=30) == "actor: there"
+        return job
+
+    yield start
+    for job in jobs:
+        job.kill()
+
+
+def test_a_step_that_tells_nothing_is_known_by_its_time(begin):
+    assert re.fullmatch(r"\d s so far", begin().progress())
+
+
+def test_a_notebook_is_known_by_its_cell_and_earlier_times_tell_what_is_left(begin):
+    job = begin(*EVENTS, TRAINING, earlier={"1": 5.0, "2": 40.0, "3": 3590.0})
+    assert re.fullmatch(r"cell 2 of 3 \(Training\), \d s so far, about 1 h 0 min left", job.progress())
+    assert 3610 < job.seconds_left() <= 3630
+    assert job.cells.seconds == {"1": 4.5}
+
+
+def test_training_is_known_by_its_run_log(begin, tmp_path):
+    job = begin(*EVENTS, TRAINING, earlier={"2": 40.0, "3": 20.0}, training=tmp_path / "run")
+    status = {"state": "running", "epoch": 2, "epochs": 10, "step": 210, "steps": 1000, "eta_seconds": 79.0}
+    write_json(tmp_path / "run/status.json", status)
+    told = r"cell 2 of 3 \(Training\), epoch 3 of 10, step 210 of 1000, \d s so far, about 1 min 39 s left"
+    assert re.fullmatch(told, job.progress())
+    write_json(tmp_path / "run/status.json", {**status, "state": "completed"})
+    assert "epoch" not in job.progress()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+)
+def test_times_are_told_as_people_do(seconds, told):
+    assert span(seconds) == told

@@ -1,0 +1,162 @@
+"""Which steps there are, which are chosen, and why one has to run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.config.compose import load_config
+from core.errors import DataError, UsageError
+from pipelines.steps import fingerprints
+from pipelines.steps.fingerprints import digests, fingerprint
+from pipelines.steps.planning import Selection, reason_to_run
+from pipelines.steps.records import StepRecord
+from pipelines.steps.table import Order, Step, pipeline_steps
+from tests.small_workspace import CONFIGS, build_small_workspace
+
+EVERY = (
+    "quality-patchtst", "quality-swinmae", "notebook-patchtst", "notebook-swinmae", "scores-patchtst", "scores-swinmae",
+    "checklist", "dashboard",
+)  # fmt: skip
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return build_small_workspace(tmp_path / "workspace")
+
+
+def order_of(root: Path, *overrides: str, run_id: str = "run-1", **parameters: object) -> Order:
+    configs = {stream: load_config(file, overrides, root=root) for stream, file in CONFIGS.items()}
+    return Order(configs, run_id, overrides, parameters)
+
+
+def steps_of(root: Path, *overrides: str) -> dict[str, Step]:
+    return {step.name: step for step in pipeline_steps(order_of(root, *overrides), root)}
+
+
+# ------------------------------------------------------------------------------------------------------------ choosing
+def test_every_step_stands_after_those_it_needs(root):
+    steps = pipeline_steps(order_of(root), root)
+    assert tuple(step.name for step in steps) == EVERY
+    before: set[str] = set()
+    for step in steps:
+        assert set(step.needs) <= before
+        before.add(step.name)
+    assert steps[-1].always
+    assert set(steps[-1].needs) == set(EVERY[:-1])
+
+
+@pytest.mark.parametrize(
+    ("selection", "chosen"),
+    [
+        (Selection(), EVERY),
+        (Selection(only=["checklist"]), ("checklist",)),
+        (Selection(only=["*-patchtst"]), ("quality-patchtst", "notebook-patchtst", "scores-patchtst")),
+        (Selection(start=["scores-*"]), ("scores-patchtst", "scores-swinmae", "checklist", "dashboard")),
+        (
+            Selection(start=["notebook-swinmae"], skip=["dashboard"]),
+            ("notebook-swinmae", "scores-swinmae", "checklist"),
+        ),
+        (
+            Selection(skip=["*-swinmae", "quality-*"]),
+            ("notebook-patchtst", "scores-patchtst", "checklist", "dashboard"),
+        ),
+    ],
+)
+def test_steps_are_chosen_by_name(root, selection, chosen):
+    assert tuple(step.name for step in selection.of(pipeline_steps(order_of(root), root))) == chosen
+
+
+def test_a_name_that_no_step_has_is_refused_with_the_names_there_are(root):
+    steps = pipeline_steps(order_of(root), root)
+    with pytest.raises(
+        UsageError, match=r"there is no step 'checklists' — did you mean checklist\? the steps are qual"
+    ):
+        Selection(only=["checklists"]).of(steps)
+    with pytest.raises(UsageError, match="every step is left out"):
+        Selection(skip=["*"]).of(steps)
+
+
+# ---------------------------------------------------------------------------------------------------- why it is to run
+@pytest.fixture
+def done(root):
+    """The training of process sensors, as if it had just ended well; gives why a later run would do it again."""
+    step = steps_of(root)["notebook-patchtst"]
+    for name in step.outputs:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name, encoding="utf-8")
+    order = order_of(root)
+    StepRecord(step.name, "run-1", fingerprint(step, order, root), digests(step.outputs, root), 1.0).write(root)
+
+    def reason(*overrides: str, **parameters: object) -> str | None:
+        order = order_of(root, *overrides, run_id="run-2", **parameters)
+        (step,) = [step for step in pipeline_steps(order, root) if step.name == "notebook-patchtst"]
+        return reason_to_run(step, order, root)
+
+    return reason
+
+
+def test_the_name_of_a_run_is_no_reason(done):
+    assert done() is None
+
+
+def test_a_changed_configuration_is_told_by_key(done):
+    assert done("training.epochs=5") == "configuration: patchtst training.epochs was 3, is 5"
+
+
+def test_a_changed_parameter_is_told(done):
+    assert done(bundle=True) == "parameters: bundle is new"
+
+
+def test_a_changed_sensor_or_label_file_is_told(done, root):
+    data = root / "data/fdc"
+    (data / "test_1.labels.csv").write_text("timestamp,anomaly\n", encoding="utf-8")
+    shutil.copy(data / "test_2.csv", data / "test_3.csv")
+    assert done() == "data: data/fdc/test_1.labels.csv changed, data/fdc/test_3.csv is new"
+    for name in ("test_1.csv", "test_2.csv"):
+        (data / name).unlink()
+    assert done().startswith("data: ")
+    assert done().endswith(" and 1 more")
+
+
+def test_other_streams_and_what_lies_beside_are_no_reason(done, root):
+    (root / "data/fdc/notes.txt").write_text("hello", encoding="utf-8")
+    (root / "data/vib/train_1.npy").unlink()
+    assert done() is None
+
+
+def test_a_changed_notebook_is_told_and_its_outputs_are_no_change(done, root):
+    path = root / "notebooks/local_patchtst_ssl.ipynb"
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    notebook["cells"][2]["execution_count"] = 7
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    assert done() is None
+    notebook["cells"][2]["source"].append("\nepochs = 1")
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    assert done() == "code: notebooks/local_patchtst_ssl.ipynb changed"
+
+
+def test_changed_code_is_told(done, root, monkeypatch):
+    monkeypatch.setattr(fingerprints, "CODE_ROOT", root)  # whose copy of Landfall lacks all but core
+    assert done().startswith("code: ")
+    assert "trainers/" in done() or "inference/" in done()
+
+
+def test_a_missing_or_foreign_result_is_told(done, root):
+    (root / "checkpoints/patchtst_ssl.pt").write_text("of another run", encoding="utf-8")
+    assert done() == "checkpoints/patchtst_ssl.pt is no longer what the step left"
+    (root / "checkpoints/patchtst_ssl.pt").unlink()
+    assert done() == "checkpoints/patchtst_ssl.pt is missing"
+
+
+def test_a_pattern_without_files_is_told_as_ever(done):
+    with pytest.raises(DataError, match="matches nothing"):
+        done("data.parts.test.files=[data/none/*]")
+
+
+def test_a_record_nobody_can_read_counts_for_nothing(done, root):
+    (root / "artifacts/pipeline/steps/notebook-patchtst.json").write_text("{torn", encoding="utf-8")
+    assert done() == "has never ended well"

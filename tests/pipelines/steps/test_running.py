@@ -1,0 +1,197 @@
+"""Steps run as processes: in their order, at the same time, after failures, and when somebody stops them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from core.config.compose import load_config, local_config_file
+from core.config.schema import STREAMS
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE
+from pipelines.steps import running
+from pipelines.steps.records import StepRecord, unfinished_run
+from pipelines.steps.running import How, Run
+from pipelines.steps.table import Inputs, Order, Step, pipeline_steps
+
+ACTOR = "tests.pipelines.steps.actor"
+
+
+def step(name: str, *words: str, **facts) -> Step:
+    return Step(name, f"the step {name}", command=(ACTOR, *words), **facts)
+
+
+@pytest.fixture
+def order(workspace: Path) -> Order:
+    configs = {stream: load_config(local_config_file(stream), root=workspace) for stream in STREAMS}
+    return Order(configs, "run-1")
+
+
+@pytest.fixture
+def do(order, workspace):
+    """Runs steps; gives the run and how each ended."""
+
+    def run(*steps: Step, **how) -> tuple[Run, dict[str, str]]:
+        runner = Run(order, workspace, How(**how))
+        return runner, {outcome.step.name: outcome.ending for outcome in runner.run(steps)}
+
+    return run
+
+
+def written(root: Path, name: str) -> dict:
+    return json.loads((root / name).read_text(encoding="utf-8"))
+
+
+# --------------------------------------------------------------------------------------------------------------- order
+def test_a_step_comes_after_those_it_needs(do, workspace, caplog):
+    caplog.set_level("INFO")
+    run, endings = do(
+        step("first", "--say", "one", "--sleep", "0.2", "--write", "a"),
+        step("second", "--write", "b", needs=("first",)),
+        jobs=2,
+    )
+    assert endings == {"first": "completed", "second": "completed"}
+    assert run.exit_code == EXIT_OK
+    assert written(workspace, "a")["ended"] <= written(workspace, "b")["began"]
+    assert "first │ actor: one" in caplog.messages
+    assert (workspace / "artifacts/pipeline/run-1/first.log").read_text() == "actor: one\n"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_as_many_run_at_once_as_there_are_jobs(do, workspace, jobs):
+    do(*(step(name, "--sleep", "0.5", "--write", name) for name in "ab"), jobs=jobs)
+    first, second = sorted((written(workspace, name) for name in "ab"), key=lambda told: told["began"])
+    assert (second["began"] < first["ended"]) == (jobs == 2)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two processor cores"
+)
+def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
+    do(
+        *(step(name, "--sleep", "0.3", "--write", name, stream=name) for name in STREAMS),
+        step("z", "--write", "z"),
+        jobs=2,
+    )
+    one, other = (set(written(workspace, name)["cores"]) for name in STREAMS)
+    assert one
+    assert other
+    assert not one & other
+    assert one | other == os.sched_getaffinity(0)
+    do(step("patchtst", "--write", "alone", stream="patchtst"), jobs=2)
+    assert set(written(workspace, "alone")["cores"]) == os.sched_getaffinity(0)
+
+
+@pytest.mark.parametrize(("cores", "parts", "sizes"), [(6, 2, [3, 3]), (5, 2, [3, 2]), (1, 2, []), (8, 1, [])])
+def test_cores_are_divided_without_rest_or_overlap(monkeypatch, cores, parts, sizes):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+    divided = running._divided_cores(parts)
+    assert [len(part) for part in divided] == sizes
+    assert not divided or set.union(*divided) == set(range(cores))
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+def test_after_a_failure_nothing_is_started_but_what_always_runs(do, workspace, caplog):
+    run, endings = do(
+        step("bad", "--say", "no such luck", "--exit", "3"),
+        step("other", "--write", "other"),
+        step("last", "--write", "last", needs=("bad", "other"), always=True),
+    )
+    assert endings == {"bad": "failed", "other": "not run", "last": "completed"}
+    assert run.exit_code == 3
+    assert not (workspace / "other").exists()
+    history = written(workspace, "artifacts/pipeline/run-1/pipeline.json")
+    assert history["state"] == "failed"
+    assert history["steps"]["bad"] | {"seconds": 0} == {
+        "state": "failed", "reason": "no such luck", "log": "bad.log", "exit_code": 3, "seconds": 0,
+    }  # fmt: skip
+    assert history["steps"]["other"]["reason"] == "bad did not end well"
+
+
+def test_keep_going_runs_what_does_not_need_the_failed_step(do):
+    run, endings = do(
+        step("bad", "--exit", "4"), step("after", needs=("bad",)), step("other"), step("third", needs=("after",)),
+        keep_going=True,
+    )  # fmt: skip
+    assert endings == {"bad": "failed", "after": "not run", "other": "completed", "third": "not run"}
+    assert run.exit_code == 4
+
+
+def test_a_process_that_is_killed_is_a_failure_that_says_so(order, workspace):
+    run = Run(order, workspace, How())
+    threading.Timer(0.7, lambda: next(iter(run._jobs.values())).kill()).start()
+    (outcome,) = run.run([step("killed", "--sleep", "30")])
+    assert (outcome.ending, outcome.exit_code, run.exit_code) == ("failed", EXIT_FAILURE, EXIT_FAILURE)
+    assert outcome.reason == "its process was ended by SIGKILL"
+
+
+# ------------------------------------------------------------------------------------------------------------ stopping
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGTERM, EXIT_RESUMABLE)])
+def test_a_signal_lets_the_step_save_and_starts_nothing_more(do, number, code):
+    threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
+    before = signal.getsignal(number)
+    run, endings = do(step("long", "--sleep", "30", "--saves"), step("next"), step("last", always=True))
+    assert endings == {"long": "stopped", "next": "not run", "last": "completed"}
+    assert run.exit_code == code
+    assert signal.getsignal(number) is before
+
+
+def test_the_second_ctrl_c_ends_it_at_once(do):
+    for seconds in (1.0, 1.5):
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        do(Step("deaf", "", command=("tests.pipelines.steps.deaf",)))
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("words, code", [(("--saves",), EXIT_RESUMABLE), ((), EXIT_FAILURE)])
+def test_the_limit_of_all_stops_what_runs(do, words, code):
+    run, endings = do(step("long", "--sleep", "30", *words), step("next"), timeout_s=1.0)
+    assert run.exit_code == code
+    assert endings == {"long": "stopped" if words else "failed", "next": "not run"}
+
+
+# ------------------------------------------------------------------------------------------------------------ resuming
+def test_resume_skips_a_step_until_something_it_is_made_of_changes(do, workspace):
+    (workspace / "in").write_text("1")
+    made = step("made", "--write", "out", inputs=Inputs(files=("in",)), outputs=("out",))
+    assert do(made)[1] == {"made": "completed"}
+    assert StepRecord.read(workspace, "made").run_id == "run-1"
+    assert do(made, resume=True)[1] == {"made": "skipped"}
+    (workspace / "in").write_text("2")
+    assert do(made, resume=True)[1] == {"made": "completed"}
+    (workspace / "out").unlink()
+    assert do(made, resume=True)[1] == {"made": "completed"}
+    (workspace / "out").write_text("somebody else's")
+    assert do(made, resume=True)[1] == {"made": "completed"}
+    assert do(made, resume=True)[1] == {"made": "skipped"}
+    assert do(made)[1] == {"made": "completed"}
+
+
+def test_a_failed_step_is_not_taken_for_done(do, workspace):
+    (workspace / "out").write_text("as before")
+    bad = step("bad", "--exit", "1", outputs=("out",))
+    assert do(bad)[1] == {"bad": "failed"}
+    assert do(bad, resume=True)[1] == {"bad": "failed"}
+    assert unfinished_run(workspace) == "run-1"
+    do(step("good"))
+    assert unfinished_run(workspace) is None
+
+
+# --------------------------------------------------------------------------------------------- what a notebook is given
+def test_streams_that_train_at_once_share_the_memory(order, workspace):
+    notebook = next(step for step in pipeline_steps(order, workspace) if step.name == "notebook-swinmae")
+    alone, shared = Run(order, workspace, How()), Run(order, workspace, How(jobs=2, resume=True))
+    shared._at_once = 2
+    assert alone._overrides(notebook) == ["training.resume=never", "logging.progress=lines"]
+    assert shared._overrides(notebook) == [
+        "training.resume=unfinished", "logging.progress=lines",
+        "device.memory.strategy=custom", "device.memory.fraction=0.375",
+    ]  # fmt: skip
+    load_config("configs/swinmae_ssl_local.yaml", shared._overrides(notebook), root=workspace)

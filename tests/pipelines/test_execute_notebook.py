@@ -1,0 +1,273 @@
+"""One notebook in a process and a kernel of its own, for real: how it runs, how it is stopped, and how it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+import pytest
+
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE, UsageError
+from pipelines.notebook_parameters import check_parameters, parameters_of
+from tests.support import REPO_ROOT
+
+HELD_MB = 300
+TRAINING = """
+import time
+from core.errors import StoppedError
+try:
+    print("training", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise StoppedError("received SIGINT", "checkpoints/x.last.pt") from None
+"""
+
+
+class Ended(NamedTuple):
+    """How the process ended; `executed` is what it left."""
+
+    code: int
+    events: list[dict[str, Any]]
+    messages: str
+    executed: nbformat.NotebookNode | None
+
+    @property
+    def last_line(self) -> str:
+        return self.messages.splitlines()[-1]
+
+
+def write_notebook(path: Path, *cells: str) -> Path:
+    """A notebook with the parameters `count` and `name`, and a heading over each cell: First, Second, …"""
+    notebook = nbformat.v4.new_notebook()
+    parameters = nbformat.v4.new_code_cell('count = 2  # type: int\nname = "x"')
+    parameters.metadata.tags = ["parameters"]
+    notebook.cells = [nbformat.v4.new_markdown_cell("# A notebook"), parameters]
+    for title, cell in zip(("First", "Second", "Third"), cells, strict=False):
+        notebook.cells += [nbformat.v4.new_markdown_cell(f"Text\n## {title}"), nbformat.v4.new_code_cell(cell)]
+    nbformat.write(notebook, path)
+    return path
+
+
+def start(notebook: Path, *words: str) -> subprocess.Popen[str]:
+    executed = notebook.parent / "executed" / notebook.name
+    command = [sys.executable, "-m", "pipelines.execute_notebook", str(notebook), str(executed)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*command, "--repo-root", str(notebook.parent), *words], cwd=REPO_ROOT, **pipes)
+
+
+def end(process: subprocess.Popen[str], notebook: Path) -> Ended:
+    output, messages = process.communicate(timeout=120)
+    executed = notebook.parent / "executed" / notebook.name
+    read = nbformat.read(executed, as_version=4) if executed.is_file() else None
+    return Ended(process.returncode, [json.loads(line) for line in output.splitlines()], messages, read)
+
+
+def execute(notebook: Path, *words: str) -> Ended:
+    return end(start(notebook, *words), notebook)
+
+
+def outputs(ended: Ended) -> list[list[Any]]:
+    """Of every code cell, with the one that papermill adds for the parameters."""
+    return [cell.outputs for cell in ended.executed.cells if cell.cell_type == "code"]
+
+
+@pytest.fixture
+def notebook(tmp_path: Path):
+    return lambda *cells: write_notebook(tmp_path / "a.ipynb", *cells)
+
+
+# ---------------------------------------------------------------------------------------------------------------- runs
+def test_cells_are_told_as_they_start_and_end_and_their_words_are_heard(notebook):
+    ended = execute(
+        notebook("print(name * count)", "import os; print(os.getcwd())"), "-p", "count=3", "-p", 'name="ab"'
+    )
+    assert ended.code == EXIT_OK, ended.messages
+    first, *cells = ended.events
+    assert first == {"event": "notebook", "cells": 4}
+    assert [(event["event"], event["cell"]) for event in cells] == [
+        (kind, cell) for cell in (1, 2, 3, 4) for kind in ("start", "end")
+    ]
+    assert [event["title"] for event in cells if event["event"] == "start"][-2:] == ["First", "Second"]
+    assert all(0 <= event["seconds"] < 60 for event in cells if event["event"] == "end")
+    assert "ababab\n" in ended.messages
+    assert outputs(ended)[-1][0].text.strip() == str(Path(ended.executed.metadata.papermill.input_path).parent)
+
+
+def test_an_unknown_parameter_ends_before_anything_runs(notebook):
+    ended = execute(notebook("1"), "-p", "counts=3")
+    assert (ended.code, ended.events, ended.executed) == (EXIT_USAGE, [], None)
+    assert ended.last_line.endswith("a.ipynb has no parameter 'counts' — did you mean count? it has count, name")
+
+
+def test_parameters_are_those_of_the_tagged_cell(notebook, tmp_path):
+    path = notebook("other = 3")
+    assert parameters_of(path) == ["count", "name"]
+    check_parameters(path, {"count": 1, "name": "y"})
+    other = nbformat.read(path, as_version=4)
+    other.cells[1].source = "count: int = 2\n%cd /\n"
+    nbformat.write(other, tmp_path / "b.ipynb")
+    (tmp_path / "c.ipynb").write_text("no notebook")
+    for name in "bc":
+        with pytest.raises(UsageError, match=r"\.ipynb is no notebook with parameters"):
+            parameters_of(tmp_path / f"{name}.ipynb")
+    other.cells[1].source = "count: int = 2\nprint(count)"
+    nbformat.write(other, tmp_path / "b.ipynb")
+    assert parameters_of(tmp_path / "b.ipynb") == ["count"]
+
+
+def test_a_failing_cell_decides_the_exit_code_and_leaves_what_came_before(notebook):
+    ended = execute(notebook("print('before')", "from core.errors import DataError\nraise DataError('too short')", "3"))
+    assert ended.code == 3
+    assert "a.ipynb, In [3]: DataError: too short" in ended.last_line
+    assert ended.last_line.endswith("the executed copy is executed/a.ipynb")
+    before, failing, after = outputs(ended)[-3:]
+    assert before[0].text == "before\n"
+    assert failing[0].ename == "DataError"
+    assert after == []
+
+
+def test_the_copy_is_whole_at_any_moment(notebook):
+    path = notebook("print('before')", "import time; time.sleep(60)")
+    process, executed = start(path), path.parent / "executed/a.ipynb"
+    try:
+        for line in process.stdout:
+            assert not executed.is_file() or nbformat.read(executed, as_version=4).cells
+            if json.loads(line).get("title") == "Second":
+                break
+        cells = [cell for cell in nbformat.read(executed, as_version=4).cells if cell.cell_type == "code"]
+        assert cells[-2].outputs[0].text == "before\n"
+        assert [file.name for file in executed.parent.iterdir()] == ["a.ipynb"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# ------------------------------------------------------------------------------------------------------------- stopping
+def test_a_signal_lets_training_save_and_starts_no_other_cell(notebook):
+    path = notebook(TRAINING, "print('never')")
+    process = start(path)
+    for line in process.stderr:
+        if "training" in line:
+            process.send_signal(signal.SIGTERM)
+            break
+    ended = end(process, path)
+    assert ended.code == EXIT_RESUMABLE, ended.messages
+    assert "In [2]: StoppedError: stopped: received SIGINT; saved checkpoints/x.last.pt" in ended.last_line
+    assert outputs(ended)[-1] == []
+
+
+def test_a_signal_ends_a_cell_that_saves_nothing(notebook):
+    path = notebook("import time; print('waiting', flush=True); time.sleep(60)")
+    process = start(path)
+    for line in process.stderr:
+        if "waiting" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    ended = end(process, path)
+    assert ended.code == EXIT_INTERRUPTED
+    assert "In [2]: KeyboardInterrupt" in ended.last_line
+
+
+def test_a_cell_that_takes_too_long_is_named(notebook):
+    ended = execute(notebook("import time; time.sleep(60)"), "--cell-timeout", "2")
+    assert ended.code == EXIT_FAILURE
+    assert "a.ipynb, In [2] (First) took longer than its limit of 2.0 s" in ended.last_line
+
+
+def test_training_that_takes_too_long_is_resumable(notebook):
+    ended = execute(notebook(TRAINING), "--cell-timeout", "4")
+    assert ended.code == EXIT_RESUMABLE
+    assert "over its limit of 4.0 s: stopped: received SIGINT; saved checkpoints/x.last.pt" in ended.last_line
+
+
+# -------------------------------------------------------------------------------------------------------------- deaths
+HOLD = f"held = b'x' * {HELD_MB << 20}\n"
+DEATHS = {
+    "segfault": (HOLD + "import ctypes; ctypes.string_at(0)", "segmentation fault in compiled code (SIGSEGV)"),
+    "kill -9": (HOLD + "import os; os.kill(os.getpid(), 9)", "killed from outside (SIGKILL), as `kill -9` does"),
+    "exit": (HOLD + "import os; os._exit(7)", "ended by itself with exit code 7"),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_dead_kernel_names_its_cell_its_memory_and_the_cause(notebook, death):
+    cell, cause = DEATHS[death]
+    ended = execute(notebook("print('before')", cell))
+    assert ended.code == EXIT_FAILURE
+    assert f"a.ipynb, In [3] (Second): its kernel died: {cause}; it held at most " in ended.last_line
+    assert HELD_MB < peak_of(ended.last_line) < HELD_MB + 300
+    before, dead = outputs(ended)[-2:]
+    assert before[0].text == "before\n"
+    assert dead[0].ename == "DeadKernelError"
+    assert cause in dead[0].evalue
+
+
+def peak_of(line: str) -> float:
+    return float(line.partition("it held at most ")[2].partition(" MiB")[0].replace(",", ""))
+
+
+def test_a_crash_shows_the_lines_that_led_to_it(notebook):
+    ended = execute(notebook("import ctypes\ndef crash():\n    ctypes.string_at(0)\n", "crash()"))
+    trace = outputs(ended)[-1][0].traceback
+    assert trace[1].endswith("in string_at")
+    assert [line.rpartition(" in ")[2] for line in trace[2:]] == ["crash", "<module>"]
+
+
+EAT = "import time\nheld = []\nfor _ in range(200):\n    held.append(b'x' * (10 << 20)); time.sleep(0.02)"
+
+
+def test_a_kernel_over_its_memory_limit_is_ended_and_told_apart(notebook):
+    ended = execute(notebook(EAT), "--memory-limit", "500")
+    assert ended.code == EXIT_FAILURE
+    assert "In [2] (First): its kernel died: out of memory: it may hold 500 MiB by --memory-limit" in ended.last_line
+    assert 450 < peak_of(ended.last_line) < 1500
+
+
+def test_a_kernel_that_dies_before_its_first_cell_says_so(notebook):
+    ended = execute(notebook("1"), "--memory-limit", "20")
+    assert ended.code == EXIT_FAILURE
+    assert "a.ipynb, before its first cell: its kernel died: out of memory: it may hold 20 MiB" in ended.last_line
+
+
+@pytest.fixture
+def control_group() -> Iterator[Path]:
+    """A control group of the system that holds at most 600 MiB; what is written to its `cgroup.procs` enters it."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines() if Path("/proc/self/cgroup").is_file() else []
+    v1 = next((line.split(":")[2] for line in lines if line.split(":")[1] == "memory"), None)
+    v2 = next((line.split(":")[2] for line in lines if line.startswith("0::")), "/")
+    parent = Path("/sys/fs/cgroup/memory" + v1 if v1 else "/sys/fs/cgroup" + v2)
+    group = parent / f"landfall-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if v1 else "memory.max")).write_text(str(600 << 20))
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"control groups cannot be made here: {error}")
+    yield group
+    for _ in range(100):
+        try:
+            group.rmdir()
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+def test_a_kernel_that_the_system_ends_for_want_of_memory_is_told_apart(notebook, control_group):
+    path = notebook(EAT)
+    enter = f"echo $$ > {control_group}/cgroup.procs && exec "
+    words = " ".join([sys.executable, "-m", "pipelines.execute_notebook", str(path), f"{path.parent}/executed/a.ipynb"])
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ended = end(subprocess.Popen(["sh", "-c", enter + words], cwd=REPO_ROOT, **pipes), path)
+    assert ended.code == EXIT_FAILURE, ended.messages
+    assert "In [2] (First): its kernel died: out of memory: the system killed it" in ended.last_line
+    assert "may hold 600 MiB" in ended.last_line
+    assert 300 < peak_of(ended.last_line) < 600
