@@ -41,7 +41,7 @@ RECIPES: dict[str, Recipe] = {
             "model.d_ff=128",
             "training.batch_size=32",
             "training.effective_batch=32",
-            "training.epochs=5",
+            "training.epochs=10",
             "training.windows_per_epoch=1600",
         )
     ),
