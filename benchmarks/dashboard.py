@@ -1,14 +1,17 @@
 """How soon the dashboard is there, and how soon it answers, with many runs and a long recording, in a real Chromium.
 
     python -m benchmarks.dashboard [--runs 200] [--scores 1000000] [--rounds 9] [--write]
+    python -m benchmarks.dashboard --pictures
 
 The workspace is built and exported as the tests do it. Each round opens the page in a fresh browser profile, so nothing
-is cached; an answer is the time from the click or the key to the first picture with what it asked for.
+is cached; an answer is the time from the click or the key to the first picture with what it asked for. The pictures are
+the README's, of what this workspace has exported.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import statistics
@@ -24,14 +27,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.run import RESULTS, environment
-from core.cli import run_command
+from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import find_chromium, serving
+from tests.dashboard.browsing import find_chromium, serving, settle
 from tests.dashboard.builders import START, install_page, write_run
 from tests.dashboard.whole import build_whole_workspace
 from tests.pipelines.more_inputs import RECORDING, write_score_table
 
+PICTURES = Path("docs/images")
 FIRST_PAINT_MS, ANSWER_MS = 1000, 100
 PAINT, ARRIVAL, CLOSE = LOADING = (
     "first paint",
@@ -159,14 +163,40 @@ def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
     return [Answer.of(what, [visit[what] for visit in visits], goal) for what, goal in goals.items()]
 
 
+def take_pictures(root: Path, folder: Path) -> list[Path]:
+    """The README's pictures of an exported workspace, in few colours."""
+    from PIL import Image
+
+    state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
+    worst = state["streams"]["swinmae"]["detections"]["events"][0]["id"]
+    views = {
+        "dashboard": ("overview", 800),
+        "dashboard-training": ("training", 840),
+        "dashboard-anomalies": (f"anomalies?stream=swinmae&event={worst}", 840),
+    }
+    with browser() as chromium, serving(root / "training_dashboard") as url:
+        for name, (address, height) in views.items():
+            page = chromium.new_page(viewport={"width": 1240, "height": height}, timezone_id="UTC")
+            page.goto(f"{url}#{address}")
+            settle(page)
+            picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            picture.quantize(250, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
+    return [folder / f"{name}.png" for name in views]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.dashboard", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--scores", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--pictures", action="store_true", help=f"take the pictures in {PICTURES} instead")
+    add_root_argument(parser)
     parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
 
     def command(arguments: argparse.Namespace) -> int:
+        if arguments.pictures:
+            sys.stdout.writelines(f"{path}\n" for path in take_pictures(root_of(arguments), PICTURES))
+            return EXIT_OK
         found = answers(arguments.runs, arguments.scores, arguments.rounds)
         sys.stdout.write("".join(f"{answer}\n" for answer in found))
         if arguments.write:

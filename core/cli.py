@@ -9,12 +9,14 @@ import argparse
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
 from core.progress import ConsoleHandler
+from core.redaction import RedactingFormatter, redacted_text
 from core.workspace import find_root, write_text
 
 if TYPE_CHECKING:
@@ -32,17 +34,18 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
 
     The command finds in `arguments.owns_process` whether it was called by its name: only then may it start anew.
     """
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error too")
     arguments = parser.parse_intermixed_args(argv)
     arguments.owns_process = argv is None
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[ConsoleHandler()]
-    )
+    handler = ConsoleHandler()
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         code = command(arguments)
         sys.stdout.flush()
         return code
     except LandfallError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
+        _tell(parser.prog, str(error), show_traceback=arguments.debug)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write(f"{parser.prog}: interrupted\n")
@@ -51,6 +54,18 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
         # The reader of our stdout has what it wanted (`… | head`); what is still buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except Exception as error:
+        hint = "" if arguments.debug else " — --debug shows where"
+        _tell(parser.prog, f"unexpected {type(error).__name__}: {error}{hint}", show_traceback=arguments.debug)
+        return EXIT_FAILURE
+
+
+def _tell(program: str, message: str, *, show_traceback: bool) -> None:
+    """One line on stderr, whatever is in the names and cells it quotes: no line break, no command to the terminal."""
+    if show_traceback:
+        traceback.print_exc()
+    plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in redacted_text(message))
+    sys.stderr.write(f"{program}: {plain}\n")
 
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:

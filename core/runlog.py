@@ -17,6 +17,7 @@ from core.config.schema import AnyConfig
 from core.devices.gauges import Reading
 from core.errors import StoppedError
 from core.livefile import LiveFile
+from core.redaction import redacted
 from core.workspace import json_text, utc_now, write_text
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class RunLog:
         self._write("config.yaml", rendered)
 
     def write_environment(self, record: Mapping[str, Any]) -> None:
-        self._write("environment.json", json_text(record))
+        self._write("environment.json", json_text(redacted(record)))
 
     def steps(
         self, epoch: int, records: Sequence[tuple[int, float, float, float]], *, reading: Reading | None = None

@@ -90,10 +90,19 @@ def _opened(source: Path, root: Path) -> Iterator[Path]:
         yield Path(scratch)
 
 
+# Weights and logs hardly shrink; what grows a hundredfold is made to fill a disk.
+_LARGEST_RATIO, _ALWAYS_UNPACKED = 100, 10**8
+
+
 def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
     """Only what has a place here; links, and names that lead out of the folder, are refused."""
     wanted = [info for info in archive.infolist() if not info.is_dir() and _target_of(PurePosixPath(info.filename))]
     needed, free = sum(info.file_size for info in wanted), shutil.disk_usage(folder).free
+    if needed > max(_ALWAYS_UNPACKED, _LARGEST_RATIO * source.stat().st_size):
+        raise OutputError(
+            f"{source} unpacks to {needed / 1e9:.1f} GB, more than {_LARGEST_RATIO} times its size",
+            hint="this is no bundle of Landfall",
+        )
     if needed > free:
         raise OutputError(f"{source} unpacks to {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free", hint="free space")
     for info in wanted:
@@ -136,9 +145,14 @@ def _target_of(path: PurePosixPath) -> tuple[str, Stream] | None:
 
 
 def _found(folder: Path) -> list[Artifact]:
-    """Every file that has a place; a file goes before its sidecar, as training writes them."""
-    found = []
+    """Every file that has a place; a file goes before its sidecar, as training writes them.
+
+    Raises OutputError for a link that leads out of the folder.
+    """
+    found, whole = [], folder.resolve()
     for path in sorted(folder.rglob("*")):
+        if path.is_symlink() and not path.resolve().is_relative_to(whole):
+            raise OutputError(f"{relative(path, folder)} leads out of the bundle", hint="this is no bundle of Landfall")
         place = _target_of(PurePosixPath(path.relative_to(folder).as_posix())) if path.is_file() else None
         if place is not None:
             found.append(Artifact(path, *place))

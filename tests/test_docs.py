@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import landfall
-from core.config.compose import schema_keys
+from core.config.faults import schema_keys
 from core.config.reference import FILE, reference
 from core.config.schema import SCHEMAS
 from migration.report.reference import FILE as RULES_FILE

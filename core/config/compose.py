@@ -6,7 +6,6 @@ Precedence, weakest first: schema default < group file < configuration file < `L
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from core.config.execution import Execution
-from core.config.schema import SCHEMAS, AnyConfig, Stream
+from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
+from core.config.schema import AnyConfig, Stream
+from core.config.sources import Source, calls_resolver, read_sources
 from core.errors import ConfigError, ConfigFault, UsageError
+from core.redaction import redacted
 from core.workspace import find_root, relative
 
 if TYPE_CHECKING:
@@ -69,12 +71,14 @@ def load_config(
     values, origins = _compose(path, [*from_environment, *from_command_line], root=root)
     _note_override_origins(origins, from_environment, "environment")
     _note_override_origins(origins, from_command_line, "command line")
-    return LoadedConfig(_validate(values, source=source, origins=origins), source, origins)
+    config = validate(values, source=source, origins=origins)
+    refuse_outputs_elsewhere(config, source, origins, root)
+    return LoadedConfig(config, source, origins)
 
 
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
     """Validates plain values, such as a checkpoint holds. Raises ConfigError."""
-    return _validate(values, source=source, origins={})
+    return validate(values, source=source, origins={})
 
 
 def execution_from_environment(environment: Mapping[str, str] | None = None) -> Execution:
@@ -97,8 +101,7 @@ def execution_from_environment(environment: Mapping[str, str] | None = None) -> 
     try:
         return Execution.model_validate(known)
     except ValidationError as error:
-        faults = [_fault(details, Execution, {}) for details in error.errors(include_url=False)]
-        raise ConfigError("environment", faults) from None
+        raise ConfigError("environment", all_faults(error, known, Execution, {})) from None
 
 
 def _workspace() -> Path | None:
@@ -136,12 +139,12 @@ def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:
 
 def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
     """The whole configuration as YAML; `with_origin` adds who set each value as a comment."""
-    lines = list(_yaml_lines(loaded.config.model_dump(mode="json")))
+    lines = list(_yaml_lines(redacted(loaded.config.model_dump(mode="json"))))
     if not with_origin:
         return "\n".join(line for line, _ in lines) + "\n"
     width = min(72, max(len(line) for line, _ in lines))
     rows = [
-        line if key is None else f"{line:<{width}}  # {_origin_of(key, loaded.origins) or 'default'}"
+        line if key is None else f"{line:<{width}}  # {origin_of(key, loaded.origins) or 'default'}"
         for line, key in lines
     ]
     return "\n".join(rows) + "\n"
@@ -162,6 +165,8 @@ def _parse_override(text: str) -> Override:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
+    if text.lstrip("+~").startswith("hydra"):
+        raise UsageError(f"the override {text!r} would configure Hydra itself", hint="Landfall composes alone")
     try:
         return OverridesParser.create().parse_override(text)
     except HydraException as error:
@@ -217,13 +222,19 @@ def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    sources = read_sources(path, (path.parent, root / CONFIG_DIR), root)
+    for override in overrides:
+        if _is_group(override.key_or_group, root):
+            option = root / CONFIG_DIR / override.key_or_group / f"{override.value()}.yaml"
+            sources |= read_sources(option, (root / CONFIG_DIR,), root)
     folder = str((root / CONFIG_DIR).resolve()).replace("'", r"\'")
     texts = [f"hydra.searchpath=['file://{folder}']", *(_hydra_text(override, root) for override in overrides)]
     try:
         with initialize_config_dir(str(path.parent.resolve()), version_base="1.3", job_name="landfall"):
             composed = compose(config_name=path.stem, overrides=texts)
+            origins = _file_origins(path, texts, sources, root=root)
+            _refuse_resolvers(OmegaConf.to_container(composed, resolve=False), relative(path, root), origins)
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-            origins = _file_origins(path, texts, root=root)
     except MissingConfigException as error:
         options = ", ".join(error.options or ())
         hint = f"there are: {options}" if options else None
@@ -233,8 +244,25 @@ def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[
     return values, origins  # type: ignore[return-value]
 
 
-def _file_origins(path: Path, overrides: list[str], *, root: Path) -> dict[str, str]:
-    """Walks Hydra's own list of composed files in merge order; the last file that has a key set it."""
+def _refuse_resolvers(values: Mapping[str, Any], source: str, origins: Mapping[str, str]) -> None:
+    """A resolver is a function that a configuration calls: `${oc.env:HOME}` would write the environment into logs."""
+    called = [(key, value) for key, value in flatten(values) if any(map(calls_resolver, _texts(value)))]
+    if called:
+        problem = "{!r} calls a resolver; only ${{section.key}} is looked up"
+        faults = [ConfigFault(key, problem.format(value), origin_of(key, origins)) for key, value in called]
+        raise ConfigError(source, faults)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def _file_origins(path: Path, overrides: list[str], sources: Mapping[Path, Source], *, root: Path) -> dict[str, str]:
+    """Walks Hydra's own list of composed files in merge order; the last file that has a key set it, `file:line`."""
     from hydra.core.global_hydra import GlobalHydra
     from hydra.types import RunMode
 
@@ -245,10 +273,11 @@ def _file_origins(path: Path, overrides: list[str], *, root: Path) -> dict[str, 
         file = _source_file(entry.config_path, (path.parent, root / CONFIG_DIR))
         if file is None or (entry.package or "").split(".")[0] == "hydra":
             continue
-        body = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        source = sources.get(file) or read_sources(file, (), root)[file]
         prefix = f"{entry.package}." if entry.package else ""
-        for key, _ in flatten({k: v for k, v in body.items() if k != "defaults"}, prefix):
-            _note(origins, key, relative(file, root))
+        for key, line in source.lines.items():
+            if key != "defaults":
+                _note(origins, f"{prefix}{key}", f"{relative(file, root)}:{line}")
     return origins
 
 
@@ -261,64 +290,6 @@ def _first_line(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem}"
     return str(error).strip().splitlines()[0]
-
-
-# --------------------------------------------------------------------------------------------------------- validation
-def _validate(values: Mapping[str, Any], *, source: str, origins: Mapping[str, str]) -> AnyConfig:
-    stream = values.get("stream")
-    schema = SCHEMAS.get(stream) if isinstance(stream, str) else None
-    if schema is None:
-        problem = f"is {'missing' if stream is None else repr(stream)}; one of {', '.join(SCHEMAS)}"
-        raise ConfigError(source, [ConfigFault("stream", problem, origins.get("stream"))])
-    try:
-        return schema.model_validate(values)  # type: ignore[return-value]
-    except ValidationError as error:
-        faults = [_fault(details, schema, origins) for details in error.errors(include_url=False)]
-        raise ConfigError(source, faults) from None
-
-
-def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) -> ConfigFault:
-    names = [str(name) for name in details["loc"]]
-    key = ".".join(names) or "configuration"
-    if details["type"] == "extra_forbidden":
-        problem = f"unknown key{_did_you_mean(names, schema)}"
-    elif details["type"] == "missing":
-        problem = "is required"
-    elif details["type"] == "value_error":
-        problem = str(details["ctx"]["error"])
-    else:
-        message = details["msg"]
-        problem = f"{details['input']!r}: {message[0].lower()}{message[1:]}"
-    return ConfigFault(key, problem, _origin_of(key, origins))
-
-
-def _did_you_mean(names: Sequence[str], schema: type[BaseModel]) -> str:
-    """The close keys of the same section, else the same name in another section."""
-    section: type[BaseModel] = schema
-    for name in names[:-1]:
-        section = section.model_fields[name].annotation  # type: ignore[assignment]
-    close = difflib.get_close_matches(names[-1], section.model_fields, n=2)
-    if not close:
-        close = [key for key in schema_keys(schema) if key.split(".")[-1] == names[-1]][:2]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
-
-
-def schema_keys(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted leaf key of a schema."""
-    for name, field in schema.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from schema_keys(field.annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def _origin_of(key: str, origins: Mapping[str, str]) -> str | None:
-    """The origin of the key, or of the nearest mapping above or list entry below it."""
-    while key:
-        if key in origins:
-            return origins[key]
-        key = key.rpartition(".")[0]
-    return None
 
 
 # ---------------------------------------------------------------------------------------------------------- rendering

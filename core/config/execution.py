@@ -5,11 +5,14 @@ Part of `core.config.schema`. Nothing here imports torch.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from core.config.fields import Count, CountOrAuto, Positive, Ratio, Section
+from core.config.fields import Contradiction, Count, CountOrAuto, Positive, Ratio, Section
+from core.redaction import is_secret
 
 
 def _as_text(value: Any) -> Any:
@@ -19,6 +22,12 @@ def _as_text(value: Any) -> Any:
 
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
 PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
+
+# Variables by which a process finds programs, libraries and start-up files: a configuration must not choose them.
+_LOADS_CODE = re.compile(
+    r"(?i)^(?:LD_|DYLD_|PYTHON|IPYTHON|JUPYTER|BASH|GIT_|HYDRA_|(?:ENV|IFS|SHELL|HOME|CC|CXX)$)"
+    r"|PATH|PLUGIN|INJECTION|PRELOAD|MODULE|LIBRAR|STARTUP"
+)
 
 # Share of a device's memory that each strategy may take.
 MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
@@ -31,13 +40,12 @@ class Memory(Section):
     )
     fraction: Ratio | None = Field(None, description="The share under `custom`; empty otherwise.")
 
-    @model_validator(mode="after")
-    def _custom_has_its_fraction(self) -> Memory:
+    def contradictions(self) -> Iterator[Contradiction]:
         if (self.strategy == "custom") != (self.fraction is not None):
-            raise ValueError(
-                f"strategy = {self.strategy} with fraction = {self.fraction}: custom needs one, others none"
+            yield Contradiction(
+                f"strategy = {self.strategy} with fraction = {self.fraction}: custom needs one, others none",
+                ("strategy", "fraction"),
             )
-        return self
 
     @property
     def share(self) -> float:
@@ -68,6 +76,15 @@ class Device(Section):
     environment: dict[str, str] = Field(
         {}, description="Environment variables set before the hardware is touched, such as NCCL_DEBUG."
     )
+
+    @field_validator("environment")
+    @classmethod
+    def _holds_no_secret_and_loads_no_code(cls, environment: dict[str, str]) -> dict[str, str]:
+        if secret := next(filter(is_secret, environment), None):
+            raise ValueError(f"{secret} looks like a secret, and configurations are written down: export it instead")
+        if loader := next(filter(_LOADS_CODE.search, environment), None):
+            raise ValueError(f"{loader} names code that processes load: export it yourself, if you trust it")
+        return environment
 
 
 class Hardware(Section):
@@ -111,11 +128,12 @@ class Profile(Section):
     )
     hardware: Hardware = Field(Hardware(), description="What the profile was made for; a misfit is told.")
 
-    @model_validator(mode="after")
-    def _autotuning_is_not_deterministic(self) -> Profile:
+    def contradictions(self) -> Iterator[Contradiction]:
         if self.deterministic and self.cudnn_benchmark:
-            raise ValueError("deterministic and cudnn_benchmark exclude each other: autotuning picks kernels by time")
-        return self
+            yield Contradiction(
+                "deterministic and cudnn_benchmark exclude each other: autotuning picks kernels by time",
+                ("deterministic", "cudnn_benchmark"),
+            )
 
 
 class Distributed(Section):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Ratio = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -40,9 +41,45 @@ CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_as_count_or_auto
 SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_as_switch_or_auto)]
 
 
+class Contradiction(NamedTuple):
+    """keys: those that do not go together, dotted from the section on; none where the section is meant as a whole."""
+
+    problem: str
+    keys: tuple[str, ...] = ()
+
+
+class ContradictionError(ValueError):
+    """Every contradiction of a section."""
+
+    def __init__(self, found: list[Contradiction]):
+        self.found = found
+        super().__init__("; ".join(contradiction.problem for contradiction in found))
+
+
 class Section(BaseModel):
     """A group of keys; unknown keys are refused and values never change after validation."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, protected_namespaces=()
     )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Values that are valid by themselves and do not go together."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if found := list(self.contradictions()):
+            raise ContradictionError(found)
+        return self
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _switches_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes `true` for 1."""
+        if isinstance(value, bool) and {int, float} & {
+            (kind := cls.model_fields[info.field_name].annotation),
+            *get_args(kind),
+        }:
+            raise ValueError(f"{value!r} is a switch, not a number")
+        return value

@@ -6,12 +6,23 @@ kinds of values in `core.config.fields`. Nothing here imports torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from core.config.execution import Execution
-from core.config.fields import Bound, Count, CountOrAuto, Fraction, Positive, Ratio, Section, SwitchOrAuto
+from core.config.fields import (
+    Bound,
+    Contradiction,
+    Count,
+    CountOrAuto,
+    Fraction,
+    Positive,
+    Ratio,
+    Section,
+    SwitchOrAuto,
+)
 
 Stream = Literal["patchtst", "swinmae"]
 STREAMS: tuple[Stream, ...] = ("patchtst", "swinmae")
@@ -54,14 +65,13 @@ class Part(Section):
             return {**values, "stop": 1.0}
         return values
 
-    @model_validator(mode="after")
-    def _stretch_is_not_empty(self) -> Part:
-        for name, bound in (("start", self.start), ("stop", self.stop)):
-            if isinstance(bound, float) and bound > 1.0:
-                raise ValueError(f"{name} = {bound} is no fraction of 0 to 1; write {int(bound)} for a row number")
-        if type(self.start) is type(self.stop) and self.stop <= self.start:
-            raise ValueError(f"stop = {self.stop} is not after start = {self.start}")
-        return self
+    def contradictions(self) -> Iterator[Contradiction]:
+        bounds = {"start": self.start, "stop": self.stop}
+        beyond = {name: bound for name, bound in bounds.items() if isinstance(bound, float) and bound > 1.0}
+        for name, bound in beyond.items():
+            yield Contradiction(f"{name} = {bound} is no fraction of 0 to 1; write {int(bound)} for a row number")
+        if not beyond and type(self.start) is type(self.stop) and self.stop <= self.start:
+            yield Contradiction(f"stop = {self.stop} is not after start = {self.start}", ("stop", "start"))
 
 
 class Parts(Section):
@@ -193,15 +203,21 @@ class PatchTSTModel(Section):
         description="Standardise each window and channel by its own observed, visible values (hides level shifts).",
     )
 
-    @model_validator(mode="after")
-    def _sizes_agree(self) -> PatchTSTModel:
+    def contradictions(self) -> Iterator[Contradiction]:
         if self.patch_stride != self.patch_length:
-            raise ValueError(f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}")
+            yield Contradiction(
+                f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}",
+                ("patch_stride", "patch_length"),
+            )
         if self.d_model % self.num_heads:
-            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+            yield Contradiction(
+                f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}", ("d_model", "num_heads")
+            )
         if self.encoder_sees == "visible" and self.decoder_width % self.num_heads:
-            raise ValueError(f"decoder_width = {self.decoder_width} is not divisible by num_heads = {self.num_heads}")
-        return self
+            yield Contradiction(
+                f"decoder_width = {self.decoder_width} is not divisible by num_heads = {self.num_heads}",
+                ("decoder_width", "num_heads"),
+            )
 
 
 class SwinMAEModel(Section):
@@ -227,30 +243,38 @@ class SwinMAEModel(Section):
     drop_path: Fraction = Field(0.0, description="Stochastic depth rate of the last encoder block; rises linearly.")
     norm_target: bool = Field(False, description="Predict each patch normalised by its own mean and variance.")
 
-    @model_validator(mode="after")
-    def _stages_agree(self) -> SwinMAEModel:
-        if len(self.num_heads) != len(self.depths):
-            raise ValueError(f"num_heads has {len(self.num_heads)} stages, depths has {len(self.depths)}")
-        if len(self.decoder_depths) != len(self.depths) - 1:
-            raise ValueError(f"decoder_depths needs {len(self.depths) - 1} stages, has {len(self.decoder_depths)}")
+    def contradictions(self) -> Iterator[Contradiction]:
+        num_stages = len(self.depths)
+        if len(self.num_heads) != num_stages:
+            yield Contradiction(
+                f"num_heads has {len(self.num_heads)} stages, depths has {num_stages}", ("num_heads", "depths")
+            )
+        if len(self.decoder_depths) != num_stages - 1:
+            yield Contradiction(
+                f"decoder_depths needs {num_stages - 1} stages, has {len(self.decoder_depths)}",
+                ("decoder_depths", "depths"),
+            )
         for stage, heads in enumerate(self.num_heads):
-            if (self.embed_dim * 2**stage) % heads:
-                raise ValueError(f"stage {stage} is {self.embed_dim * 2**stage} wide: {heads} heads do not divide it")
-        return self
+            if (width := self.embed_dim * 2**stage) % heads:
+                yield Contradiction(
+                    f"stage {stage} is {width} wide: {heads} heads do not divide it", ("num_heads", "embed_dim")
+                )
+        if self.encoder_sees == "visible":
+            yield from self._hidden_patches_cannot_be_left_out()
 
-    @model_validator(mode="after")
-    def _hidden_patches_can_be_left_out(self) -> SwinMAEModel:
-        if self.encoder_sees == "all":
-            return self
+    def _hidden_patches_cannot_be_left_out(self) -> Iterator[Contradiction]:
         if len(self.depths) < 2:
-            raise ValueError("encoder_sees = visible needs two stages or more: one has no decoder to fill in the rest")
+            yield Contradiction(
+                "encoder_sees = visible needs two stages or more: one has no decoder to fill in the rest",
+                ("encoder_sees", "depths"),
+            )
         joined = 2 ** (len(self.depths) - 1)
         if self.mask_unit % joined:
-            raise ValueError(
+            yield Contradiction(
                 f"mask_unit = {self.mask_unit} is not divisible by the {joined} patches per side that "
-                f"{len(self.depths)} stages merge into one, as encoder_sees = visible needs"
+                f"{len(self.depths)} stages merge into one, as encoder_sees = visible needs",
+                ("mask_unit", "depths"),
             )
-        return self
 
 
 # --------------------------------------------------------------------------------------------------- training, scoring
@@ -306,14 +330,13 @@ class Threshold(Section):
     false_alarm_rate: Ratio = Field(0.01, description="Share of normal calibration scores above the threshold.")
     min_calibration: Count = Field(50, description="Fewest calibration scores a threshold may rest on.")
 
-    @model_validator(mode="after")
-    def _a_tail_is_rare(self) -> Threshold:
+    def contradictions(self) -> Iterator[Contradiction]:
         if self.method == "pot" and self.false_alarm_rate > _MOST_OF_A_TAIL:
-            raise ValueError(
+            yield Contradiction(
                 f"method = pot is for rates of up to {_MOST_OF_A_TAIL}, false_alarm_rate = {self.false_alarm_rate} is "
-                "no tail; method = conformal serves any"
+                "no tail; method = conformal serves any",
+                ("false_alarm_rate", "method"),
             )
-        return self
 
 
 class Scoring(Section):
@@ -369,23 +392,21 @@ class PatchTSTConfig(Config):
     stream: Literal["patchtst"] = Field("patchtst", description="Which model and data this configuration is for.")
     model: PatchTSTModel = Field(PatchTSTModel(), description="PatchTST-SSL.")
 
-    @model_validator(mode="after")
-    def _window_is_whole_patches(self) -> PatchTSTConfig:
-        window, length = self.data.window, self.model.patch_length
+    def contradictions(self) -> Iterator[Contradiction]:
+        yield from super().contradictions()
+        window, length, stride = self.data.window, self.model.patch_length, self.data.score_stride
         if window < 2 * length or window % length:
             fitting = max(window // length, 2) * length
-            raise ValueError(f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be")
-        return self
-
-    @model_validator(mode="after")
-    def _every_row_ends_a_window(self) -> PatchTSTConfig:
-        stride, length = self.data.score_stride, self.model.patch_length
-        if not self.scoring.look_ahead and stride > length:
-            raise ValueError(
-                f"scoring.look_ahead = false scores the last patch of each window: data.score_stride = {stride} leaves "
-                f"rows out; {length}, the length of a patch, or less would not"
+            yield Contradiction(
+                f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be",
+                ("data.window", "model.patch_length"),
             )
-        return self
+        if not self.scoring.look_ahead and stride > length:
+            yield Contradiction(
+                f"scoring.look_ahead = false scores the last patch of each window: data.score_stride = {stride} leaves "
+                f"rows out; {length}, the length of a patch, or less would not",
+                ("data.score_stride", "scoring.look_ahead", "model.patch_length"),
+            )
 
 
 class SwinMAEConfig(Config):
@@ -395,25 +416,32 @@ class SwinMAEConfig(Config):
     scalogram: Scalogram = Field(Scalogram(), description="Morlet wavelet transform of each window.")
     model: SwinMAEModel = Field(SwinMAEModel(), description="Swin-MAE.")
 
-    @model_validator(mode="after")
-    def _window_fills_image(self) -> SwinMAEConfig:
-        if self.data.window < 2 * self.scalogram.image_size:
-            raise ValueError(
-                f"data.window = {self.data.window} is less than two samples for each of the "
-                f"{self.scalogram.image_size} columns of the image"
+    def contradictions(self) -> Iterator[Contradiction]:
+        yield from super().contradictions()
+        size, model = self.scalogram.image_size, self.model
+        if self.data.window < 2 * size:
+            yield Contradiction(
+                f"data.window = {self.data.window} is less than two samples for each of the {size} columns of an image",
+                ("data.window", "scalogram.image_size"),
             )
-        return self
-
-    @model_validator(mode="after")
-    def _image_divides_into_units(self) -> SwinMAEConfig:
-        unit = self.model.patch_size * self.model.mask_unit
-        deepest = self.model.patch_size * 2 ** (len(self.model.depths) - 1)
-        size = self.scalogram.image_size
-        for name, step in (("mask units", unit), ("patches of the deepest stage", deepest)):
+        for name, step in (
+            ("mask units", model.patch_size * model.mask_unit),
+            ("patches of the deepest stage", model.patch_size * 2 ** (len(model.depths) - 1)),
+        ):
             if size % step:
-                raise ValueError(f"scalogram.image_size = {size} does not divide into {name} of {step} pixels")
-        return self
+                yield Contradiction(
+                    f"scalogram.image_size = {size} does not divide into {name} of {step} pixels",
+                    ("scalogram.image_size", "model.patch_size", "model.mask_unit", "model.depths"),
+                )
 
 
 AnyConfig = PatchTSTConfig | SwinMAEConfig
 SCHEMAS: dict[Stream, type[Config]] = {"patchtst": PatchTSTConfig, "swinmae": SwinMAEConfig}
+# What a run writes to and deletes in. A configuration from outside of `configs/` may only name places in the workspace.
+OUTPUT_KEYS = (
+    "logging.log_dir",
+    "logging.checkpoint_path",
+    "logging.artifacts_dir",
+    "dqvl.report_dir",
+    "data.store_dir",
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +13,8 @@ from core.errors import DataError
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 ARRAY_SUFFIXES = (".npy", ".npz")
 
+# A sample in four months, and one in a nanosecond, the resolution of time here.
+_SLOWEST_HZ, _FASTEST_HZ = 1e-7, 1e9
 _LABEL_FILE = re.compile(r"[._](?:run_)?labels\.", re.IGNORECASE)
 _HEALTH = {"healthy": True, "normal": True, "faulty": False, "fault": False, "anomal": False}
 
@@ -48,7 +49,59 @@ def _is_sensor_file(path: Path) -> bool:
 
 def _glob(pattern: str, root: Path) -> Iterable[Path]:
     anchor = Path(pattern).anchor
-    return Path(anchor or root).glob(pattern.removeprefix(anchor)) if pattern.strip() else ()
+    try:
+        return list(Path(anchor or root).glob(pattern.removeprefix(anchor))) if pattern.strip() else ()
+    except (ValueError, IndexError, NotImplementedError):  # what pathlib says of `a**b`, `.` and `/`
+        return ()
+
+
+def refuse_large(path: Path, num_bytes: int) -> None:
+    """Raises DataError where `num_bytes` are more than the memory that is free."""
+    import psutil
+
+    free = psutil.virtual_memory().available
+    if num_bytes > free:
+        raise DataError(
+            f"takes {num_bytes / 1e9:.1f} GB, more than the {free / 1e9:.1f} GB of memory that are free",
+            path=path,
+            hint="split it by time; data.parts takes globs",
+        )
+
+
+# How files begin that are often saved under the name of a csv file.
+_FOREIGN = (
+    (b"\x1f\x8b", "gzip", "name it .csv.gz"),
+    (b"PK\x03\x04", "a workbook or another zip archive", "export it as csv"),
+    (b"\xd0\xcf\x11\xe0", "an old workbook", "export it as csv"),
+    (b"PAR1", "parquet", "name it .parquet"),
+    (b"\x93NUMPY", "an array", "name it .npy"),
+    (b"%PDF", "a PDF", "export it as csv"),
+    (b"<!DOCTYPE", "a web page, perhaps that of a login", "download the file again"),
+    (b"<html", "a web page, perhaps that of a login", "download the file again"),
+)
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raises DataError for a file that, by its first bytes or its size, cannot be what its name says: before anybody
+    reads all of it."""
+    suffix = data_suffix(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+        size = path.stat().st_size
+    except OSError as error:
+        raise DataError(
+            f"cannot be read: {error.strerror}", path=path, hint="look at the disk and its rights"
+        ) from error
+    if suffix != ".npz":
+        refuse_large(path, size)
+    if suffix not in (".csv", ".txt"):
+        return
+    if len(head) == 512 and not any(head):
+        raise DataError("NUL bytes and no text", path=path, row=1, hint="export it again")
+    for magic, kind, hint in _FOREIGN:
+        if head.lstrip()[: len(magic)].lower() == magic.lower():
+            raise DataError(f"is {kind}, not csv", path=path, hint=hint)
 
 
 def data_suffix(path: Path) -> str:
@@ -67,10 +120,19 @@ def facts_of(path: Path) -> dict[str, Any]:
 
     Later ones win. Raises DataError for a file that is no JSON object.
     """
-    stem = data_stem(path)
-    dataset = _json(path.with_name("dataset.json"))
-    entry = (dataset.pop("files", None) or {}).get(stem) or {}
-    return {**dataset, **entry, **_json(path.with_name(f"{stem}.json"))}
+    stem, shared = data_stem(path), path.with_name("dataset.json")
+    dataset = _json(shared)
+    entries = dataset.pop("files", None) or {}
+    entry = (entries.get(stem) or {}) if isinstance(entries, dict) else None
+    if not isinstance(entry, dict):
+        raise DataError(
+            "files is no JSON object of objects", path=shared, hint=f'write {{"files": {{"{stem}": {{…}}}}}}'
+        )
+    facts = {**dataset, **entry, **_json(path.with_name(f"{stem}.json"))}
+    axes = facts.get("axes")
+    if axes is not None and not (isinstance(axes, list) and all(isinstance(name, str) for name in axes)):
+        raise DataError(f"axes = {axes!r} in its JSON is no list of names", path=path, hint='write ["x", "y", "z"]')
+    return facts
 
 
 def declared_rate(path: Path, facts: dict[str, Any]) -> float | None:
@@ -78,7 +140,7 @@ def declared_rate(path: Path, facts: dict[str, Any]) -> float | None:
     rate = facts.get("sampling_rate_hz", facts.get("fs"))
     if rate is None:
         return None
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not math.isfinite(rate) or rate <= 0:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not _SLOWEST_HZ <= rate <= _FASTEST_HZ:
         raise DataError(
             f"sampling_rate_hz = {rate!r} in its JSON is no rate", path=path, hint="write samples per second"
         )
@@ -96,7 +158,7 @@ def _json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON: {error}", path=path, hint="mend or remove the sidecar") from error
     if not isinstance(value, dict):
         raise DataError("no JSON object", path=path, hint='write {"sampling_rate_hz": …}')

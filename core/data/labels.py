@@ -32,7 +32,7 @@ def labels_of(recording: Recording) -> np.ndarray | None:
         return None if recording.healthy is None else np.full(len(recording), not recording.healthy, dtype=np.int8)
     if "#" in recording.file_id:
         raise DataError("a set of records has no label file", path=path, hint='write "label" into dataset.json instead')
-    table = read_table(path)
+    table = read_table(path).frame
     names = {name.lower(): name for name in table.columns}
     if {"start", "end"} <= names.keys():
         return _from_intervals(recording, table[names["start"]], table[names["end"]], path)

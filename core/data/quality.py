@@ -132,10 +132,13 @@ def measure(
 ) -> dict[str, Any]:
     """What the rules hold against their limits, of a recording as it was read: JSON values.
 
-    `declared_rate_hz` is held against the time stamps; without it, `recording.sampling_rate_hz` is.
+    `declared_rate_hz` is held against the time stamps; without it, `recording.sampling_rate_hz` is. `notes` say what
+    the reader left out or read as missing, and which rows mending drops.
     """
     metrics = _time_metrics(recording, gap_factor, declared_rate_hz or recording.sampling_rate_hz, stream)
-    metrics |= _value_metrics(cleaned(recording), gap_factor)
+    mended = cleaned(recording)
+    metrics |= _value_metrics(mended, gap_factor)
+    metrics["notes"] = list(mended.notes)
     metrics["missing_ratio"] = float(np.isnan(recording.values_tc).mean()) if recording.values_tc.size else 1.0
     return metrics
 

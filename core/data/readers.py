@@ -5,18 +5,31 @@ Labels never enter a recording: label files are read by `core.data.labels` only.
 
 from __future__ import annotations
 
+import math
 import re
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from core.config.schema import Data, Stream
-from core.data.files import TABLE_SUFFIXES, data_suffix, declared_rate, expand, facts_of, is_healthy, matches
+from core.data.files import (
+    TABLE_SUFFIXES,
+    data_suffix,
+    declared_rate,
+    expand,
+    facts_of,
+    is_healthy,
+    matches,
+    refuse_foreign,
+    refuse_large,
+)
 from core.data.recording import NOT_A_TIME, RATE_TOLERANCE, Recording
-from core.data.tables import channels_of, read_table, time_column
+from core.data.tables import Table, channels_of, read_table, time_column
 from core.data.timestamps import Times, even_times, parse_times, sampling_rate
 from core.errors import DataError
 from core.workspace import relative
@@ -31,6 +44,7 @@ _AXIS = re.compile(
 )
 # Above this share of repeated stamps, the clock of a vibration file is coarser than its sampling.
 _COARSE_CLOCK = 0.2
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_recordings(path: Path, *, root: Path, stream: Stream, settings: Data) -> list[Recording]:
@@ -45,6 +59,7 @@ def read_recordings(path: Path, *, root: Path, stream: Stream, settings: Data) -
         raise DataError(f"the {stream} stream does not read this kind of file", path=path, hint=f"it reads {kinds}")
     if not path.is_file():
         raise DataError("the file does not exist", path=path, hint=f"look into {path.parent}")
+    refuse_foreign(path)
     read = reader(path, settings)
     return [_recording(path, root, stream, settings, read, values_tc, record) for record, values_tc in _records(read)]
 
@@ -82,22 +97,25 @@ def _recording(
 
 # ------------------------------------------------------------------------------------------------------------- readers
 def _read_fdc_table(path: Path, settings: Data) -> _Read:
-    frame = _filled(read_table(path), path)
-    time, names = time_column(frame, settings.timestamp, path)
+    return _from_table(_filled(read_table(path), path), path, settings)
+
+
+def _from_table(table: Table, path: Path, settings: Data) -> _Read:
+    time, names = time_column(table.frame, settings.timestamp, path)
     values_tc, channels, notes = channels_of(
-        frame, time_names=names, chosen=settings.channels, exclude=settings.exclude, path=path
+        table, time_names=names, chosen=settings.channels, exclude=settings.exclude, path=path
     )
-    times = None if time is None else _times(time, names, path)
-    return _Read(values_tc, channels, times, notes + list(times.notes if times else ()), facts_of(path))
+    times = None if time is None else _times(time, names, table.first_row, path)
+    return _Read(values_tc, channels, times, [*table.notes, *notes, *(times.notes if times else ())], facts_of(path))
 
 
-def _times(column: pd.Series, names: tuple[str, ...], path: Path) -> Times:
+def _times(column: pd.Series, names: tuple[str, ...], first_row: int, path: Path) -> Times:
     times = parse_times(column)
     if (times.time_ns == NOT_A_TIME).all():
         raise DataError(
             f"no time stamp can be read, not even the first, {column.iloc[0]!r}",
             path=path,
-            row=2,
+            row=first_row,
             column=" + ".join(names),
             hint="write ISO time stamps, or name another column in data.timestamp",
         )
@@ -105,16 +123,16 @@ def _times(column: pd.Series, names: tuple[str, ...], path: Path) -> Times:
 
 
 def _read_vibration_table(path: Path, settings: Data) -> _Read:
-    frame = _filled(read_table(path), path)
-    axes = {match[1].lower(): name for name in frame.columns if (match := _AXIS.fullmatch(name))}
+    table = _filled(read_table(path), path)
+    axes = {match[1].lower(): name for name in table.frame.columns if (match := _AXIS.fullmatch(name))}
     chosen = settings.channels or tuple(axes[axis] for axis in _AXES if axis in axes)
     if not chosen:
         raise DataError(
-            f"no column is an axis x, y or z; the file has {', '.join(frame.columns[:12])}",
+            f"no column is an axis x, y or z; the file has {', '.join(table.frame.columns[:12])}",
             path=path,
             hint="name the columns of the axes in data.channels",
         )
-    read = _read_fdc_table(path, settings.model_copy(update={"channels": chosen}))
+    read = _from_table(table, path, settings.model_copy(update={"channels": chosen}))
     if settings.channels:
         return read
     return read._replace(channels=tuple(axis for axis in _AXES if axes.get(axis) in read.channels))
@@ -144,31 +162,60 @@ READERS: dict[Stream, dict[str, Reader]] = {
 }
 
 
-def _filled(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    if frame.empty:
+def _filled(table: Table, path: Path) -> Table:
+    if table.frame.empty:
         raise DataError("the table has no rows", path=path, hint="remove it from data.parts or export it again")
-    return frame
+    return table
 
 
 def _load(path: Path, key: str | None = None) -> np.ndarray:
-    """An array of real numbers as float32; objects are refused, for unpickling them runs code."""
+    """An array of real numbers as float32, or that of this name in a set; objects are refused, for unpickling them runs
+    code."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if key is not None:
-            with loaded:
-                if key not in loaded.files:
-                    raise DataError(
-                        f"no array {key!r}, only {loaded.files}", path=path, hint=f"save the records as {key!r}"
-                    )
-                loaded = loaded[key]
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"cannot be read: {error}", path=path, hint="save plain numbers with np.save") from error
-    if not isinstance(loaded, np.ndarray) or loaded.dtype.kind not in "iuf":
-        raise DataError("holds no array of real numbers", path=path, hint="save float32 values with np.save")
+        if key is None:
+            with path.open("rb") as file:
+                loaded = _array(file, path.stat().st_size, path)
+        else:
+            with zipfile.ZipFile(path) as archive:
+                loaded = _member(archive, key, path)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        kind = "np.save" if key is None else "np.savez, as an .npz file"
+        raise DataError(f"cannot be read: {error}", path=path, hint=f"save plain numbers with {kind}") from error
     if loaded.size == 0:
         raise DataError(f"shape {loaded.shape} holds no samples", path=path, hint="remove the file from data.parts")
     with np.errstate(over="ignore"):
         return loaded.astype(np.float32, copy=False)
+
+
+def _member(archive: zipfile.ZipFile, key: str, path: Path) -> np.ndarray:
+    names = [name.removesuffix(".npy") for name in archive.namelist()]
+    if key not in names:
+        raise DataError(f"no array {key!r}, only {names[:12]}", path=path, hint=f"save the records as {key!r}")
+    info = archive.getinfo(f"{key}.npy")
+    with archive.open(info) as file:
+        return _array(file, info.file_size, path)
+
+
+def _array(file: BinaryIO, num_bytes: int, path: Path) -> np.ndarray:
+    """The array in a stream of so many bytes, after a look at what its header promises."""
+    version = np.lib.format.read_magic(file)
+    read_header = _HEADERS.get(version)
+    if read_header is None:
+        raise ValueError(f"version {version} of the npy format")
+    shape, _, dtype = read_header(file)
+    if dtype.kind not in "iuf":
+        kind = "objects, which are never unpickled" if dtype.hasobject else f"{dtype}"
+        raise DataError(f"holds {kind}, no real numbers", path=path, hint="save float32 values with np.save")
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > num_bytes - file.tell():
+        raise DataError(
+            f"is cut short: shape {shape} takes {promised} bytes, {num_bytes - file.tell()} are there",
+            path=path,
+            hint="copy the file again",
+        )
+    refuse_large(path, promised + 4 * math.prod(shape))
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _from_array(values: np.ndarray, path: Path, settings: Data) -> _Read:
@@ -185,7 +232,7 @@ def _from_array(values: np.ndarray, path: Path, settings: Data) -> _Read:
     infinite = np.isinf(values)
     if infinite.any():
         values = np.where(infinite, np.float32(np.nan), values)
-        notes.append(f"{int(infinite.sum())} infinite values read as missing")
+        notes.append(f"{int(infinite.sum())} values, infinite or beyond 32 bit, read as missing")
     return _Read(values, tuple(chosen), None, notes, facts)
 
 

@@ -14,6 +14,7 @@ from core.errors import DataError
 # The smaller term of the fraction that stands for the ratio of rates is at most this.
 _LARGEST_TERM = 1000
 
+
 def resampled(recording: Recording, rate_hz: float, *, gap_factor: float) -> Recording:
     """The recording at `rate_hz`: each stretch without a gap by itself, low-pass filtered below half of the lower rate.
 

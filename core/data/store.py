@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import AnyConfig
-from core.data.files import data_suffix, facts_of
+from core.data.files import data_suffix, facts_of, refuse_foreign
 from core.data.quality import cleaned, measure
 from core.data.recording import Recording
 from core.data.resampling import resampled
@@ -39,7 +39,7 @@ from core.workspace import relative, write_json
 log = logging.getLogger(__name__)
 
 # Counts up whenever readers, mending or metrics change what they give for the same file.
-VERSION = 2
+VERSION = 3
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9
@@ -78,6 +78,7 @@ class Store:
         """The recordings of a file, with ids relative to `root`. Raises DataError as `read_recordings` does."""
         if self.folder is None or not path.is_file():
             return _read(path, root, config)
+        refuse_foreign(path)
         digest = self._digest(path, config)
         entry = self.folder / "readings" / digest
         reading = _load(entry, path, root, digest)

@@ -4,49 +4,72 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import re
 import warnings
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from core.data.dialects import Dialect, refuse_doubles, row_widths, sniff
+from core.data.files import refuse_large
 from core.data.timestamps import TIME_NAMES
 from core.errors import DataError
 
 LABEL_NAMES = frozenset({"anomaly", "is_anomaly", "changepoint", "label", "fault", "is_fault"})
 """Columns that tell the answer; read as sensors only where the settings name them."""
 
-_DELIMITERS = ("\t", ";", "|", ",")  # the comma last: it may also be the decimal sign
-_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
+_DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
+_DECIMAL_COMMA = r"\s*[+-]?\d+,\d+\s*"
+# A number with a unit, with thousands separators, or with another decimal sign than the file's.
+_NO_PLAIN_NUMBER = (
+    r"\s*[+-]?(?:\d+|\d{1,3}(?:[ ',.]\d{3})+)(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
+    r"\s*(?:[A-Za-z%°µμΩ][\w%°/²³^·.]{0,7})?\s*"
+)
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
-_RAGGED_ROW = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
-_HEAD_BYTES = 1 << 16
+_RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
+_OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
+# What PyArrow and pandas raise for bytes, schemas and metadata that they cannot make sense of.
+_UNREADABLE = (
+    csv.Error,
+    OSError,
+    EOFError,
+    zlib.error,
+    pa.ArrowException,
+    ValueError,
+    KeyError,
+    TypeError,
+    MemoryError,
+)
 
 
-class Dialect(NamedTuple):
-    encoding: str
-    delimiter: str
-    decimal: str
+class Table(NamedTuple):
+    """frame: the cells. first_row: what a person calls its first row. notes: what reading it decided."""
+
+    frame: pd.DataFrame
+    first_row: int
+    notes: tuple[str, ...] = ()
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> Table:
     """Reads a csv (plain or gzipped) or parquet file whole.
 
-    Raises DataError naming the file, and the line where the parser knows it, for anything that is no table.
+    Raises DataError naming the file, and the row and column where they are known, for anything that is no table.
     """
     try:
-        frame = _read_parquet(path) if path.name.lower().endswith(".parquet") else _read_csv(path)
-    except (OSError, EOFError, pa.ArrowInvalid) as error:
+        table = _read_parquet(path) if path.name.lower().endswith(".parquet") else _read_csv(path)
+    except _UNREADABLE as error:
+        told = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(
-            f"cannot be read: {error}", path=path, hint="copy the file again; it may be cut short"
+            f"cannot be read: {told}", path=path, hint="copy the file again; it may be cut short"
         ) from error
-    frame.columns = [str(name).strip() for name in frame.columns]
-    return frame
+    table.frame.columns = [str(name).strip() for name in table.frame.columns]
+    return table
 
 
 def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series | None, tuple[str, ...]]:
@@ -84,30 +107,33 @@ def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
 
 
 def channels_of(
-    frame: pd.DataFrame, *, time_names: Sequence[str], chosen: Sequence[str], exclude: Sequence[str], path: Path
+    table: Table, *, time_names: Sequence[str], chosen: Sequence[str], exclude: Sequence[str], path: Path
 ) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
     """Numeric channels of a table as float32 (T, C), their names, and notes on what was left out or mended.
 
-    Raises DataError where a chosen channel is absent or not numeric, or where no channel is left.
+    Raises DataError where a chosen channel is absent or not numeric, where numbers stand in a form that cannot be read
+    without a guess, or where no channel is left.
     """
+    frame = table.frame
     require(frame, chosen, path)
     notes = [f"nothing to exclude: no column {name!r}" for name in exclude if name not in frame.columns]
-    names = list(chosen) or [name for name in frame.columns if name not in time_names]
     columns, kept = [], []
-    for name in names:
+    for name in list(chosen) or [name for name in frame.columns if name not in time_names]:
         if name in exclude:
             continue
         if not chosen and (reason := _not_a_sensor(name)):
             notes.append(f"column {name!r} left out: {reason}")
             continue
-        values_t, num_bad = _numbers(frame[name])
+        values_t, lost_t = _numbers(frame[name])
+        if lost_t is not None and lost_t.any():
+            _refuse_other_notations(frame[name], lost_t, values_t is None, table, path)
         if values_t is None:
             if chosen:
                 raise DataError("the column is not numeric", path=path, column=name, hint="drop it from data.channels")
-            notes.append(f"column {name!r} left out: not numeric")
+            notes.append(f"column {name!r} left out: not numeric{_example(frame[name])}")
             continue
-        if num_bad:
-            notes.append(f"column {name!r}: {num_bad} non-numeric cells read as missing")
+        if lost_t is not None and lost_t.any():
+            notes.append(f"column {name!r}: {_lost(frame[name], lost_t, table)}")
         columns.append(values_t)
         kept.append(name)
     if not kept:
@@ -115,9 +141,53 @@ def channels_of(
     values_tc = np.stack(columns, axis=1)
     infinite_tc = np.isinf(values_tc)
     if infinite_tc.any():
+        row, column = (int(places[0]) for places in np.nonzero(infinite_tc))
+        notes.append(
+            f"{int(infinite_tc.sum())} values, infinite or beyond 32 bit, read as missing, the first in row "
+            f"{row + table.first_row}, column {kept[column]!r}"
+        )
         values_tc[infinite_tc] = np.nan
-        notes.append(f"{int(infinite_tc.sum())} infinite values read as missing")
     return values_tc, tuple(kept), notes
+
+
+def _example(column: pd.Series) -> str:
+    filled = column.dropna()
+    return f", such as {_short(filled.iloc[0])}" if len(filled) else ""
+
+
+def _short(cell: object) -> str:
+    text = repr(cell)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def _lost(column: pd.Series, lost_t: np.ndarray, table: Table) -> str:
+    first = int(np.argmax(lost_t))
+    return (
+        f"{int(lost_t.sum())} cells that are no numbers read as missing, the first in row {first + table.first_row} "
+        f"({_short(column.iloc[first])})"
+    )
+
+
+def _refuse_other_notations(column: pd.Series, lost_t: np.ndarray, is_most: bool, table: Table, path: Path) -> None:
+    """Raises DataError for a column of numbers with units or separators, or of two decimal signs: the values are there,
+    and reading them would be a guess. A few cells that are no numbers, or a column of words, are not its business."""
+    text = column[lost_t].astype("string")
+    where, hint = {"path": path, "column": str(column.name)}, "write plain numbers, or name the column in data.exclude"
+    commas_n = text.str.fullmatch(_DECIMAL_COMMA).to_numpy(dtype=bool, na_value=False)
+    if commas_n.any() and not lost_t[column.notna().to_numpy()].all():
+        odd_t = np.zeros_like(lost_t)
+        odd_t[np.flatnonzero(lost_t)[commas_n]] = True
+        if 2 * odd_t.sum() > column.notna().sum():  # the rarer sign is the odd one
+            odd_t = ~odd_t & column.notna().to_numpy()
+        row = int(np.argmax(odd_t))
+        raise DataError(
+            f"{_short(column.iloc[row])} has another decimal sign than other rows", row=row + table.first_row,
+            hint="write one decimal sign in the whole file", **where,
+        )  # fmt: skip
+    alike_n = text.str.fullmatch(_NO_PLAIN_NUMBER).to_numpy(dtype=bool, na_value=False)
+    if is_most and 2 * alike_n.sum() > len(alike_n):
+        row = int(np.flatnonzero(lost_t)[np.argmax(alike_n)])
+        raise DataError(f"{_short(column.iloc[row])} is no plain number", row=row + table.first_row, hint=hint, **where)
 
 
 def _not_a_sensor(name: str) -> str | None:
@@ -130,35 +200,68 @@ def _not_a_sensor(name: str) -> str | None:
     return None
 
 
-def _numbers(column: pd.Series) -> tuple[np.ndarray | None, int]:
-    """float32 (T,) and the count of cells lost to text; None where less than half of the filled cells are numbers."""
-    lost = 0
+def _numbers(column: pd.Series) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """float32 (T,), None where less than half of the filled cells are numbers; and bool (T,) of cells lost to text."""
+    lost_t = None
     if not pd.api.types.is_numeric_dtype(column.dtype):
         if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-            return None, 0
-        number = pd.to_numeric(column, errors="coerce")
+            return None, None
+        try:
+            number = pd.to_numeric(column, errors="coerce")
+        except TypeError:  # lists, structs, clock times: cells that are no scalar
+            return None, None
         filled = column.notna() & (column.astype("string").str.strip().fillna("") != "")
-        lost = int((filled & number.isna()).sum())
-        if 2 * lost > int(filled.sum()):
-            return None, 0
+        lost_t = (filled & number.isna()).to_numpy(dtype=bool)
+        if 2 * int(lost_t.sum()) > int(filled.sum()):
+            return None, lost_t
         column = number
     elif pd.api.types.is_complex_dtype(column.dtype):
-        return None, 0
+        return None, None
     with np.errstate(over="ignore"):  # beyond float32 is infinite, and infinite is missing
-        return column.to_numpy(dtype=np.float64, na_value=np.nan).astype(np.float32), lost
+        return column.to_numpy(dtype=np.float64, na_value=np.nan).astype(np.float32), lost_t
 
 
 # ------------------------------------------------------------------------------------------------------------- parquet
-def _read_parquet(path: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(path, engine="pyarrow")
+def _read_parquet(path: Path) -> Table:
+    described = pq.read_metadata(path)
+    refuse_doubles(described.schema.to_arrow_schema().names, path)
+    refuse_large(path, 8 * described.num_rows * described.num_columns)
+    table = pq.read_table(path)
+    try:
+        frame = table.to_pandas()
+    except (ValueError, KeyError, TypeError):  # what pandas once noted in the file contradicts its columns
+        frame = table.replace_schema_metadata().to_pandas()
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
         frame = frame.rename_axis(frame.index.name or "timestamp").reset_index()
-    return frame
+    return Table(frame, first_row=1)
 
 
 # ----------------------------------------------------------------------------------------------------------------- csv
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path) -> Table:
     dialect = sniff(path)
+    frame = _parsed(path, dialect)
+    if dialect.quoted:
+        _refuse_cells(
+            frame,
+            lambda text: text.str.contains("\n", regex=False),
+            path,
+            "a quotation mark is open: the cell goes on in the next row",
+            "remove the quotation mark",
+        )
+    if dialect.decimal == ",":
+        _refuse_cells(
+            frame,
+            lambda text: text.str.fullmatch(_DECIMAL_POINT),
+            path,
+            "a point, where the file's decimal sign is the comma",
+            "write one decimal sign in the whole file",
+        )
+    may_be_short = len(frame.columns) > 1 and frame.iloc[:, -1].isna().any()
+    notes = _note_on_short_rows(path, dialect) if may_be_short else ()
+    return Table(frame, first_row=2, notes=notes)
+
+
+def _parsed(path: Path, dialect: Dialect) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -172,54 +275,47 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 decimal=dialect.decimal,
                 encoding=dialect.encoding,
                 encoding_errors="replace",
+                skip_blank_lines=dialect.num_columns > 1,  # in a single column, a blank line is a missing value
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError) as error:
-        hint = f"mend the file; it was read with delimiter {dialect.delimiter!r}"
-        if ragged := _RAGGED_ROW.search(str(error)):
-            expected, row, found = map(int, ragged.groups())
-            problem = f"the header names {expected} columns but this row has {found} cells"
-            raise DataError(problem, path=path, row=row, hint=hint) from error
-        raise DataError(f"no table: {error}", path=path, hint=hint) from error
+        raise _parse_error(error, path, dialect) from error
 
 
-def sniff(path: Path) -> Dialect:
-    """Encoding, delimiter and decimal sign from the head of a csv file."""
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rb") as stream:
-        head = stream.read(_HEAD_BYTES)
-    encoding = _encoding(head)
-    lines = head.decode(encoding, errors="replace").splitlines()
-    lines = [line for line in (lines[:-1] if len(head) == _HEAD_BYTES else lines) if line.strip()][:100]
-    if not lines:
-        raise DataError("the file is empty", path=path, hint="remove it from data.parts or export it again")
-    delimiter = next((mark for mark in _DELIMITERS if _divides(lines, mark)), ",")
-    header, *rows = csv.reader(lines, delimiter=delimiter)
-    if len(header) > 1 and all(map(_is_number, header)) and any("." in name or "," in name for name in header):
-        raise DataError("the first line holds numbers", path=path, row=1, hint="add a line with the column names")
-    decimal = delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell) for row in rows for cell in row)
-    return Dialect(encoding, delimiter, "," if decimal else ".")
+def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
+    if quote := _OPEN_QUOTE.search(str(error)):
+        row = int(quote[1]) + 1
+        return DataError("a quotation mark is never closed", path=path, row=row, hint="remove the quotation mark")
+    if ragged := _RAGGED_ROW.search(str(error)):
+        row, found = map(int, ragged.groups())
+    else:
+        rows = row_widths(path, dialect)
+        row, found = next(((row, width) for row, width in rows if width > dialect.num_columns), (None, 0))
+    if row is None:
+        return DataError(f"no table: {error}", path=path, hint="export it again")
+    columns = f"{dialect.num_columns} column{'s' if dialect.num_columns > 1 else ''}"
+    return DataError(
+        f"the header names {columns} but this row has {found} cells",
+        path=path,
+        row=row,
+        hint=f"mend the file; it was read with delimiter {dialect.delimiter!r}, names in its first line",
+    )
 
 
-def _encoding(head: bytes) -> str:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    try:
-        # The head may end inside a character: its last few bytes prove nothing.
-        head[:-4].decode("utf-8") if len(head) == _HEAD_BYTES else head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return "utf-8-sig" if len(head) == _HEAD_BYTES and error.start >= len(head) - 8 else "cp1252"
-    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8"
+def _refuse_cells(
+    frame: pd.DataFrame, fault_of: Callable[[pd.Series], pd.Series], path: Path, problem: str, hint: str
+) -> None:
+    """Raises DataError for the first text cell, column by column, that has the fault."""
+    for name in frame.columns:
+        if pd.api.types.is_numeric_dtype(frame[name].dtype):
+            continue
+        faulty_t = fault_of(frame[name].astype("string")).to_numpy(dtype=bool, na_value=False)
+        if faulty_t.any():
+            row = int(np.argmax(faulty_t)) + 2
+            raise DataError(problem, path=path, row=row, column=str(name).strip(), hint=hint)
 
 
-def _divides(lines: list[str], delimiter: str) -> bool:
-    """Whether `delimiter` cuts the header and at least half of the rows into columns."""
-    header, *widths = (len(row) for row in csv.reader(lines, delimiter=delimiter))
-    return header > 1 and 2 * sum(width > 1 for width in widths) >= len(widths)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+def _note_on_short_rows(path: Path, dialect: Dialect) -> tuple[str, ...]:
+    short = [row for row, width in row_widths(path, dialect) if width < dialect.num_columns]
+    if not short:
+        return ()
+    return (f"{len(short)} rows are shorter than the header, the first is row {short[0]}: what lacks is missing",)

@@ -20,7 +20,9 @@ _EPOCH_UNITS = ((1e17, 1, "ns"), (1e14, 1_000, "µs"), (1e11, 1_000_000, "ms"), 
 # 14 digits read as milliseconds would lie beyond the year 2570: they are YYYYMMDDhhmmss.
 _COMPACT_DATE = (1.9e13, 2.2e13)
 
-_ZONE = re.compile(r"\d\s*(?:Z|UTC|[+-]\d{2}:?\d{2})$", re.IGNORECASE)
+_ZONE = r"(?i)(?:\d:\d{2}|T\d{4,6})(?:[.,]\d+)?\s*(?:Z|UTC|[+-]\d{2}(?::?\d{2})?)$"
+# A test that is seven times as fast, which every zone passes and few other ends do.
+_LIKE_A_ZONE = r"[+-]\d{2}(?::?\d{2})?$|[zZcC]$"
 _PLANT_FORM = re.compile(
     r"(?P<a>\d{1,2})(?P<sep>[./ -])(?P<b>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<year>\d{4}|\d{2})"
     r"(?:(?P<gap>[ T])(?P<hm>\d{1,2}:\d{2})(?P<second>:\d{2})?(?P<fraction>\.\d+)?(?P<half> ?[AaPp][Mm])?)?"
@@ -80,7 +82,7 @@ def _as_ns(column: pd.Series) -> np.ndarray:
 
 
 def _from_numbers(column: pd.Series) -> Times:
-    if pd.api.types.is_integer_dtype(column.dtype) and not column.hasnans:
+    if pd.api.types.is_signed_integer_dtype(column.dtype) and not column.hasnans:
         number_t = column.to_numpy(dtype=np.int64)
         valid_t = np.ones(len(number_t), dtype=bool)
     else:
@@ -103,7 +105,8 @@ def _from_numbers(column: pd.Series) -> Times:
 
 def _scaled(number_t: np.ndarray, valid_t: np.ndarray, factor: int) -> np.ndarray:
     """Whole units are multiplied as integers, so that no nanosecond is lost to a float64."""
-    valid_t = valid_t & (np.abs(number_t) < np.iinfo(np.int64).max // factor)
+    bound = np.iinfo(np.int64).max // factor
+    valid_t = valid_t & (number_t > -bound) & (number_t < bound)
     kept_t = np.where(valid_t, number_t, 0)
     whole_t = np.floor(kept_t).astype(np.int64)
     time_ns = whole_t * factor + np.rint((kept_t - whole_t) * factor).astype(np.int64)
@@ -118,7 +121,7 @@ def _counts_rows(number_n: np.ndarray) -> bool:
 
 def _from_text(text: pd.Series) -> Times:
     text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
-    notes = ["time stamps converted to UTC"] if _sample(text).str.contains(_ZONE).any() else []
+    text, notes = _of_one_kind(text)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
     rest = text[parsed.isna() & text.notna()]
     forms = _plant_forms(_sample(rest))
@@ -127,6 +130,22 @@ def _from_text(text: pd.Series) -> Times:
         parsed = parsed.fillna(filled)
         notes += [note] if note else []
     return Times(_as_ns(parsed.dt.tz_localize(None)), notes=tuple(notes))
+
+
+def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str]]:
+    """Time stamps that all name a zone, or none: the rarer kind is hours off, so it becomes unreadable."""
+    zoned = text.str.contains(_LIKE_A_ZONE).fillna(False).astype(bool)
+    zoned[zoned] = text[zoned].str.contains(_ZONE).fillna(False).astype(bool)
+    if not zoned.any():
+        return text, []
+    notes = ["time stamps converted to UTC"]
+    zoneless = ~zoned & text.str.contains(r"\d:\d{2}").fillna(False).astype(bool)
+    if not zoneless.any():
+        return text, notes
+    rare, told = (zoneless, "name no zone") if zoneless.sum() <= zoned.sum() else (zoned, "name a zone")
+    first = int(np.argmax(rare.to_numpy()))
+    notes.append(f"{int(rare.sum())} time stamps {told} while others do not agree, the first {text.iloc[first]!r}")
+    return text.mask(rare), notes
 
 
 def _sample(text: pd.Series) -> pd.Series:

@@ -60,8 +60,10 @@ def test_the_overview_follows_the_run_and_says_when_it_has_fallen_silent(page_fo
             assert expected in part.inner_text()
         assert part.get_by_role("meter").get_attribute("aria-valuenow") == "25"
         assert "No sign of life" not in part.inner_text()
-        train(page_folder, 4, updated_at=(datetime.now(UTC) - timedelta(minutes=5)).isoformat())
-        part.get_by_text("No sign of life since").wait_for()
+        train(page_folder, 4, updated_at=(datetime.now(UTC) - timedelta(seconds=116)).isoformat())
+        part.get_by_text("Epoch 4 of 12").wait_for()
+        assert "No sign of life" not in part.inner_text()
+        part.get_by_text("No sign of life since").wait_for()  # after two minutes, and without any news
         assert page.complaints == []
 
 
@@ -77,6 +79,15 @@ def test_a_run_that_begins_later_is_noticed_and_so_is_a_new_export(page_folder, 
         page.evaluate(COMING_BACK)
         page.locator("#verdict", has_text="Ready").wait_for()
         assert page.complaints == []
+
+
+def test_the_notice_of_a_lost_server_stays_where_nothing_trains(page_folder, visit):
+    with serving(page_folder) as url:
+        page = visit(url)
+    page.evaluate(COMING_BACK)
+    page.locator("#contact").get_by_text("The server does not answer").wait_for()
+    page.wait_for_timeout(3000)
+    assert "The server does not answer" in page.locator("#contact").inner_text()
 
 
 def test_where_the_server_goes_the_page_says_so_and_keeps_what_it_has(page_folder, visit):

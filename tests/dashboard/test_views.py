@@ -122,7 +122,7 @@ def test_the_loss_axis_turns_logarithmic_by_key(opened):
     before = chart(opened, "Loss, PatchTST-SSL").screenshot()
     opened.locator("#scale-linear").focus()
     opened.keyboard.press("ArrowRight")
-    opened.wait_for_function("location.hash.includes('scale=log')")
+    opened.wait_for_url(lambda url: "scale=log" in url)
     assert opened.locator("#scale-log").evaluate("input => input === document.activeElement")
     assert chart(opened, "Loss, PatchTST-SSL").screenshot() != before
 
@@ -130,15 +130,15 @@ def test_the_loss_axis_turns_logarithmic_by_key(opened):
 def test_several_runs_lie_over_each_other_under_one_address(opened):
     show(opened, f"training?run={FIRST}")
     opened.locator("#run-choice").select_option(SECOND)
-    opened.wait_for_function(f"location.hash === '#training?run={FIRST}&run={SECOND}'")
-    opened.wait_for_selector("#view[aria-busy=false]")
+    opened.get_by_role("link", name=f"Leave out {SECOND}").first.wait_for()
+    assert opened.url.endswith(f"#training?run={FIRST}&run={SECOND}")
     loss = data_of(opened, "Loss, PatchTST-SSL")
     assert [name.split(",")[0] for name in loss] == [
         "epoch", f"{FIRST} training", f"{FIRST} validation", f"{SECOND} training", f"{SECOND} validation",
     ]  # fmt: skip
     assert sum(value != "" for value in loss[list(loss)[1]]) == 4
     opened.get_by_role("link", name=f"Leave out {FIRST}").first.click()
-    opened.wait_for_function(f"location.hash === '#training?run={SECOND}'")
+    opened.wait_for_url(lambda url: url.endswith(f"#training?run={SECOND}"))
 
 
 def test_an_address_of_a_run_that_is_unknown_says_so(site, visit):

@@ -143,5 +143,5 @@ def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
 
 
 def test_a_single_normal_window_is_enough_to_be_told_that_it_is_too_few():
-    learned, calibration_wc = fit_spectral(parts_of(calibration=machine(1, 0)), span=1)
+    _, calibration_wc = fit_spectral(parts_of(calibration=machine(1, 0)), span=1)
     assert calibration_wc.shape == (1, 2)

@@ -18,7 +18,7 @@ for (const media of ["(prefers-color-scheme: dark)", "print"]) {
 }
 
 /**
- * spec: `{title, summary, x: {label, isClock?, isWhole?}, y: {label, isLog?}, curves, spans?, lines?, points?, onzoom?}`
+ * spec: `{title, summary, height?, isWide?, onzoom?, x: {label, isClock?, isWhole?}, y: {label, isLog?}}` and in it
  *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, onclick?}`;
  *   lines: `{x | y, colour, label}`; points: `{x, y, colour, label}`. Colours are names of the style sheet.
  */
@@ -80,9 +80,10 @@ class Chart {
       { ...plain, grid, label: spec.y.label, size: widthOf, ...options.axes[1] }];
     this.#plot?.destroy();
     this.#plot = new uPlot({
-      ...options, axes, width: this.#frame.clientWidth, height: spec.height ?? HEIGHT, padding: [10, 12, 0, 0],
+      ...options, axes, width: this.#frame.clientWidth, height: spec.height ?? HEIGHT, padding: [10, 20, 0, 0],
       series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
       cursor: { drag: { x: true, y: false, dist: 4 }, ...options.cursor },
+      legend: { markers: { dash: (plot, at) => (plot.series[at].dash ? "dashed" : "solid") } },
       hooks: {
         drawClear: [(plot) => paint?.(plot)],
         draw: [(plot) => this.#mark(plot, colour)],
@@ -102,7 +103,7 @@ class Chart {
     if (!this.#plot) this.draw();
     const colour = palette();
     const marks = [this.#drawing.marks(this.#plot), [...this.#marks.cloneNode(true).childNodes]];
-    const legend = (this.spec.curves ?? []).map((curve) => [curve.name, colour(curve.colour)]);
+    const legend = (this.spec.curves ?? []).flatMap((one) => (one.isFaint ? [] : [[one.name, colour(one.colour)]]));
     const colours = { ink: colour("ink"), line: colour("line"), surface: colour("surface") };
     return pictureOf(this.#plot, this.spec.title, legend, marks, colours);
   }

@@ -35,7 +35,6 @@ export const duration = format((seconds) => {
 export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(iso)) : MISSING);
 /** A recording's own clock, which knows no zone. */
 export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
-
 /** Hardware and arithmetic in a line: `NVIDIA RTX 4000 Ada · bf16-mixed`. */
 export function hardware(device) {
   const precision = device?.precision === "32" ? "32 bit" : device?.precision;

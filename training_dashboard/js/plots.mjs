@@ -14,6 +14,7 @@ const plain = (value) => String(Number(value.toPrecision(10)));
 const ticks = (plot, splits) => splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
 
 const logTicks = (plot, splits) => splits.map((split) => (split === null ? "" : figure(split)));
+const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
 const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
 const clockTicks = (plot, splits) =>
   splits.map((split) => clockOf(split).slice(...(splits[1] - splits[0] < 86_400 ? [11] : [0, 10])));
@@ -26,7 +27,7 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, c
   return {
     data,
     options: {
-      scales: { x: { time: Boolean(isClock) }, y: { distr: isLog ? 3 : 1 } },
+      scales: { x: { time: Boolean(isClock) }, y: isLog ? { distr: 3, range: logRange } : {} },
       series: [{ value: (plot, x) => place(x) }, ...all.map((curve) => ({
         label: curve.name, stroke: colour(curve.colour), width: curve.width ?? 2, dash: curve.dash,
         alpha: curve.isFaint ? FAINT : 1, class: curve.isFaint && "faint", value: (plot, y) => figure(y) }))],

@@ -3,8 +3,7 @@
 const SCHEMA_VERSION = 1;
 const STATE = "dashboard-state.json";
 const TICK_MS = 2000;
-/** Every so many ticks, what rarely changes is asked for as well. */
-const RARELY = 5;
+const TICKS_PER_STATE = 5;
 const SILENCE_MS = 120_000;
 
 /** Why a document cannot be shown; `kind` is `empty`, `damaged`, `version` or `offline`. */
@@ -106,13 +105,13 @@ export class Store extends EventTarget {
     let tick = 0;
     const renew = (everything) => document.visibilityState === "visible" && this.#renew(everything);
     await this.#renew(true);
-    setInterval(() => renew(++tick % RARELY === 0), TICK_MS);
+    setInterval(() => renew(Boolean(this.lost) || ++tick % TICKS_PER_STATE === 0), TICK_MS);
     document.addEventListener("visibilitychange", () => renew(true));
   }
 
-  /** What is on the page stays where the server does not answer, or a document is damaged. */
+  /** What is on the page stays where the server does not answer; a damaged document may be whole at the next look. */
   async #renew(everything) {
-    const lost = await this.#look(everything).then(() => null, (error) => error);
+    const lost = await this.#look(everything).then(() => null, (error) => (error.kind === "offline" ? error : null));
     const isNews = Boolean(this.lost) !== Boolean(lost);
     this.lost = lost;
     if (isNews) this.dispatchEvent(new Event("contact"));
@@ -123,8 +122,10 @@ export class Store extends EventTarget {
     if (state) await this.#take(state);
     const asked = this.streams.filter((name) => everything || this.stream(name).state === "running");
     const found = await Promise.all(asked.map((name) => this.#follow(name)));
+    // That a run has fallen silent shows without news.
+    const isLive = found.includes("live") || asked.some((name) => this.stream(name).isSilent);
     if (state || found.includes("state")) this.dispatchEvent(new Event("state"));
-    else if (found.includes("live")) this.dispatchEvent(new Event("live"));
+    else if (isLive) this.dispatchEvent(new Event("live"));
   }
 
   /** The event that the news of a stream's run is worth, if there are any. */

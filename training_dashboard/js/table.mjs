@@ -4,8 +4,7 @@ import { button, saveCsv } from "./download.mjs";
 
 const MANY = 8;
 /** As many lines stand at once; the others follow when these are on screen. */
-const SCREENFUL = 40;
-const SOON_MS = 30;
+const [SCREENFUL, SOON_MS] = [40, 30];
 /** How a person left each table: it looks the same when the page is drawn anew. */
 const settings = new Map();
 

@@ -13,8 +13,8 @@ from core.config.compose import (
     load_config,
     local_config_file,
     render,
-    schema_keys,
 )
+from core.config.faults import schema_keys
 from core.config.schema import SCHEMAS, STREAMS, Training
 from core.errors import ConfigError, UsageError
 from tests.support import REPO_ROOT
@@ -137,8 +137,8 @@ def test_all_faults_come_at_once_each_with_who_set_it(workspace):
     file = write(workspace, "configs/bad.yaml", f"{MINIMAL}model: {{d_model: 0}}\ntraining: {{epoch: 3}}\n")
     faults = faults_of(workspace, "seed=-1", file=file, environment={"LANDFALL_TRAINING__BATCH_SIZE": "many"})
     assert faults.keys() == {"model.d_model", "training.epoch", "seed", "training.batch_size"}
-    assert faults["training.epoch"] == "training.epoch: unknown key; did you mean epochs? (set by configs/bad.yaml)"
-    assert "(set by configs/bad.yaml)" in faults["model.d_model"]
+    assert faults["training.epoch"] == "training.epoch: unknown key; did you mean epochs? (set by configs/bad.yaml:6)"
+    assert "(set by configs/bad.yaml:5)" in faults["model.d_model"]
     assert "(set by command line: seed=-1)" in faults["seed"]
     assert "(set by environment: training.batch_size=many)" in faults["training.batch_size"]
 
@@ -205,10 +205,12 @@ def test_every_value_knows_its_origin(workspace):
     }
     assert lines["epochs"] == "command line: training.epochs=3"
     assert lines["seed"] == "environment: seed=7"
-    assert lines["prefer"] == "configs/local/devices/cpu.yaml"
-    assert lines["log_dir"] == LOCAL
-    assert lines["weight_decay"] == "configs/trainer/default.yaml"
-    assert lines["d_model"] == "configs/patchtst_ssl.yaml"
+    assert lines["prefer"] == "configs/local/devices/cpu.yaml:3"
+    for key, file in {"log_dir": LOCAL, "weight_decay": "configs/trainer/default.yaml",
+                      "d_model": "configs/patchtst_ssl.yaml"}.items():  # fmt: skip
+        origin, _, line = lines[key].rpartition(":")
+        assert origin == file
+        assert key in (REPO_ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
     assert lines["enable_jit"] == "default"
 
 
@@ -220,9 +222,10 @@ def test_a_configuration_elsewhere_builds_on_ours(workspace, file, base):
     config = loaded.config
     assert (config.data.window, config.data.stride) == (128, 32)
     assert (config.training.epochs, config.device.prefer) == (2, "cpu")
-    assert loaded.source == loaded.origins["data.window"] == file
-    assert loaded.origins["data.stride"] == "configs/patchtst_ssl.yaml"
-    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml"
+    assert loaded.source == file
+    assert loaded.origins["data.window"] == f"{file}:5"
+    assert loaded.origins["data.stride"].startswith("configs/patchtst_ssl.yaml:")
+    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml:4"
 
 
 def test_the_workspace_may_have_any_name(workspace):
@@ -231,7 +234,7 @@ def test_the_workspace_may_have_any_name(workspace):
     odd.mkdir()
     (workspace / "kept").rename(odd / "configs")
     loaded = load(odd, "trainer=quick")
-    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml"
+    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml:4"
 
 
 # ---------------------------------------------------------------------------------------------------------- rendering

@@ -89,9 +89,9 @@ def test_text_in_a_numeric_column_is_missing_and_counted(tmp_path):
     np.testing.assert_array_equal(recording.values_tc[:, 0], [1, np.nan, np.nan])
     assert np.isnan(recording.values_tc[:, 1]).all()
     notes = " | ".join(recording.notes)
-    assert "'a': 1 non-numeric cells" in notes
+    assert "'a': 1 cells that are no numbers read as missing, the first in row 3 ('bad')" in notes
     assert "'b' left out: not numeric" in notes
-    assert "1 infinite values" in notes
+    assert "1 values, infinite or beyond 32 bit" in notes
 
 
 def test_labels_and_nameless_columns_never_become_channels(tmp_path):
@@ -123,8 +123,8 @@ def test_a_missing_channel_is_named_with_close_matches(tmp_path):
         ("", None, "empty"),
         ("timestamp,a\n", None, "no rows"),
         ("timestamp,a\n2024-01-01,1\n2024-01-02,2,3\n", 3, "2 columns but this row has 3"),
-        ("a,b\n1,2,3\n4,5,6\n", None, "no table"),
-        ("0.5,1.5\n2.5,3.5\n", 1, "numbers"),
+        ("a,b\n1,2,3\n4,5,6\n", 2, "2 columns but this row has 3"),
+        ("0.5,1.5\n2.5,3.5\n", 1, "values, not names"),
         ("timestamp,a\n2024-01-01,x\n", None, "no numeric channel"),
         ("Time,a\n10:00:01,1\n10:00:02,2\n", 2, "no time stamp"),
     ],
@@ -283,7 +283,7 @@ def test_npy_shapes(tmp_path, shape, width):
         (np.zeros((3, 100)), "transposed"),
         (np.zeros((100, 6)), "is no recording"),
         (np.zeros((0, 3)), "no samples"),
-        (np.array([{"a": 1}], dtype=object), "cannot be read"),
+        (np.array([{"a": 1}], dtype=object), "never unpickled"),
         (np.zeros(5, dtype=complex), "real numbers"),
     ],
 )

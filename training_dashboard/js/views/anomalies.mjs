@@ -19,7 +19,7 @@ export async function anomalies(store, route) {
   const { events = [], total = scores.events, false_alarms: alarms, detection } = detections ?? {};
   const event = events.find(({ id }) => String(id) === route.get("event"));
   return [streams,
-    card(title, quiet(subject), alarms && el("p", { class: "sentence" }, `${alarms}.`),
+    card(title, quiet(subject), alarms && el("p", {}, `${alarms}.`),
       series ? timeline(store, stream, await store.document(series), route.get("recording"), events, event)
         : advice("The scores over time were not exported", "make export", "writes them")),
     event && Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event)), { id: "aim" }),
@@ -42,7 +42,7 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
       ...events.filter((one) => one.recording === name).map((one) => mark(one.start_seconds, one.end_seconds, {
         colour: one === event ? "busy" : "bad", label: one.sentence,
         onclick: () => go("anomalies", { stream, event: one.id }) }))],
-    lines: [{ y: threshold, colour: "bad", label: "threshold" }],
+    lines: threshold === null ? [] : [{ y: threshold, colour: "bad", label: "threshold" }],
   };
   const coarse = stretches(recording, origin);
   spec.onzoom = closeUp(store, recording, origin, (fine) =>
@@ -78,7 +78,6 @@ function closeUp(store, { details = [] }, origin, show) {
 }
 
 const begin = (event) => (event.start ? clock(event.start) : `second ${figure(event.start_seconds)}`);
-const lasting = (seconds) => (seconds === 0 ? "a moment" : duration(seconds));
 
 function table(stream, items, total) {
   if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
@@ -87,7 +86,7 @@ function table(stream, items, total) {
     text("start", "Begins", (event) => event.start ?? event.start_seconds, (event) => [
       el("a", { href: href("anomalies", { stream, event: event.id }) }, begin(event)), small(event.recording)]),
     number("severity", "Severity", (event) => event.severity, severity),
-    number("duration", "Lasts", (event) => event.duration_seconds, lasting),
+    number("duration", "Lasts", (one) => one.duration_seconds, (span) => (span === 0 ? "a moment" : duration(span))),
     text("channels", "Mostly in", ({ top_channels: top }) =>
       top.map(({ name, share }) => `${name} ${percent(share)}`).join(", ")),
   ];

@@ -4,7 +4,7 @@ import { advice, badge, card, choice, el, facts, fill, finding, fold, quiet, sma
 import { figure, percent, plural } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
-const KINDS = [["missing", "missing values"], ["stuck", "values that stand still"]];
+const KINDS = { missing: "missing values", stuck: "values that stand still" };
 
 export const data = (store, route) => Promise.all(store.streams.map(async (name) => {
   const { title, subject, quality, quality_file: file } = store.stream(name);
@@ -39,11 +39,11 @@ function map(name, title, all, route) {
   const channels = [...new Set(all.flatMap((file) => file.channels.map((channel) => channel.name)))].reverse();
   const frame = el("div");
   const show = (kind) => {
-    const [, words] = KINDS.find(([id]) => id === kind);
+    const words = KINDS[kind];
     const of = (file, name) => file.channels.find((channel) => channel.name === name)?.[kind] ?? null;
     const z = channels.map((channel) => all.map((file) => of(file, channel)));
     const worst = Math.max(...z.flat());
-    route.note({ map: kind });
+    if (kind !== route.get("map", chosen)) route.note({ map: kind });
     fill(frame, worst > 0 ? heatMap({
       title: `Share of ${words}, ${title}`, summary: `Share of ${words} by channel and file, at most ${percent(worst)}`,
       z, range: [0, worst], say: percent, height: 100 + 18 * channels.length,
@@ -51,6 +51,7 @@ function map(name, title, all, route) {
       y: { label: "channel", names: channels },
     }).node : quiet(`No channel has ${words}.`));
   };
-  show(route.get("map", "missing"));
-  return channels.length > 0 && [choice(`map-${name}`, "Map of", KINDS, route.get("map"), show), frame];
+  const chosen = Object.hasOwn(KINDS, route.get("map", "")) ? route.get("map") : "missing";
+  show(chosen);
+  return channels.length > 0 && [choice(`map-${name}`, "Map of", Object.entries(KINDS), chosen, show), frame];
 }

@@ -9,7 +9,6 @@ export const device = (store) => [machine(store.state.device),
 const machine = (found) => card("This machine", found && quiet(hardware(found)),
   found ? facts(found.facts.map(({ what, value }) => [what, value]), "facts single")
     : advice("No device report yet", "make validate", "writes it"));
-
 const COLUMNS = [["what", "Decision"], ["value", "Value"], ["reason", "Reason"]]
   .map(([id, title]) => text(id, title, (one) => one[id]));
 

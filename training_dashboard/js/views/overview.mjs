@@ -32,6 +32,7 @@ function streamCard(name, stream) {
 function run(name, stream) {
   const { state, best, checkpoint, progress } = stream;
   const left = state === "running" && isNumber(stream.eta_seconds) && `, ${duration(stream.eta_seconds)} left`;
+  const maker = checkpoint?.run_id ?? stream.run_id;
   const resume = `make train-${name} ARGS="training.resume=auto"`;
   return [
     meter(`Training progress of ${stream.title}`, progress, toneOf(state)),
@@ -43,7 +44,7 @@ function run(name, stream) {
       ["Last sign of life", time(stream.updated_at)],
       ["Hardware", hardware(stream.device)],
       ["Weights in use", checkpoint && [code(checkpoint.path), !checkpoint.present && warning("the file is missing"),
-        checkpoint.run_id && checkpoint.run_id !== stream.run_id && warning(`from another run: ${checkpoint.run_id}`)]]]),
+        maker !== stream.run_id && warning(`from another run: ${maker}`)]]]),
   ];
 }
 

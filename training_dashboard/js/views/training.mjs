@@ -121,9 +121,9 @@ function partsOf({ title, step, epoch, validation }, { history, step_history: st
   return parts.filter(([, all, field]) => all.some((point) => isNumber(point[field])));
 }
 
-/** The curve; smoothed, the curve faint and its exponential mean over it, which starts without bias and keeps gaps. */
+/** The curve, or, faint, under its exponential mean; a validation loss, which is dashed, is a mean already. */
 function smoothed(curve, weight) {
-  if (!weight) return [curve];
+  if (!weight || curve.dash) return [curve];
   let [mean, norm] = [0, 0];
   const y = curve.y.map((value) => {
     if (!isNumber(value)) return null;

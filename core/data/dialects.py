@@ -1,0 +1,149 @@
+"""How a csv file is written: encoding, delimiter and decimal sign; and what in its text would be read wrongly."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from core.data.files import refuse_large
+from core.errors import DataError
+
+_DELIMITERS = ("\t", ";", "|", ",")  # the comma last: it may also be the decimal sign
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
+_STAMP = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
+# Smaller whole numbers may be the names of columns; larger ones are epochs.
+_LARGEST_NAME = 1e8
+_BLOCK_BYTES = 1 << 16
+# A header of a hundred thousand channels fits; a longer first line is no table.
+_LONGEST_HEAD = 1 << 24
+csv.field_size_limit(_LONGEST_HEAD)  # Python's own limit is less than a wide header read with the wrong delimiter
+
+
+class Dialect(NamedTuple):
+    """num_columns: of the header. quoted: whether there is a quotation mark in the file."""
+
+    encoding: str
+    delimiter: str
+    decimal: str
+    num_columns: int
+    quoted: bool
+
+
+def sniff(path: Path) -> Dialect:
+    """The dialect, from the head of the file, after a look at all of its bytes.
+
+    Raises DataError naming the row for NUL bytes, for a header that is none and for two columns of one name.
+    """
+    head, is_cut = _head(path)
+    if is_cut and not re.search(rb"[\r\n]", head):
+        raise DataError(
+            f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is no table"
+        )
+    encoding = _encoding(head, is_cut)
+    quoted = True if encoding.startswith("utf-16") else _look_through(path)
+    lines = head.decode(encoding, errors="replace").splitlines()
+    lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
+    if not lines:
+        raise DataError("the file is empty", path=path, hint="remove it from data.parts or export it again")
+    delimiter = next((mark for mark in _DELIMITERS if _divides(lines, mark)), ",")
+    header, *rows = csv.reader(lines, delimiter=delimiter)
+    _check_header(header, path)
+    decimal = delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell) for row in rows for cell in row)
+    return Dialect(encoding, delimiter, "," if decimal else ".", len(header), quoted)
+
+
+def row_widths(path: Path, dialect: Dialect) -> Iterator[tuple[int, int]]:
+    """Number and count of cells of every row that is not blank; the header is row 1, empty cells at its end aside."""
+    with io.TextIOWrapper(_opened(path), dialect.encoding, errors="replace", newline="") as lines:
+        reader = csv.reader(lines, delimiter=dialect.delimiter)
+        for cells in reader:
+            while len(cells) > dialect.num_columns and not cells[-1].strip():
+                cells.pop()
+            if cells:
+                yield reader.line_num, len(cells)
+
+
+def _opened(path: Path) -> BinaryIO:
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def _head(path: Path) -> tuple[bytes, bool]:
+    """The header and some rows, and whether more follows."""
+    blocks, num_lines = [], 0
+    with _opened(path) as stream:
+        while num_lines < 2 and len(blocks) * _BLOCK_BYTES < _LONGEST_HEAD and (block := stream.read(_BLOCK_BYTES)):
+            blocks.append(block)
+            num_lines += block.count(b"\n") + block.count(b"\r")
+        return b"".join(blocks), bool(stream.read(1))
+
+
+def _look_through(path: Path) -> bool:
+    """Whether the file holds a quotation mark. Raises DataError for a NUL byte, and for more text than memory holds."""
+    row, size, quoted = 1, 0, False
+    with _opened(path) as stream:
+        while block := stream.read(16 * _BLOCK_BYTES):
+            nul = block.find(b"\0")
+            if nul >= 0:
+                raise DataError(
+                    "a NUL byte, as a power cut leaves it behind",
+                    path=path,
+                    row=row + block.count(b"\n", 0, nul),
+                    hint="cut the file before this row, or export it again",
+                )
+            row, size, quoted = row + block.count(b"\n"), size + len(block), quoted or b'"' in block
+            refuse_large(path, size)
+    return quoted
+
+
+def _encoding(head: bytes, is_cut: bool) -> str:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if 4 * abs(even - odd) > len(head):  # Latin letters in two bytes each: every second byte is 0
+        return "utf-16-le" if odd > even else "utf-16-be"
+    try:
+        # A cut head may end inside a character: its last few bytes prove nothing.
+        head[:-4].decode("utf-8") if is_cut else head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return "utf-8-sig" if is_cut and error.start >= len(head) - 8 else "cp1252"
+    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8"
+
+
+def _divides(lines: list[str], delimiter: str) -> bool:
+    """Whether `delimiter` cuts the header and at least half of the rows into columns."""
+    header, *widths = (len(row) for row in csv.reader(lines, delimiter=delimiter))
+    return header > 1 and 2 * sum(width > 1 for width in widths) >= len(widths)
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    names = [name.strip() for name in header if name.strip()]
+    if len(header) > 1 and all(map(_is_value, names)) and not all(map(_may_be_a_name, names)):
+        raise DataError(
+            "the first line holds values, not names", path=path, row=1, hint="add a line with the column names"
+        )
+    refuse_doubles(names, path, row=1)
+
+
+def refuse_doubles(names: Sequence[str], path: Path, row: int | None = None) -> None:
+    """Raises DataError for a name that two columns share, blanks around it aside."""
+    name, count = max(Counter(map(str.strip, names)).items(), key=lambda item: item[1], default=("", 0))
+    if count > 1:
+        raise DataError("two columns have this name", path=path, row=row, column=name, hint="rename one of them")
+
+
+def _is_value(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return _STAMP.match(text) is not None
+    return True
+
+
+def _may_be_a_name(text: str) -> bool:
+    return text.isdigit() and float(text) <= _LARGEST_NAME

@@ -1,0 +1,50 @@
+"""Keeps secrets out of what is written down: logs, run folders, printed configurations."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = "***"
+_WORDS = (
+    r"token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization"
+)
+_KEY = re.compile(rf"(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
+# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it.
+_ASSIGNED = re.compile(
+    rf"([\w.-]*(?:{_WORDS})[\w-]*(?:\s*=\s*['\"]?|['\"]?\s*:\s*(?:['\"]|(?=(?:bearer\s+|basic\s+)?\S*\d))))(?:(?:bearer|basic)\s+)?[^\s'\",;}})]+",
+    re.IGNORECASE,
+)
+_IN_ADDRESS = re.compile(r"(\w+://[^\s:/@]*:)[^\s/@]+@")
+# The forms in which large services hand out keys.
+_KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key is named like a token or password."""
+    return _KEY.search(key) is not None
+
+
+def redacted(value: Any, key: str = "") -> Any:
+    """Plain values with what stands under a secret's name, or looks like one, replaced by `HIDDEN`."""
+    if isinstance(value, Mapping):
+        return {name: redacted(inner, str(name)) for name, inner in value.items()}
+    if value is not None and not isinstance(value, bool) and is_secret(key):
+        return HIDDEN
+    if isinstance(value, list | tuple):
+        return type(value)(redacted(inner) for inner in value)
+    return redacted_text(value) if isinstance(value, str) else value
+
+
+def redacted_text(text: str) -> str:
+    """A line for people with the values of secrets hidden: `api_key=…`, `https://user:…@host`, keys of known forms."""
+    text = _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+    text = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text)
+    return _KNOWN.sub(HIDDEN, text)
+
+
+class RedactingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted_text(super().format(record))

@@ -1,0 +1,280 @@
+"""Configurations that strangers write, or tired people: refused in one go, with file and line, and never obeyed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.config.compose import config_from_dict, load_config, render
+from core.errors import EXIT_USAGE, ConfigError, UsageError
+from trainers.train_patchtst_ssl import main as train
+
+BASE = """\
+defaults: [patchtst_ssl_local, _self_]
+"""
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+
+
+def write(workspace: Path, text: str, name: str = "plant/site.yaml") -> str:
+    path = workspace / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return name
+
+
+def load(workspace: Path, text: str = BASE, *overrides: str, name: str = "plant/site.yaml", **environment: str):
+    return load_config(write(workspace, text, name), overrides, root=workspace, environment=environment)
+
+
+def refusal(workspace: Path, text: str, *overrides: str, **environment: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        load(workspace, text, *overrides, **environment)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def faults(workspace: Path, text: str, *overrides: str) -> dict[str, str]:
+    with pytest.raises(ConfigError) as caught:
+        load(workspace, text, *overrides)
+    return {fault.key: str(fault) for fault in caught.value.faults}
+
+
+# ------------------------------------------------------------------------------------------------------------- the text
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BASE + BOMB, ["aliases expand to", "values"]),
+        (BASE + "a: &a\n  b: *a\n", ["without end"]),
+        (BASE + "a: " + "[" * 5000 + "]" * 5000 + "\n", ["without end"]),
+        (BASE + f"# {'x' * 300_000}\n", ["larger than 256 KiB"]),
+        (BASE + "training:\n\tepochs: 3\n", ["line 3", "'\\t'", "tabs"]),
+        (BASE + "seed: 1\nseed: 2\n", ["line 3", "duplicate key seed"]),
+        (BASE + "training: {epochs: 1, epochs: 2}\n", ["line 2", "duplicate key epochs"]),
+        (BASE + "seed: !!python/object/apply:os.system ['touch canary']\n", ["line 2", "python/object/apply"]),
+        (BASE + "seed: !!python/name:os.system\n", ["line 2", "python/name"]),
+        ("- a\n- b\n", ["line 1", "no mapping"]),
+        ("just words\n", ["line 1", "no mapping"]),
+        (BASE + "seed: [1\n", ["line 3", "expected"]),
+        (BASE + "---\nseed: 1\n", ["line 2", "another document"]),
+        (BASE + "seed: *nobody\n", ["line 2", "undefined alias"]),
+        (BASE + "hydra: {searchpath: ['file:///']}\n", ["line 2", "Hydra itself"]),
+        ("defaults: [patchtst_ssl_local, override hydra/launcher: basic, _self_]\n", ["line 1", "Hydra itself"]),
+        ("defaults: [patchtst_ssl_local, trainer@hydra.run: quick, _self_]\n", ["line 1", "Hydra itself"]),
+        ("# @package hydra\nsearchpath: ['pkg://antigravity']\n", ["line 1", "Hydra itself"]),
+        ("defaults: [patchtst_ssl_local, override trainer: '${oc.env:HOME}', _self_]\n", ["line 1", "resolver"]),
+    ],
+)
+def test_text_that_is_no_configuration_is_refused_at_its_line(workspace, monkeypatch, text, words):
+    monkeypatch.chdir(workspace)
+    started = time.monotonic()
+    told = refusal(workspace, text)
+    assert time.monotonic() - started < 5
+    assert "plant/site.yaml: " in told
+    assert [word for word in words if word not in told] == []
+    assert not (workspace / "canary").exists()
+
+
+def test_bytes_that_are_no_text_are_refused(workspace):
+    (workspace / "bad.yaml").write_bytes(b"seed: \xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"bad\.yaml: no YAML text"):
+        load_config("bad.yaml", root=workspace, environment={})
+
+
+def test_a_bomb_in_a_file_that_another_names_is_found(workspace):
+    write(workspace, f"# @package _global_\n{BOMB}", "plant/trainer/bomb.yaml")
+    assert "plant/trainer/bomb.yaml: its aliases" in refusal(workspace, BASE.replace("_self_", "trainer: bomb, _self_"))
+
+
+# ----------------------------------------------------------------------------------------------------------- the values
+@pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "1.0e-4", "0.0001"])
+def test_small_numbers_are_numbers_however_they_are_written(workspace, text):
+    assert load(workspace, f"{BASE}training: {{learning_rate: {text}}}\n").config.training.learning_rate == 1e-4
+    assert load(workspace, BASE, f"training.learning_rate={text}").config.training.learning_rate == 1e-4
+    assert load(workspace, BASE, LANDFALL_TRAINING__LEARNING_RATE=text).config.training.learning_rate == 1e-4
+
+
+def test_all_faults_and_contradictions_come_at_once_with_file_and_line(workspace):
+    text = f"""\
+{BASE}seed: true
+training:
+  epochs: 0
+  learning_rate: fast
+  betas: [0.9, 2]
+  epoch: 3
+data:
+  window: 250
+  stride: -1
+  parts:
+    train: {{start: 0.7, stop: 0.6}}
+model:
+  d_model: 30
+  patch_stride: 7
+device:
+  memory: {{fraction: 0.5}}
+scoring:
+  threshold: {{method: pot, false_alarm_rate: 0.5}}
+deterministic: true
+cudnn_benchmark: true
+"""
+    found = faults(workspace, text)
+    expected = {
+        "seed": ("a switch, not a number", 2),
+        "training.epochs": ("greater than or equal to 1", 4),
+        "training.learning_rate": ("valid number", 5),
+        "training.betas.1": ("less than 1", 6),
+        "training.epoch": ("did you mean epochs?", 7),
+        "data.stride": ("greater than or equal to 1", 10),
+        "data.parts.train.stop": ("is not after start", 12),
+        "model.d_model": ("not divisible by num_heads", 14),
+        "model.patch_stride": ("differs from patch_length", 15),
+        "device.memory.strategy": ("custom needs one", 17),
+        "scoring.threshold.false_alarm_rate": ("is no tail", 19),
+        "deterministic": ("exclude each other", 21),
+    }
+    assert found.keys() == expected.keys()
+    for key, (words, line) in expected.items():
+        assert words in found[key], key
+        assert f"(set by plant/site.yaml:{line})" in found[key], key
+
+
+def test_a_contradiction_over_sections_comes_with_faults_elsewhere(workspace):
+    found = faults(workspace, f"{BASE}data: {{window: 250}}\ntraining: {{epochs: 0}}\n")
+    assert "data.window = 250 is not two or more whole patches of 16" in found["data.window"]
+    assert "(set by plant/site.yaml:2)" in found["data.window"]
+    assert found.keys() == {"data.window", "training.epochs"}
+
+
+@pytest.mark.parametrize("key", ["training.epochs", "data.window", "training.learning_rate", "seed", "max_threads"])
+def test_a_switch_is_no_number(workspace, key):
+    assert "is a switch, not a number" in faults(workspace, BASE, f"{key}=true")[key]
+
+
+# ------------------------------------------------------------------------------------------------------------ injection
+@pytest.mark.parametrize(
+    "value", ["${oc.env:CANARY}", "a${oc.env:CANARY,none}b", "${oc.decode:'1'}", "${hydra:runtime.cwd}", "${now:%Y}"]
+)
+@pytest.mark.parametrize("where", ["file", "command line", "environment", "list"])
+def test_no_resolver_is_called(workspace, monkeypatch, value, where):
+    monkeypatch.setenv("CANARY", "a-secret-of-the-environment")
+    quoted = '"' + value + '"'
+    if where == "file":
+        told = refusal(workspace, f"{BASE}data: {{timestamp: {quoted}}}\n")
+    elif where == "list":
+        told = refusal(workspace, f"{BASE}data: {{exclude: [{quoted}]}}\n")
+    elif where == "command line":
+        told = refusal(workspace, BASE, f"data.timestamp={quoted}")
+    else:
+        told = refusal(workspace, BASE, LANDFALL_DATA__TIMESTAMP=quoted)
+    assert "calls a resolver" in told
+    assert "a-secret" not in told
+
+
+def test_values_of_other_keys_may_be_looked_up(workspace):
+    assert load(workspace, f"{BASE}data: {{stride: '${{data.window}}'}}\n").config.data.stride == 256
+
+
+@pytest.mark.parametrize("section", ["extra", "model", "data", "training"])
+def test_targets_are_unknown_keys(workspace, monkeypatch, section):
+    monkeypatch.chdir(workspace)
+    found = faults(workspace, f"{BASE}{section}: {{_target_: pathlib.Path.touch, _args_: [canary]}}\n")
+    assert all("unknown key" in fault for fault in found.values())
+    assert found.keys() <= {"extra", f"{section}._target_", f"{section}._args_"}
+    assert not (workspace / "canary").exists()
+
+
+@pytest.mark.parametrize("override", ["hydra.searchpath=[pkg://antigravity]", "+hydra.run.dir=x", "++hydra/launcher=x"])
+def test_overrides_configure_no_hydra(workspace, override):
+    assert "Hydra itself" in refusal(workspace, BASE, override)
+
+
+# --------------------------------------------------------------------------------------------------------------- places
+@pytest.mark.parametrize(
+    "key", ["logging.log_dir", "logging.checkpoint_path", "logging.artifacts_dir", "dqvl.report_dir", "data.store_dir"]
+)
+@pytest.mark.parametrize("place", ["../elsewhere/x.pt", "/elsewhere/x.pt", "runs/../../x.pt"])
+def test_a_strangers_configuration_writes_in_the_workspace_only(workspace, key, place):
+    section, name = key.split(".")
+    text = f"{BASE}{section}: {{{name}: {place}}}\n"
+    found = faults(workspace, text)
+    assert "is outside of the workspace" in found[key]
+    assert "(set by plant/site.yaml:2)" in found[key]
+    assert load(workspace, BASE, f"{key}={place}"), "the person at the keyboard may"
+    assert load(workspace, text, name="configs/site.yaml"), "and so may the workspace's own configurations"
+
+
+def test_data_may_lie_anywhere(workspace, tmp_path):
+    outside = tmp_path.parent
+    text = f"{BASE}data: {{root: {outside}, parts: {{train: {{files: ['{outside}/*.csv', '../*.csv']}}}}}}\n"
+    assert load(workspace, text).config.data.root == str(outside)
+
+
+# -------------------------------------------------------------------------------------------------------------- secrets
+@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"])
+def test_a_configuration_takes_no_secret(workspace, name):
+    told = refusal(workspace, f"{BASE}device: {{environment: {{{name}: hunter2hunter2}}}}\n")
+    assert f"{name} looks like a secret" in told
+    assert "hunter2" not in told
+
+
+def test_a_secret_on_the_command_line_is_not_repeated(workspace, capsys):
+    words = ["--config", write(workspace, BASE), "--repo-root", str(workspace), "api_key=hunter2hunter2"]
+    assert train(words) == EXIT_USAGE
+    told = capsys.readouterr().err
+    assert "api_key: unknown key" in told
+    assert "hunter2" not in told
+
+
+def test_a_printed_configuration_hides_passwords_in_addresses(workspace):
+    loaded = load(workspace, BASE, "data.root='https://reader:hunter2@host/data'")
+    assert "hunter2" not in render(loaded)
+    assert "https://reader:***@host/data" in render(loaded)
+
+
+# ------------------------------------------------------------------------------------------------------------- anything
+_SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(), st.text(max_size=12), st.just("auto")
+)
+_KEYS = st.one_of(
+    st.sampled_from(["data", "model", "training", "window", "epochs", "parts", "train", "files", "start", "stop",
+                     "device", "memory", "strategy", "fraction", "betas", "d_model", "num_heads", "logging", "log_dir",
+                     "stream", "seed", "scoring", "threshold", "environment"]),
+    st.text(max_size=6),
+)  # fmt: skip
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5), max_leaves=20
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(values=st.dictionaries(_KEYS, _VALUES, max_size=6), stream=st.sampled_from(["patchtst", "swinmae"]))
+def test_whatever_values_come_they_make_a_configuration_or_faults(values, stream):
+    whole = {
+        "stream": stream,
+        "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"},
+        "dqvl": {"report_dir": "artifacts/dqvl/x"},
+        **values,
+    }
+    with suppress(ConfigError):
+        config = config_from_dict(whole, source="anything")
+        assert config_from_dict(config.model_dump(mode="json"), source="again") == config
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(alphabet=st.sampled_from(list("ab: -[]{}&*!|>'\"#\n\t,.0123${}@_")), max_size=60))
+def test_whatever_text_comes_it_is_read_or_refused(workspace, text):
+    with suppress(UsageError):
+        load(workspace, BASE + text)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(override=st.text(min_size=1, max_size=30))
+def test_whatever_override_comes_it_is_obeyed_or_refused(workspace, override):
+    with suppress(UsageError):
+        load(workspace, BASE, override)

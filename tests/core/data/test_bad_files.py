@@ -1,0 +1,212 @@
+"""Every file of `bad_files` through the data check: one line that names it, or a finding that counts every row."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.cli import run_command
+from core.config.compose import config_from_dict
+from core.config.schema import AnyConfig, Data
+from core.data.dataset import PART_NAMES, check_quality, load_stream_data
+from core.data.readers import read_recordings
+from core.data.timestamps import TIME_NAMES
+from core.errors import EXIT_DATA, EXIT_FAILURE, DataError, QualityError
+from tests.core.data import bad_files
+from tests.core.data.bad_files import Judged, Refused
+from tests.support import REPO_ROOT
+
+REFUSED = [(bad, "patchtst") for bad in bad_files.TABLES_REFUSED] + [
+    (bad, "swinmae") for bad in bad_files.ARRAYS_REFUSED
+]
+JUDGED = [(bad, "patchtst") for bad in bad_files.TABLES_JUDGED] + [(bad, "swinmae") for bad in bad_files.ARRAYS_JUDGED]
+
+
+def config_for(stream: str, file: str, *, parts: Sequence[str] = PART_NAMES, **settings: object) -> AnyConfig:
+    data = {"parts": {name: {"files": [file]} for name in parts}, **settings}
+    return config_from_dict(
+        {
+            "stream": stream,
+            "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
+            "dqvl": {"report_dir": "artifacts/dqvl"},
+            "data": data,
+        },
+        source="a test",
+    )
+
+
+def names(table: list[tuple[Refused | Judged, str]]) -> list[str]:
+    return [bad.id for bad, _ in table]
+
+
+def test_there_are_more_than_sixty_of_them():
+    assert len(set(names(REFUSED) + names(JUDGED))) == len(REFUSED) + len(JUDGED) > 100
+
+
+@pytest.mark.parametrize(("bad", "stream"), REFUSED, ids=names(REFUSED))
+def test_a_file_that_cannot_be_used_is_one_line_with_the_way_out(bad, stream, tmp_path):
+    bad.make(tmp_path / bad.name)
+    config = config_for(stream, bad.name, **bad.settings)
+    with pytest.raises(DataError) as caught:
+        check_quality(config, root=tmp_path)
+    told = str(caught.value)
+    assert "\n" not in told
+    assert len(told) < 1000
+    assert caught.value.hint
+    assert [word for word in bad.words if word not in told] == []
+    assert caught.value.path.parent == tmp_path
+    assert (caught.value.row, caught.value.column) == (bad.row, bad.column)
+
+
+@pytest.mark.parametrize(("bad", "stream"), JUDGED, ids=names(JUDGED))
+def test_a_file_that_can_be_read_loses_no_row_unsaid(bad, stream, tmp_path, caplog):
+    caplog.set_level("INFO")
+    bad.make(tmp_path / bad.name)
+    config = config_for(stream, bad.name, **bad.settings)
+    if bad.dropped:
+        with pytest.raises(QualityError, match=re.escape(bad.name)):
+            check_quality(config, root=tmp_path)
+    else:
+        check_quality(config, root=tmp_path)
+    (file,) = (tmp_path / "artifacts/dqvl").glob("*.json")
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert report["metrics"]["rows"] == bad.rows
+    assert report["decision"] == ("drop" if bad.dropped else "keep")
+    found = {finding["rule"] for finding in report["hard_fails"] + report["warnings"]}
+    assert found >= set(bad.findings)
+    notes = " | ".join(report["metrics"]["notes"])
+    assert [word for word in bad.notes if word not in notes] == []
+
+
+def test_one_row_is_no_window(tmp_path):
+    bad_files.data(bad_files.table(rows=1))(tmp_path / "f.csv")
+    with pytest.raises(DataError, match=r"no stretch as long as a window of 256 rows \(longest: 1\)"):
+        load_stream_data(config_for("patchtst", "f.csv", parts=["train"]), root=tmp_path, parts=["train"])
+
+
+def test_five_thousand_columns_come_back_exactly(tmp_path):
+    bad_files.wide(tmp_path / "f.csv")
+    config = config_for("patchtst", "f.csv", store_dir="")
+    (recording,) = read_recordings(tmp_path / "f.csv", root=tmp_path, stream="patchtst", settings=config.data)
+    expected = (bad_files.wave()[:, None] + np.arange(bad_files.WIDE)).astype(np.float32)
+    np.testing.assert_array_equal(recording.values_tc, expected)
+    (report,) = check_quality(config, root=tmp_path)
+    assert len(report.metrics["channels"]) == bad_files.WIDE
+
+
+@pytest.mark.parametrize("pattern", bad_files.PATTERNS)
+def test_a_pattern_without_files_is_one_line(pattern, tmp_path):
+    bad_files.data("timestamp,anomaly\n")(tmp_path / "a.labels.csv")
+    with pytest.raises(DataError) as caught:
+        check_quality(config_for("patchtst", pattern), root=tmp_path)
+    assert repr(pattern) in str(caught.value)
+    assert "data.parts" in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------------- random tables
+_NAMES = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=8),
+                  min_size=1, max_size=5, unique=True)  # fmt: skip
+_CELLS = st.one_of(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(-(2**20), 2**20))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    values=st.integers(1, 30).flatmap(
+        lambda rows: st.lists(st.lists(_CELLS, min_size=rows, max_size=rows), min_size=1, max_size=5)
+    ),
+    names=_NAMES,
+    delimiter=st.sampled_from(",;\t|"),
+    decimal=st.sampled_from(".,"),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_a_random_table_comes_back_exactly_or_is_refused(tmp_path, values, names, delimiter, decimal, encoding):
+    columns = dict(zip(names, values, strict=False))
+    frame = pd.DataFrame(columns)
+    text = frame.to_csv(index=False, sep=delimiter, decimal=decimal)
+    (tmp_path / "f.csv").write_bytes(text.encode(encoding))
+    with suppress(DataError):
+        (recording,) = read_recordings(tmp_path / "f.csv", root=tmp_path, stream="patchtst", settings=Data())
+        assert len(recording) == len(frame)
+        for place, name in enumerate(recording.channels):
+            np.testing.assert_array_equal(recording.values_tc[:, place], frame[name].to_numpy(np.float32))
+        left_out = set(frame.columns) - set(recording.channels)
+        assert all(any(repr(name) in note for note in recording.notes) for name in left_out - set(TIME_NAMES))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    content=st.one_of(
+        st.binary(max_size=200), st.text(",;\t\n\r\"'.0123456789-+eE:ZTab µ°", max_size=200).map(str.encode)
+    )
+)
+@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.parquet", "f.npy", "f.npz"])
+def test_whatever_bytes_come_they_are_read_or_refused_in_one_line(tmp_path, content, name):
+    (tmp_path / name).write_bytes(content)
+    stream = "swinmae" if name.startswith("f.np") else "patchtst"
+    try:
+        read_recordings(tmp_path / name, root=tmp_path, stream=stream, settings=Data(sampling_rate_hz=10.0))
+    except DataError as error:
+        told = error
+    else:
+        return
+    assert told.path == tmp_path / name
+    assert told.hint
+
+
+# ----------------------------------------------------------------------------------------------------- the command line
+def landfall(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=REPO_ROOT, capture_output=True, text=True, check=False)
+
+
+def parts_of(file: str) -> list[str]:
+    return [f"data.parts.{name}.files=['{file}']" for name in PART_NAMES]
+
+
+@pytest.mark.parametrize(("identity", "more"), [("units in cells", ()), ("flipped bits in gzip", ("--debug",))])
+def test_the_command_says_it_in_one_line_and_shows_more_on_request(identity, more, workspace):
+    (bad,) = (bad for bad in bad_files.TABLES_REFUSED if bad.id == identity)
+    bad.make(workspace / bad.name)
+    check = ("-m", "pipelines.check_data_quality", "--config", "configs/patchtst_ssl_local.yaml", "data.root=.")
+    done = landfall(*check, *parts_of(bad.name), "--repo-root", str(workspace), *more)
+    assert done.returncode == EXIT_DATA
+    assert ("Traceback" in done.stderr) == bool(more)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("quality: ")]
+    assert all(word in line for word in (*bad.words, bad.name))
+
+
+def test_training_says_it_in_one_line(workspace):
+    bad_files.data(bad_files.table() + bytes(10))(workspace / "f.csv")
+    settings = ("data.root=.", "local/devices=cpu", "max_threads=1", *parts_of("f.csv"))
+    done = landfall("landfall.py", "train", "patchtst", "--repo-root", str(workspace), *settings)
+    assert done.returncode == EXIT_DATA
+    assert "Traceback" not in done.stderr
+    assert f"f.csv, row {bad_files.ROWS + 2}: a NUL byte" in done.stderr
+
+
+def test_a_name_breaks_no_line_and_commands_no_terminal(capsys):
+    def fail(arguments: argparse.Namespace) -> int:
+        raise DataError("odd", path="a\nb\x1b[2J.csv")
+
+    assert run_command(fail, argparse.ArgumentParser(prog="odd"), []) == EXIT_DATA
+    assert capsys.readouterr().err == "odd: a\\nb\\x1b[2J.csv: odd\n"
+
+
+def test_what_nobody_foresaw_is_one_line_too(capsys):
+    def fail(arguments: argparse.Namespace) -> int:
+        raise ZeroDivisionError("division by zero")
+
+    assert run_command(fail, argparse.ArgumentParser(prog="odd"), []) == EXIT_FAILURE
+    assert capsys.readouterr().err == "odd: unexpected ZeroDivisionError: division by zero — --debug shows where\n"
+    run_command(fail, argparse.ArgumentParser(prog="odd"), ["--debug"])
+    assert "Traceback" in capsys.readouterr().err

@@ -1,0 +1,322 @@
+"""Files from strangers: nothing in a checkpoint, an array, a bundle or a notebook's parameters is ever run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import stat
+import subprocess
+import sys
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core import checkpoint
+from core.config.compose import config_from_dict
+from core.config.schema import Data
+from core.data.readers import read_recordings
+from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, DataError, OutputError
+from core.redaction import HIDDEN, redacted, redacted_text
+from core.runlog import RunLog
+from inference.detector import Detector
+from pipelines.import_artifacts import import_artifacts
+from pipelines.import_artifacts import main as import_command
+from tests.support import REPO_ROOT
+
+CANARY = "canary"
+
+
+class Trap:
+    """Writes the canary when it is unpickled."""
+
+    def __reduce__(self):
+        return Path.touch, (Path(CANARY),)
+
+
+@pytest.fixture(autouse=True)
+def cage(tmp_path, monkeypatch):
+    """A folder of its own, where no canary may appear."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert list(tmp_path.rglob(CANARY)) == []
+
+
+def sidecar_for(path: Path, **description: object) -> None:
+    """A stranger writes a sidecar that fits, too."""
+    facts = {"format_version": 1, "sha256": checkpoint._sha256(path), "bytes": path.stat().st_size, **description}
+    checkpoint.sidecar_path(path).write_text(json.dumps(facts))
+
+
+def test_the_trap_would_spring(cage):
+    pickle.loads(pickle.dumps(Trap()))
+    assert (cage / CANARY).exists()
+    (cage / CANARY).unlink()
+
+
+# ---------------------------------------------------------------------------------------------------------- checkpoints
+def saved_by_torch(path: Path) -> None:
+    torch.save({"format_version": 1, "model": Trap()}, path)
+
+
+def saved_in_the_old_form(path: Path) -> None:
+    torch.save({"format_version": 1, "model": Trap()}, path, _use_new_zipfile_serialization=False)
+
+
+def a_bare_pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps({"format_version": 1, "model": Trap()}))
+
+
+def a_script(path: Path) -> None:
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
+
+
+def a_whole_module(path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), path)
+
+
+def a_system_call(path: Path) -> None:
+    path.write_bytes(b"cposix\nsystem\n(S'touch canary'\ntR.")
+
+
+@pytest.mark.parametrize(
+    "write", [saved_by_torch, saved_in_the_old_form, a_bare_pickle, a_script, a_whole_module, a_system_call]
+)
+def test_a_checkpoint_with_code_is_refused_and_runs_nothing(cage, write):
+    path = cage / "model.pt"
+    write(path)
+    sidecar_for(path)
+    with pytest.raises(CheckpointError, match=r"model\.pt: cannot be loaded") as caught:
+        checkpoint.load(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("honest") / "model.pt"
+    checkpoint.save(path, {"model": {"w": torch.arange(20.0)}, "names": ["a", "b"], "epoch": 3}, description={})
+    return path.read_bytes()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    places=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=8), cut=st.booleans()
+)
+def test_whatever_bytes_a_checkpoint_holds_it_loads_or_is_refused(cage, honest, places, cut):
+    content = bytearray(honest)
+    for place, byte in places:
+        content[place % len(content)] = byte
+    path = cage / "model.pt"
+    path.write_bytes(content[: places[0][0] % len(content)] if cut else content)
+    sidecar_for(path)
+    with suppress(CheckpointError):
+        assert isinstance(checkpoint.load(path), dict)
+
+
+def test_a_detector_of_objects_is_refused(cage):
+    np.savez(cage / "d.npz", header=np.array([Trap()], dtype=object), sha256=np.array("0"))
+    with pytest.raises(OutputError, match="cannot be read"):
+        Detector.load(cage / "d.npz")
+
+
+# --------------------------------------------------------------------------------------------------------------- arrays
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_an_array_of_objects_is_refused_and_runs_nothing(cage, name):
+    values = np.array([Trap()], dtype=object)
+    np.save(cage / name, values) if name == "a.npy" else np.savez(cage / name, x=values)
+    with pytest.raises(DataError, match="never unpickled"):
+        read_recordings(cage / name, root=cage, stream="swinmae", settings=Data(sampling_rate_hz=1000))
+
+
+def test_a_pickle_under_the_name_of_an_array_is_refused(cage):
+    (cage / "a.npy").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_recordings(cage / "a.npy", root=cage, stream="swinmae", settings=Data(sampling_rate_hz=1000))
+
+
+# -------------------------------------------------------------------------------------------------------------- bundles
+def bundle(path: Path, entries: dict[str, bytes], *, link: str | None = None) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            if link is not None:
+                info.external_attr = (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(info, content if link is None else link)
+    return path
+
+
+PLACES = ("checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv",
+          "runs/patchtst_ssl/20261121-083000-1f3a/metrics.jsonl")  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("way", ["../{}", "a/../../{}", "/{}", "./../{}", "..\\{}", "C:/{}", "C:\\..\\{}"])
+def test_nothing_leaves_the_bundle(workspace, cage, way, place):
+    before = {path for path in cage.parent.rglob("*") if cage not in path.parents}
+    with pytest.raises(OutputError) as caught:
+        import_artifacts(bundle(cage / "evil.zip", {way.format(place): b"x"}), root=workspace)
+    assert "\n" not in str(caught.value)
+    assert {path for path in cage.parent.rglob("*") if cage not in path.parents} == before
+    assert not (workspace / place).exists()
+    assert [path.name for path in workspace.iterdir() if path.name.startswith(".import-")] == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_links_in_a_bundle_are_refused(workspace, cage, place):
+    with pytest.raises(OutputError, match="leads out of the bundle"):
+        import_artifacts(bundle(cage / "evil.zip", {place: b""}, link="/etc/passwd"), root=workspace)
+    drive = cage / "drive" / place
+    drive.parent.mkdir(parents=True)
+    drive.symlink_to("/etc/passwd")
+    with pytest.raises(OutputError, match="leads out of the bundle"):
+        import_artifacts(cage / "drive", root=workspace)
+
+
+def test_a_bundle_that_fills_the_disk_is_refused(workspace, cage):
+    path = bundle(cage / "bomb.zip", {PLACES[2]: bytes(2 * 10**8)})
+    assert path.stat().st_size < 10**6
+    with pytest.raises(OutputError, match="more than 100 times its size"):
+        import_artifacts(path, root=workspace)
+
+
+def test_a_checkpoint_with_code_is_not_imported(workspace, cage, capsys):
+    folder = cage / "drive/checkpoints"
+    folder.mkdir(parents=True)
+    saved_by_torch(folder / "patchtst_ssl.pt")
+    values = config_from_dict(
+        {
+            "stream": "patchtst",
+            "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"},
+            "dqvl": {"report_dir": "artifacts/dqvl/x"},
+        },
+        source="a test",
+    ).model_dump(mode="json")
+    sidecar_for(folder / "patchtst_ssl.pt", stream="patchtst", config=values)
+    assert import_command([str(cage / "drive"), "--repo-root", str(workspace)]) == EXIT_OUTPUT
+    told = capsys.readouterr().err
+    assert "nothing was imported" in told
+    assert "Traceback" not in told
+    assert not (workspace / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "BASH_ENV", "CUDA_INJECTION64_PATH", "NCCL_NET_PLUGIN", "DYLD_X"]
+)
+def test_a_configuration_chooses_no_code_to_load(name):
+    with pytest.raises(ConfigError, match=f"{name} names code that processes load"):
+        config_from_dict({"stream": "patchtst", "device": {"environment": {name: "./evil"}}}, source="a stranger")
+
+
+# ----------------------------------------------------------------------------------------------------------- parameters
+PAYLOADS = (
+    "\"; open('canary', 'w'); \"",
+    "'''\nopen('canary', 'w')\n'''",
+    '"""\nopen("canary", "w")\n"""',
+    "\\\"; open('canary', 'w') #",
+    "\\\\'\nopen('canary', 'w')\n#",
+    "{{ open('canary', 'w') }} ${oc.env:HOME} $(touch canary) `touch canary`",
+    "%run canary\n!touch canary",
+    "\u2028\u0085\x0c\x1c open('canary', 'w')",
+    "\x00\x1b[2J",
+)
+
+
+def notebook_with_parameters(path: Path) -> Path:
+    notebook = nbformat.v4.new_notebook()
+    parameters = nbformat.v4.new_code_cell('name = "x"')
+    parameters.metadata.tags = ["parameters"]
+    program = "import json, pathlib\n_ = pathlib.Path('received.json').write_text(json.dumps(name))"
+    notebook.cells = [parameters, nbformat.v4.new_code_cell(program)]
+    nbformat.write(notebook, path)
+    return path
+
+
+def execute(notebook: Path, parameter: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipelines.execute_notebook", str(notebook), str(notebook.with_name("done.ipynb"))]
+    return subprocess.run(
+        [*command, "--repo-root", str(notebook.parent), "-p", parameter],
+        cwd=REPO_ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_parameters_of_a_notebook_arrive_as_values(cage):
+    given = [*PAYLOADS, {payload: [payload] for payload in PAYLOADS}]
+    done = execute(notebook_with_parameters(cage / "n.ipynb"), f"name={json.dumps(given)}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((cage / "received.json").read_text()) == given
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x; open('canary', 'w')", "name\nopen('canary','w')\nx", "__import__('os').system('touch canary')", "", "0"],
+)
+def test_a_name_that_the_notebook_lacks_is_refused(cage, name):
+    done = execute(notebook_with_parameters(cage / "n.ipynb"), f"{name}=1")
+    assert done.returncode == EXIT_USAGE
+    assert "Traceback" not in done.stderr
+    assert not (cage / "done.ipynb").exists()
+
+
+# -------------------------------------------------------------------------------------------------------------- secrets
+def test_the_record_of_a_run_holds_no_secret(cage):
+    config = config_from_dict(
+        {
+            "stream": "patchtst",
+            "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "tensorboard": False},
+            "dqvl": {"report_dir": "artifacts/dqvl/x"},
+        },
+        source="a test",
+    )
+    with RunLog(cage, config, "run", steps=1) as run:
+        run.write_environment({"python": "3.11", "api_key": "hunter2", "variables": {"HF_TOKEN": "hunter2"}})
+    text = (run.folder / "environment.json").read_text()
+    assert json.loads(text) == {"python": "3.11", "api_key": HIDDEN, "variables": {"HF_TOKEN": HIDDEN}}
+
+
+def test_values_under_the_names_of_secrets_are_hidden_at_any_depth():
+    given = {
+        "a": [{"db_password": "x", "Authorization": "y"}],
+        "tokens": 5,
+        "num_tokens": 7,
+        "token": None,
+        "keys": "k",
+    }
+    assert redacted(given) == {
+        "a": [{"db_password": HIDDEN, "Authorization": HIDDEN}],
+        "tokens": 5,
+        "num_tokens": 7,
+        "token": None,
+        "keys": "k",
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "api_key=hunter2",
+        "--password hunter2".replace(" ", "="),
+        'sent {"token": "hunter2"}',
+        "secret: hunter2",
+        "Authorization: Bearer hunter2",
+        "cloning https://reader:hunter2@host/repository",
+        "used hf_hunter2hunter2hunter2",
+        "AWS_SECRET_ACCESS_KEY=hunter2/hunter2",
+    ],
+)
+def test_a_line_shows_no_secret(line):
+    assert "hunter2" not in redacted_text(line)
+    assert HIDDEN in redacted_text(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["epoch 3: 40 tokens, loss 0.5", "api_key: unknown key", "https://host/path", "seed=42 mask_token"]
+)
+def test_a_line_without_a_secret_stays(line):
+    assert redacted_text(line) == line
