@@ -24,6 +24,7 @@ MAX_TOTAL_BINS = 40_000
 FEWEST_BINS = 50
 POINTS_PER_PART = 50_000
 _COLUMNS = ("recording", "time", "seconds", "score", "threshold", "label")
+_STRETCH = "stretch"
 _SIGNIFICANT = 5
 # What Arrow's errors are, without importing it.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
@@ -35,6 +36,7 @@ class _Table:
     """The columns of a score table. Suffix s: a score.
 
     bounds: of each recording its first score, and the end. starts: of each recording its clock at second 0, or None.
+    stretch_s: number of the rows without a gap; all alike where the table is older than that column.
     """
 
     names: Sequence[str]
@@ -43,7 +45,22 @@ class _Table:
     second_s: np.ndarray
     score_s: np.ndarray
     labelled_s: np.ndarray
+    stretch_s: np.ndarray
     threshold: float
+
+    def recording(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Seconds, scores and labels from `first` to before `last`, and where a stretch ends a score that nobody gave:
+        the line breaks there."""
+        import numpy as np
+
+        part = slice(first, last)
+        second_n, at = self.second_s[part], np.flatnonzero(np.diff(self.stretch_s[part])) + 1
+        middle = (second_n[at - 1] + second_n[at]) / 2
+        return (
+            np.insert(second_n, at, middle),
+            np.insert(self.score_s[part], at, np.nan),
+            np.insert(self.labelled_s[part], at, False),
+        )
 
 
 def export_series(
@@ -93,7 +110,9 @@ def _read(source: Path) -> _Table:
     import pyarrow.parquet as pq
 
     with source.open("rb") as file:
-        columns = pq.read_table(file, columns=list(_COLUMNS)).combine_chunks()
+        known = pq.ParquetFile(file)
+        later = [_STRETCH] if _STRETCH in known.schema_arrow.names else []
+        columns = known.read(columns=[*_COLUMNS, *later]).combine_chunks()
     if columns.num_rows == 0:
         raise ValueError("holds no scores")
     recording = columns["recording"].combine_chunks()
@@ -112,6 +131,7 @@ def _read(source: Path) -> _Table:
         second_s=second_s,
         score_s=score_s,
         labelled_s=pc.fill_null(columns["label"], 0).to_numpy() == 1,
+        stretch_s=columns[_STRETCH].to_numpy() if later else np.zeros(len(code_s), dtype=np.int64),
         threshold=float(columns["threshold"][0].as_py()),
     )
 
@@ -131,7 +151,7 @@ def _recordings(table: _Table, stream: Stream, events: Sequence[AnomalyEvent], d
     decimals = decimals_for(table.threshold, _SIGNIFICANT)
     parts = 0
     for name, start, first, last in zip(table.names, table.starts, table.bounds, table.bounds[1:], strict=False):
-        second_n, score_n = table.second_s[first:last], table.score_s[first:last]
+        second_n, score_n, labelled_n = table.recording(first, last)
         details = []
         if len(score_n) > bins:
             details = list(_write_parts(data, f"series/{stream}", parts, second_n, score_n, decimals))
@@ -140,11 +160,11 @@ def _recordings(table: _Table, stream: Stream, events: Sequence[AnomalyEvent], d
         yield RecordingSeries(
             name=name,
             start=start,
-            points=len(score_n),
+            points=last - first,
             t=t,
             low=low,
             high=high,
-            labels=_stretches(second_n, table.labelled_s[first:last]),
+            labels=_stretches(second_n, labelled_n),
             events=sorted(event.id for event in events if event.recording == name),
             details=details,
         )

@@ -7,6 +7,7 @@ import os
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pipelines.dashboard.inputs import Problems
@@ -71,6 +72,21 @@ def test_few_scores_are_all_there_with_labels_events_and_the_recording_s_clock(w
     assert first["low"] == first["high"] == np.linspace(0, 1, 60).round(5).tolist()
     assert (first["start"], first["labels"]) == ("2026-01-09T06:00:00.000", [[20.0, 29.0]])
     assert (first["events"], second["events"], first["details"]) == ([6], [7], [])
+
+
+def test_a_line_breaks_where_the_recording_paused(workspace):
+    path = write_score_table(workspace, "patchtst", {"a": np.linspace(0, 1, 6)})
+    table = pd.read_parquet(path)
+    table["stretch"] = [0, 0, 0, 1, 1, 1]
+    table.loc[3:, "seconds"] += 1000.0
+    table.to_parquet(path, index=False)
+    (recording,) = load(workspace, export_state(workspace).streams["patchtst"].series)["recordings"]
+    assert recording["t"] == [0.0, 1.0, 2.0, 502.5, 1003.0, 1004.0, 1005.0]
+    assert recording["low"] == [0.0, 0.2, 0.4, None, 0.6, 0.8, 1.0]
+    assert recording["points"] == 6
+    table.drop(columns="stretch").to_parquet(path, index=False)
+    (recording,) = load(workspace, export_state(workspace).streams["patchtst"].series)["recordings"]
+    assert recording["low"] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_a_million_scores_become_bins_that_keep_the_peak_and_parts_that_keep_everything(tmp_path):
