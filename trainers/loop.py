@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import time
@@ -16,14 +15,13 @@ import torch
 from torch import nn
 
 from core import checkpoint
-from core.config.compose import flatten
-from core.config.schema import AnyConfig, Training
+from core.config.schema import AnyConfig
 from core.data.inputs import Inputs
 from core.devices.backend import backend
 from core.devices.batching import BatchPlan
 from core.devices.gauges import Gauges
 from core.devices.plan import DevicePlan
-from core.errors import CheckpointError, LandfallError, StoppedError
+from core.errors import LandfallError, StoppedError
 from core.loss_curve import LossCurve
 from core.pictures import save_png
 from core.progress import Progress
@@ -32,20 +30,13 @@ from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, write
 from core.workspace import relative
 from trainers.distributed import ALONE, World
 from trainers.objective import Objective
+from trainers.optimizer import build_optimizer
 from trainers.profiling import profiled
+from trainers.resuming import check_fit
 from trainers.schedule import learning_rate
 from trainers.signals import Meeting, StopRequest
 
 log = logging.getLogger(__name__)
-
-# Configuration that may differ between a checkpoint and the run that resumes it without changing what is learned.
-_FREE_TO_CHANGE = (
-    *("logging.", "device.", "distributed.", "hardware.", "dqvl.", "scoring.", "data.score_stride"),
-    *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
-    *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.gradient_checkpointing"),
-    # The windows of a step are the checkpoint's; these say how they are computed, or were chosen.
-    *("training.batch_size", "training.accumulate", "training.effective_batch", "training.min_steps"),
-)  # fmt: skip
 
 # Step, learning rate, and loss and gradient norm still on the device.
 PendingStep = tuple[int, float, torch.Tensor, torch.Tensor]
@@ -314,28 +305,13 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Goes on from a checkpoint. Raises CheckpointError where it is torn, or its configuration or data differ."""
         state = checkpoint.load(path)
-        if "optimizer" not in state:
-            hint = f"resume from {self.last_path.name}"
-            raise CheckpointError(path, "holds a model but no training state", hint=hint)
-        differing = _differences(state["config"], self.bundle["config"])
-        if differing:
-            raise CheckpointError(
-                path,
-                f"was trained with another configuration: {'; '.join(differing)}",
-                hint="go back to that configuration, or start anew with --resume never",
-            )
-        if state["windows"] != self._num_windows():
-            raise CheckpointError(
-                path,
-                f"its data gave {state['windows']} windows (training, validation), now gives {self._num_windows()}",
-                hint="bring its data back, or start anew with --resume never",
-            )
-        if state["effective_batch"] != self.effective:
-            raise CheckpointError(
-                path,
-                f"its steps took {state['effective_batch']} windows, now they would take {self.effective}",
-                hint=f"set training.effective_batch={state['effective_batch']}, or start anew with --resume never",
-            )
+        check_fit(
+            path,
+            state,
+            config=self.bundle["config"],
+            windows=self._num_windows(),
+            effective=self.effective,
+        )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if state["loss_scaler"] and self.plan.needs_loss_scaling:  # the other precisions have none
@@ -343,30 +319,3 @@ class Trainer:
         self.backend.set_rng_state(state["rng"])
         history = [EpochRecord(**record) for record in state["position"].pop("history")]
         self.position = Position(**state["position"], history=history)
-
-
-class AdamW(torch.optim.AdamW):
-    """PyTorch's, without what its methods say to PyTorch's compiler: to say it they import the compiler, which takes
-    two seconds of every start. Only the model is ever compiled here."""
-
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
-    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
-    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
-    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
-
-
-def build_optimizer(model: nn.Module, settings: Training, *, fused: bool) -> AdamW:
-    """AdamW that decays matrices only; biases, norms and other vectors are exempt (MAE, nanoGPT and most since)."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
-
-
-def _differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    old, new = dict(flatten(saved)), dict(flatten(current))
-    keys = [key for key in sorted(old | new) if not key.startswith(_FREE_TO_CHANGE)]
-    return [f"{key} was {old.get(key)}, is {new.get(key)}" for key in keys if old.get(key) != new.get(key)]

@@ -104,7 +104,7 @@ def _steps(
     The train steps of a size are like parts of one optimizer step: the first makes the gradients, the others add to
     them. All the same each ends with the optimizer, whose time and memory count too.
     """
-    from trainers.loop import build_optimizer
+    from trainers.optimizer import build_optimizer
 
     optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
     for group in optimizer.param_groups:

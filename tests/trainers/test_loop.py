@@ -27,7 +27,8 @@ from core.runlog import EpochRecord, RunLog, loss_png_path, read_loss_csv, read_
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from trainers import run as training_run
-from trainers.loop import Position, Trainer, build_optimizer
+from trainers.loop import Position, Trainer
+from trainers.optimizer import build_optimizer
 from trainers.run import TrainingResult, train
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
@@ -474,7 +475,7 @@ def test_the_optimizer_is_pytorchs_to_the_bit_and_imports_no_compiler():
 import sys
 import torch
 from core.config.schema import Training
-from trainers.loop import build_optimizer
+from trainers.optimizer import build_optimizer
 
 models = [torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Linear(7, 3)) for _ in range(2)]
 models[1].load_state_dict(models[0].state_dict())

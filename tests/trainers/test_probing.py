@@ -25,7 +25,7 @@ from core.devices.plan import DevicePlan
 from core.devices.probe import ProbeResult
 from core.errors import LandfallError
 from core.models.factory import build_model
-from trainers import loop, probing
+from trainers import optimizer, probing
 from trainers.probing import CACHE_FILE, measure
 
 PLAN = DevicePlan("cpu", "Plain CPU", "32", 1, "a test", "a test", memory_limit_mb=8000)
@@ -84,7 +84,7 @@ def test_both_models_are_measured_and_left_alone(tmp_path, config, checkpointing
 def test_steps_are_real_ones(tmp_path, monkeypatch):
     """Forward and backward through all windows of the size, gradients clipped, an optimizer step, and validation."""
     seen = []
-    monkeypatch.setattr(loop.AdamW, "step", lambda self: seen.append("step"))
+    monkeypatch.setattr(optimizer.AdamW, "step", lambda self: seen.append("step"))
     monkeypatch.setattr(probing.nn.utils, "clip_grad_norm_", lambda parameters, norm: seen.append(("clip", norm)))
     model = small_model(PATCHTST)
     model.register_forward_hook(lambda module, args, _: seen.append((module.training, tuple(args[0].shape))))
