@@ -13,6 +13,7 @@ import errno
 import logging
 import os
 import sys
+import threading
 import webbrowser
 from collections.abc import Sequence
 from functools import partial
@@ -43,6 +44,8 @@ HEADERS = {
 }
 # A client that says nothing more for so long has gone.
 PATIENCE_S = 30
+# A browser opens six. Each takes a thread and a descriptor, of which a process has about a thousand.
+MOST_CONNECTIONS = 128
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
@@ -126,8 +129,26 @@ class DashboardHandler(SimpleHTTPRequestHandler):
 
 class DashboardServer(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS  # a browser whose connection finds no room here tries again after a second
     # On Windows this option would let a second server take the port of the first without an error.
     allow_reuse_address = os.name != "nt"
+
+    def __init__(self, *args: Any, **options: Any):
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(*args, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A connection for which there is no place is hung up on."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that hangs up in the middle is nothing to tell anybody."""
