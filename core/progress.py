@@ -20,6 +20,15 @@ SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BEFORE_BAR, _SECONDS_BETWEEN_DRAWINGS = 0.5, 0.2
 
 
+def span(seconds: float) -> str:
+    """`42 s`, `3 min 20 s` or `2 h 5 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 class ConsoleHandler(logging.StreamHandler):
     """Writes log lines above a progress bar instead of through it."""
 

@@ -24,22 +24,19 @@ from core.workspace import relative
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.migrations import read_migration
+from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import QualityReport, document_of, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunStream
 from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
-from pipelines.dashboard.state_documents import DashboardState, RunsSummary, StreamState
-from pipelines.dashboard.verdict import pipeline_nodes, verdict_of
+from pipelines.dashboard.state_documents import TITLES, DashboardState, RunsSummary, StreamState
+from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
 
 log = logging.getLogger(__name__)
 
 DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
-TITLES: dict[Stream, tuple[str, str]] = {
-    "patchtst": ("PatchTST-SSL", "process sensors (FDC)"),
-    "swinmae": ("Swin-MAE", "vibration scalograms"),
-}
 
 
 def export_state(
@@ -60,7 +57,9 @@ def export_state(
     streams = {stream: describe_stream(root, stream, runs, run_id, out.parent, problems) for stream in STREAMS}
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
     summary = write_history(runs, out.parent / "runs", problems) if persist_run_history else summarise(runs)
-    nodes = pipeline_nodes(streams, checklist, migration)
+    nodes, pipeline = pipeline_nodes(streams, checklist, migration), read_pipeline_run(root, problems)
+    if pipeline is not None:
+        nodes = with_pipeline_run(nodes, pipeline, known_since(streams, checklist))
     state = DashboardState(
         generated_at=now,
         verdict=verdict_of(nodes),
@@ -73,7 +72,10 @@ def export_state(
         problems=problems.found,
     )
     write_document(out, state)
-    remove_stale(out.parent, state, training=streams_in_training(runs))
+    going_on = [f"live/{stream}.json" for stream in streams_in_training(runs)]
+    if pipeline is not None and pipeline.state == "running":
+        going_on.append(LIVE)
+    remove_stale(out.parent, state, going_on)
     return state
 
 

@@ -44,10 +44,10 @@ def _is_of(event: AnomalyEvent, detail: EventDetail) -> bool:
     return begins and event.recording == detail.recording
 
 
-def remove_stale(data: Path, state: DashboardState, *, training: Iterable[Stream]) -> None:
-    """Removes what `state` does not refer to; runs keep their records, streams in `training` their live document."""
-    wanted = {*referred(data, state), *(f"live/{stream}.json" for stream in training)}
-    for pattern, stream in itertools.product(_OWN_FILES, STREAMS):
+def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> None:
+    """Removes what `state` does not refer to; runs keep their records, and what is `going_on` its live documents."""
+    wanted = {*referred(data, state), *going_on}
+    for pattern, stream in itertools.product(_OWN_FILES, (*STREAMS, "pipeline")):
         for path in data.glob(pattern.format(stream)):
             if path.relative_to(data).as_posix() not in wanted:
                 path.unlink(missing_ok=True)

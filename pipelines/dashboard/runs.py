@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import psutil
 import yaml
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -23,6 +22,7 @@ from core.workspace import relative
 from pipelines.dashboard.documents import Number, Time, encodable
 from pipelines.dashboard.hardware import in_words
 from pipelines.dashboard.inputs import Problems, explain, read_model
+from pipelines.dashboard.processes import is_alive
 from pipelines.dashboard.run_documents import (
     Best,
     DeviceSummary,
@@ -89,7 +89,7 @@ class _Status(BaseModel):
         folder from being declared dead.
         """
         silent = self.updated_at is None or now - self.updated_at > SILENCE
-        return self.state == "running" and silent and not (self.pid and psutil.pid_exists(self.pid))
+        return self.state == "running" and silent and not is_alive(self.pid, self.updated_at)
 
 
 # ------------------------------------------------------------------------------------------------------------- history

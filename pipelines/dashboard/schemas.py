@@ -17,7 +17,7 @@ from core.workspace import relative, write_text
 from pipelines.dashboard.detail_documents import EventDetail, Quality, Series, SeriesDetail
 from pipelines.dashboard.documents import Document
 from pipelines.dashboard.run_documents import LiveRun, RunRecord, RunsIndex
-from pipelines.dashboard.state_documents import DashboardState
+from pipelines.dashboard.state_documents import DashboardState, LivePipeline
 
 FOLDER = "training_dashboard/schema"
 SCHEMAS: dict[str, type[Document]] = {
@@ -25,6 +25,7 @@ SCHEMAS: dict[str, type[Document]] = {
     "run.schema.json": RunRecord,
     "runs-index.schema.json": RunsIndex,
     "live-run.schema.json": LiveRun,
+    "live-pipeline.schema.json": LivePipeline,
     "series.schema.json": Series,
     "series-detail.schema.json": SeriesDetail,
     "event.schema.json": EventDetail,

@@ -11,6 +11,10 @@ from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number
 from pipelines.dashboard.run_documents import Best, DeviceSummary, RunState
 
 StreamCondition = RunState | Literal["not started"]
+TITLES: dict[Stream, tuple[str, str]] = {
+    "patchtst": ("PatchTST-SSL", "process sensors (FDC)"),
+    "swinmae": ("Swin-MAE", "vibration scalograms"),
+}
 NodeState = Literal["done", "running", "attention", "failed", "waiting"]
 NodeId = Literal["data", "quality", "train", "score", "validate", "export", "migration"]
 
@@ -208,6 +212,23 @@ class Verdict(Document):
     state: NodeState = Field(description="How the whole stands.")
     title: Text = Field(description="In a word or two.")
     detail: Text = Field(description="Why.")
+
+
+class StageNow(Document):
+    id: NodeId = Field(description="Stage of the pipeline.")
+    state: NodeState = Field(description="How far it is.")
+    detail: Text = Field(description="Its steps in words: where each is, how long it took, or why it failed.")
+
+
+class LivePipeline(Document):
+    """`live/pipeline.json`: the pipeline while it runs; the next export tells all of it."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: Text = Field(description="The run.")
+    state: Literal["running", "completed", "failed"] = Field(description="A killed process leaves it at `running`.")
+    updated_at: Time = Field(description="When this was written.")
+    verdict: Verdict | None = Field(None, description="In place of the exported one; null where that one stands.")
+    stages: list[StageNow] = Field(default_factory=list, description="In place of the exported ones.")
 
 
 class RunsSummary(Document):

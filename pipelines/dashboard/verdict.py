@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from core.config.schema import Stream
 from pipelines.dashboard.state_documents import (
@@ -41,6 +42,16 @@ _TRAINING: dict[StreamCondition, NodeState] = {
 }
 
 
+def known_since(streams: Streams, checklist: Checklist | None) -> dict[tuple[NodeId, Stream | None], datetime]:
+    """When each stage, by stream where it has one, last left behind what its node is made of."""
+    found = {
+        **{("train", name): stream.updated_at for name, stream in streams.items()},
+        **{("score", name): stream.scores.scored_at for name, stream in streams.items() if stream.scores},
+        ("validate", None): checklist.generated_at if checklist else None,
+    }
+    return {key: time for key, time in found.items() if time is not None}
+
+
 def pipeline_nodes(
     streams: Streams, checklist: Checklist | None, migration: MigrationState | None
 ) -> list[PipelineNode]:
@@ -66,7 +77,7 @@ def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
     states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
     if states == {"waiting"}:
         return Verdict(state="waiting", title="Nothing has run yet", detail="make validate starts the first run")
-    titles: dict[NodeState, str] = {"failed": "Not ready", "running": "Training", "attention": "Needs attention"}
+    titles: dict[NodeState, str] = {"failed": "Not ready", "running": "Running", "attention": "Needs attention"}
     for state, title in titles.items():
         if state in states:
             return Verdict(state=state, title=title, detail=_details(stages, state))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.progress import span
 from core.runlog import read_status
 from pipelines.steps.fingerprints import CODE_ROOT, Fingerprint
 from pipelines.steps.table import Step
@@ -102,16 +103,25 @@ class Job:
     # ---------------------------------------------------------------------------------------------------- how far it is
     def progress(self) -> str:
         """Where it is and how long it will take, in a line."""
-        told, cells = [], self.cells
-        if cells.number:
-            told.append(f"cell {cells.number} of {cells.count}" + (f" ({cells.title})" if cells.title else ""))
-        training = self._training_status()
+        told, training = self._cell(), self._training_status()
         if training is not None:
             told.append(f"epoch {min(training['epoch'] + 1, training['epochs'])} of {training['epochs']}")
             told.append(f"step {training['step']} of {training['steps']}")
         told.append(f"{span(self.seconds)} so far")
+        return ", ".join([*told, *self._left()])
+
+    def note(self) -> str:
+        """The same in a few words, without what a page says elsewhere."""
+        return ", ".join([*self._cell(), *self._left()])
+
+    def _cell(self) -> list[str]:
+        cells = self.cells
+        title = f" ({cells.title})" if cells.title else ""
+        return [f"cell {cells.number} of {cells.count}{title}"] if cells.number else []
+
+    def _left(self) -> list[str]:
         left = self.seconds_left()
-        return ", ".join(told if left is None else [*told, f"about {span(left)} left"])
+        return [] if left is None else [f"about {span(left)} left"]
 
     def seconds_left(self) -> float | None:
         """By the run log while it trains, and for other cells by how long they took the last time."""
@@ -175,12 +185,3 @@ def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[s
     finally:
         if mine is not None:
             os.sched_setaffinity(0, mine)
-
-
-def span(seconds: float) -> str:
-    """`42 s`, `3 min 20 s` or `2 h 5 min`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

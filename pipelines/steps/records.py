@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from core import livefile
 from core.workspace import utc_now, write_json
+from pipelines.dashboard.pipeline_run import FOLDER, live_of
+from pipelines.dashboard.publish import write_document
 from pipelines.steps.fingerprints import Fingerprint
+from pipelines.steps.jobs import Job
+from pipelines.steps.table import Step
 
-FOLDER = "artifacts/pipeline"
+log = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 1
+_SECONDS_BETWEEN_NOTES = 2.0
 
-State = Literal["running", "completed", "failed", "stopped"]
+State = Literal["running", "completed", "failed"]
 
 
 @dataclass(frozen=True)
@@ -46,34 +56,61 @@ def _file(root: Path, step: str) -> Path:
 class RunRecord:
     """The history of one run of the pipeline, `artifacts/pipeline/<run-id>/pipeline.json`; rewritten at each change.
 
-    A run that goes on under the same name adds to it.
+    A run that goes on under the same name adds to it. A workspace with the page is told of it there too.
     """
 
     def __init__(self, root: Path, run_id: str):
         self.root, self.run_id = root, run_id
         self.folder = root / FOLDER / run_id
+        self._live = root / livefile.FOLDER / "pipeline.json" if (root / livefile.PAGE).is_file() else None
+        self._next_note = 0.0
         earlier = _json(self.folder / "pipeline.json") or {}
         self._told: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
+            "pid": os.getpid(),
             "state": "running",
             "started_at": earlier.get("started_at", utc_now()),
             "updated_at": utc_now(),
             "steps": earlier.get("steps", {}),
         }
 
+    def begin(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._told["steps"][step.name] = {"stage": step.stage, "stream": step.stream, "state": "waiting"}
+        self.state("running")
+
     def step(self, name: str, **facts: Any) -> None:
-        self._told["steps"].setdefault(name, {}).update(facts)
+        """facts: its `state` and what goes with it; how far it was before that is forgotten."""
+        step = self._told["steps"][name]
+        step.pop("note", None)
+        step.update(facts, at=utc_now())
         self._write()
+
+    def follow(self, jobs: Iterable[Job]) -> None:
+        """Notes how far each is; to be called often: it writes when it is time."""
+        if time.monotonic() < self._next_note:
+            return
+        for job in jobs:
+            self._told["steps"][job.step.name]["note"] = job.note()
+        self._write()
+        self._next_note = time.monotonic() + _SECONDS_BETWEEN_NOTES
 
     def state(self, state: State) -> None:
         self._told["state"] = state
         self._write()
+        write_json(self.root / FOLDER / "last.json", {"run_id": self.run_id, "state": state})
 
     def _write(self) -> None:
         self._told["updated_at"] = utc_now()
         write_json(self.folder / "pipeline.json", self._told)
-        write_json(self.root / FOLDER / "last.json", {key: self._told[key] for key in ("run_id", "state")})
+        if self._live is None:
+            return
+        try:
+            write_document(self._live, live_of(self._told))
+        except OSError as error:
+            self._live = None
+            log.warning("the dashboard shows this run only when it is over: %s", error)
 
 
 def unfinished_run(root: Path) -> str | None:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
+from core.progress import span
 from pipelines.steps.display import Display
 from pipelines.steps.fingerprints import Fingerprint, digests, fingerprint
-from pipelines.steps.jobs import Job, span
+from pipelines.steps.jobs import Job
 from pipelines.steps.planning import reason_to_run
 from pipelines.steps.records import RunRecord, StepRecord
 from pipelines.steps.table import Order, Step
@@ -86,13 +87,14 @@ class Run:
         streams = {step.stream for step in steps if step.stream and self._reason(step) is not None}
         self._at_once = max(1, min(self.how.jobs, len(streams)))
         self._free_cores = _divided_cores(self._at_once)
-        self.record.state("running")
+        self.record.begin(steps)
         pending = list(steps)
         with Display() as display, self._heeding_signals():
             while pending or self._jobs:
                 pending = self._start_what_can(pending)
                 self._listen()
                 display.show(list(self._jobs.values()))
+                self.record.follow(self._jobs.values())
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     self._heed_limit()
         if self._stopped_for and self.exit_code == EXIT_OK:

@@ -14,6 +14,7 @@ from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import relative
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.single_file import has_page
+from pipelines.dashboard.state_documents import NodeId
 from pipelines.validate_training_outputs import REPORT
 
 
@@ -43,12 +44,14 @@ class Inputs:
 class Step:
     """One step: either a `command` (module and arguments) or a `notebook`.
 
-    needs: steps that come before it. outputs: files it leaves, from the workspace's root.
+    stage: where the dashboard's picture shows it. needs: steps that come before it.
+    outputs: files it leaves, from the workspace's root.
     stream: steps of different streams may run at the same time. always: runs also after a failure.
     """
 
     name: str
     title: str
+    stage: NodeId
     command: tuple[str, ...] = ()
     notebook: Notebook | None = None
     needs: tuple[str, ...] = ()
@@ -83,6 +86,7 @@ def _quality(stream: Stream, order: Order, root: Path) -> Step:
     return Step(
         name=f"quality-{stream}",
         title=f"quality of the data of {stream}",
+        stage="quality",
         command=("pipelines.check_data_quality", "--config", loaded.source, "--run-id", order.run_id, *order.overrides),
         inputs=Inputs((stream,), data=True, code=("core",)),
         stream=stream,
@@ -110,6 +114,7 @@ def _notebook(stream: Stream, order: Order, root: Path) -> Step:
     return Step(
         name=f"notebook-{stream}",
         title=f"training and scoring of {stream} in its notebook",
+        stage="train",
         notebook=Notebook(path, given | order.parameters),
         needs=(f"quality-{stream}",),
         inputs=Inputs((stream,), data=True, code=("core", "trainers", "inference")),
@@ -125,6 +130,7 @@ def _scores(stream: Stream, order: Order, root: Path) -> Step:
     return Step(
         name=f"scores-{stream}",
         title=f"scores of {stream}",
+        stage="score",
         command=("inference.run_scoring_example", *asked),
         needs=(f"notebook-{stream}",),
         inputs=Inputs((stream,), data=True, code=("core", "inference"), files=(loaded.config.logging.checkpoint_path,)),
@@ -143,6 +149,7 @@ def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
     return Step(
         name="checklist",
         title="validation checklist",
+        stage="validate",
         command=("pipelines.validate_training_outputs", *files, *order.overrides),
         needs=tuple(step.name for step in earlier),
         inputs=Inputs(
@@ -160,6 +167,7 @@ def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
     return Step(
         name="dashboard",
         title="dashboard",
+        stage="export",
         command=("pipelines.export_training_dashboard_state", "--run-id", order.run_id, history, *single_file),
         needs=(*(step.name for step in earlier), "checklist"),
         always=True,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from core import progress
-from core.progress import Progress
+from core.progress import Progress, span
 
 
 @pytest.fixture
@@ -58,3 +58,10 @@ def test_ipython_outside_a_kernel_is_no_notebook(monkeypatch):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
     monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
     assert Progress(1, "x", unit="y").mode == "lines"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+)
+def test_times_are_told_as_people_do(seconds, told):
+    assert span(seconds) == told

@@ -291,6 +291,18 @@ def build_workspace(root: Path) -> Path:
     return root
 
 
+def build_finished_workspace(root: Path) -> Path:
+    """One run of both streams in which all went well."""
+    for stream in ("patchtst", "swinmae"):
+        write_run(root, stream, SECOND)
+        write_checkpoint(root, stream, SECOND)
+        write_scores(root, stream, SECOND, labels=False)
+    write_quality(root, "fdc", 3)
+    write_quality(root, "vib", 3)
+    write_checklist(root, failing=False)
+    return root
+
+
 def install_page(root: Path) -> Path:
     """Copies the page into the workspace, without data or chart library of the repository."""
     page = root / "training_dashboard"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from core.workspace import utc_now
 from pipelines.dashboard.inputs import Problems
 from pipelines.dashboard.run_documents import EpochPoint
 from pipelines.dashboard.runs import has_collapsed
@@ -168,7 +168,7 @@ def test_documents_of_an_earlier_scoring_go_and_those_of_others_stay(workspace):
 # -------------------------------------------------------------------------------------------------------- live and runs
 def test_the_run_in_hand_keeps_its_live_document_until_it_is_over(workspace):
     live = workspace / "training_dashboard/data/live/swinmae.json"
-    write_run(workspace, "swinmae", SECOND, state="running", done=4, pid=os.getpid(), eta_seconds=33.5)
+    write_run(workspace, "swinmae", SECOND, state="running", done=4, updated_at=utc_now(), eta_seconds=33.5)
     builders.write(live, {"schema_version": 1})
     stream = export_state(workspace).streams["swinmae"]
     assert (stream.state, stream.eta_seconds, live.exists()) == ("running", 33.5, True)

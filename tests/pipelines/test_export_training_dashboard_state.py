@@ -10,15 +10,25 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 
 from core.workspace import write_json
+from pipelines.dashboard import runs
 from pipelines.dashboard.inputs import Problems
 from pipelines.dashboard.run_documents import RunRecord, StepPoint
 from pipelines.dashboard.runs import decimate, read_metrics
 from pipelines.export_training_dashboard_state import export_state, main
 from tests.dashboard import builders
-from tests.dashboard.builders import FIRST, REPOSITORY, SECOND, build_workspace, write, write_run
+from tests.dashboard.builders import (
+    FIRST,
+    REPOSITORY,
+    SECOND,
+    build_finished_workspace,
+    build_workspace,
+    write,
+    write_run,
+)
 from tests.dashboard.documents import load, validate
 
 
@@ -78,24 +88,14 @@ def test_stages_and_verdict_name_what_is_wrong(workspace):
     assert "Swin-MAE failed" in state.verdict.detail
 
 
-def complete(root):
-    for stream in ("patchtst", "swinmae"):
-        write_run(root, stream, SECOND)
-        builders.write_checkpoint(root, stream, SECOND)
-        builders.write_scores(root, stream, SECOND, labels=False)
-    builders.write_quality(root, "fdc", 3)
-    builders.write_quality(root, "vib", 3)
-    builders.write_checklist(root, failing=False)
-
-
 def test_a_workspace_where_all_went_well_is_ready(root):
-    complete(root)
+    build_finished_workspace(root)
     verdict = export_state(root).verdict
     assert (verdict.state, verdict.title, verdict.detail) == ("done", "Ready", "6 of 7 checks passed, 1 skipped")
 
 
 def test_a_dropped_file_is_named_and_does_not_spoil_the_verdict(root):
-    complete(root)
+    build_finished_workspace(root)
     builders.write_quality(root, "fdc", 3, dropped=True)
     verdict = export_state(root).verdict
     assert verdict.state == "done"
@@ -103,7 +103,7 @@ def test_a_dropped_file_is_named_and_does_not_spoil_the_verdict(root):
 
 
 def test_a_run_after_the_last_validation_and_scores_of_an_older_model_need_attention(root):
-    complete(root)
+    build_finished_workspace(root)
     write_run(root, "patchtst", "20261121-200000-ffff", start=builders.START + timedelta(hours=12))
     builders.write_checkpoint(root, "patchtst", "20261121-200000-ffff")
     state = export_state(root)
@@ -132,29 +132,44 @@ def test_a_finding_that_repeats_in_every_file_is_named_once(root):
 
 
 # ------------------------------------------------------------------------------------------------------------ run state
+BEGAN = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
+NOBODY = 4_000_000
+
+
+def running_run(root, pid, updated):
+    return write_run(root, "patchtst", SECOND, state="running", done=4, pid=pid, updated_at=updated.isoformat())
+
+
 @pytest.mark.parametrize(
-    "pid, age, expected",
-    [
-        (4_000_000, timedelta(minutes=3), "stopped"),
-        (4_000_000, timedelta(minutes=1), "running"),
-        (os.getpid(), timedelta(minutes=3), "running"),
-    ],
-    ids=["dead and old", "dead and just heard of", "alive and old"],
+    "age, expected",
+    [(timedelta(minutes=3), "stopped"), (timedelta(minutes=1), "running")],
+    ids=["old", "just heard of"],
 )
-def test_a_run_is_running_while_its_process_lives_or_it_was_heard_of(root, pid, age, expected):
-    updated = (datetime.now(UTC) - age).isoformat()
-    write_run(root, "patchtst", SECOND, state="running", done=4, pid=pid, updated_at=updated)
+def test_a_run_whose_process_is_gone_is_running_only_while_it_was_just_heard_of(root, age, expected):
+    running_run(root, NOBODY, datetime.now(UTC) - age)
     stream = export_state(root).streams["patchtst"]
     assert stream.state == expected
     assert stream.reason == ("no longer running" if expected == "stopped" else None)
 
 
-def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root):
-    folder = write_run(root, "patchtst", SECOND, state="running", done=4, pid=os.getpid())
+@pytest.mark.parametrize(
+    "updated, expected", [(BEGAN, "running"), (BEGAN - timedelta(hours=1), "stopped")], ids=["its own", "another's"]
+)
+def test_a_silent_run_is_running_while_its_process_lives_and_not_where_another_has_its_number(
+    root, updated, expected, monkeypatch
+):
+    monkeypatch.setattr(runs, "SILENCE", timedelta(0))
+    running_run(root, os.getpid(), updated)
+    assert export_state(root).streams["patchtst"].state == expected
+
+
+def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root, monkeypatch):
+    monkeypatch.setattr(runs, "SILENCE", timedelta(0))
+    folder = running_run(root, os.getpid(), BEGAN)
     assert export_state(root).streams["patchtst"].state == "running"
     status = json.loads((folder / "status.json").read_text())
     stamp = (folder / "status.json").stat()
-    write(folder / "status.json", json.dumps(status).replace(str(os.getpid()), "9" * len(str(os.getpid()))))
+    write(folder / "status.json", status | {"pid": int("9" * len(str(os.getpid())))})
     os.utime(folder / "status.json", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert export_state(root).streams["patchtst"].state == "stopped"
 

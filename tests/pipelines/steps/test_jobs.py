@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.workspace import write_json
-from pipelines.steps.jobs import Job, span
+from pipelines.steps.jobs import Job
 from pipelines.steps.table import Step
 
 ACTOR = "tests.pipelines.steps.actor"
@@ -26,7 +26,7 @@ def begin(tmp_path: Path):
         words = [word for event in events for word in ("--event", event)]
         said: queue.Queue = queue.Queue()
         job = Job(
-            Step("x", "the step x"), [ACTOR, *words, "--sleep", "30", "--say-last", "there"],
+            Step("x", "the step x", "train"), [ACTOR, *words, "--sleep", "30", "--say-last", "there"],
             log_file=tmp_path / "x.log", tell=lambda job, told: said.put(told), **facts,
         )  # fmt: skip
         jobs.append(job)
@@ -55,12 +55,6 @@ def test_training_is_known_by_its_run_log(begin, tmp_path):
     write_json(tmp_path / "run/status.json", status)
     told = r"cell 2 of 3 \(Training\), epoch 3 of 10, step 210 of 1000, \d s so far, about 1 min 39 s left"
     assert re.fullmatch(told, job.progress())
+    assert job.note() == "cell 2 of 3 (Training), about 1 min 39 s left"
     write_json(tmp_path / "run/status.json", {**status, "state": "completed"})
     assert "epoch" not in job.progress()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
-)
-def test_times_are_told_as_people_do(seconds, told):
-    assert span(seconds) == told

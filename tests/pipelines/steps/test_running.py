@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from core import livefile
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE
-from pipelines.steps import running
+from core.workspace import write_text
+from pipelines.dashboard.state_documents import NodeId
+from pipelines.steps import records, running
 from pipelines.steps.records import StepRecord, unfinished_run
 from pipelines.steps.running import How, Run
 from pipelines.steps.table import Inputs, Order, Step, pipeline_steps
@@ -22,8 +25,8 @@ from pipelines.steps.table import Inputs, Order, Step, pipeline_steps
 ACTOR = "tests.pipelines.steps.actor"
 
 
-def step(name: str, *words: str, **facts) -> Step:
-    return Step(name, f"the step {name}", command=(ACTOR, *words), **facts)
+def step(name: str, *words: str, stage: NodeId = "train", **facts) -> Step:
+    return Step(name, f"the step {name}", stage, command=(ACTOR, *words), **facts)
 
 
 @pytest.fixture
@@ -107,10 +110,33 @@ def test_after_a_failure_nothing_is_started_but_what_always_runs(do, workspace, 
     assert not (workspace / "other").exists()
     history = written(workspace, "artifacts/pipeline/run-1/pipeline.json")
     assert history["state"] == "failed"
-    assert history["steps"]["bad"] | {"seconds": 0} == {
-        "state": "failed", "reason": "no such luck", "log": "bad.log", "exit_code": 3, "seconds": 0,
+    assert history["steps"]["bad"] | {"seconds": 0, "at": ""} == {
+        "state": "failed", "reason": "no such luck", "log": "bad.log", "exit_code": 3, "seconds": 0, "at": "",
+        "stage": "train", "stream": None,
     }  # fmt: skip
     assert history["steps"]["other"]["reason"] == "bad did not end well"
+
+
+def test_the_page_is_told_of_every_change_and_how_far_each_step_is(do, workspace, monkeypatch):
+    monkeypatch.setattr(records, "_SECONDS_BETWEEN_NOTES", 0.1)
+    write_text(workspace / livefile.PAGE, "the page")
+    told = []
+    write = records.write_document
+    monkeypatch.setattr(records, "write_document", lambda path, live: (told.append(live), write(path, live)))
+    cell = '{"event": "start", "cell": 2, "title": "Training"}'
+    do(step("one", "--event", cell, "--sleep", "1"), step("two", stage="score", needs=("one",)))
+    stages = [{stage.id: (stage.state, stage.detail) for stage in live.stages} for live in told]
+    assert stages[0] == {"train": ("waiting", "waits"), "score": ("waiting", "waits")}
+    assert {"train": ("running", "cell 2 of 0 (Training)"), "score": ("waiting", "waits")} in stages
+    assert [state for state, _ in stages[-1].values()] == ["done", "done"]
+    assert written(workspace, f"{livefile.FOLDER}/pipeline.json")["state"] == "completed"
+
+
+def test_a_folder_of_the_page_that_cannot_be_written_costs_a_warning(do, workspace, caplog):
+    write_text(workspace / livefile.PAGE, "the page")
+    write_text(workspace / livefile.FOLDER, "a file in its place")
+    assert do(step("one"), step("two"))[1] == {"one": "completed", "two": "completed"}
+    assert caplog.text.count("the dashboard shows this run only when it is over") == 1
 
 
 def test_keep_going_runs_what_does_not_need_the_failed_step(do):
@@ -146,7 +172,7 @@ def test_the_second_ctrl_c_ends_it_at_once(do):
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        do(Step("deaf", "", command=("tests.pipelines.steps.deaf",)))
+        do(Step("deaf", "", "train", command=("tests.pipelines.steps.deaf",)))
     assert time.monotonic() - began < 20
 
 

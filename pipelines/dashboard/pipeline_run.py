@@ -1,0 +1,159 @@
+"""How far the last run of the pipeline is: its steps, by the stage of the picture they belong to.
+
+What a stage left behind says how good it is; the steps say that it is being done anew, how long it took, or why it
+failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from core.config.schema import Stream
+from core.progress import span
+from pipelines.dashboard.documents import Time
+from pipelines.dashboard.inputs import Input, Problems, read_model
+from pipelines.dashboard.processes import is_alive
+from pipelines.dashboard.state_documents import (
+    TITLES,
+    LivePipeline,
+    NodeId,
+    NodeState,
+    PipelineNode,
+    StageNow,
+    Verdict,
+)
+
+FOLDER = "artifacts/pipeline"
+LIVE = "live/pipeline.json"
+
+StepState = Literal["waiting", "running", "completed", "skipped", "failed", "stopped", "not run"]
+# The state of a stage is the first of these that one of its steps is in.
+_STAGES: dict[StepState, NodeState] = {
+    "running": "running",
+    "failed": "failed",
+    "stopped": "attention",
+    "not run": "attention",
+    "waiting": "waiting",
+    "completed": "done",
+    "skipped": "done",
+}
+
+
+class StepNow(Input):
+    """A step as `pipeline.json` has it; older ones name no stage.
+
+    note: how far it is, while it runs. at: its last change of state.
+    """
+
+    stage: NodeId | None = None
+    stream: Stream | None = None
+    state: StepState
+    at: Time | None = None
+    reason: str = ""
+    note: str = ""
+    seconds: float = 0.0
+
+
+class PipelineRun(Input):
+    """`artifacts/pipeline/<run-id>/pipeline.json`."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    state: Literal["running", "completed", "failed"]
+    pid: int | None = None
+    updated_at: Time
+    steps: dict[str, StepNow] = Field(default_factory=dict)
+
+
+class _Last(Input):
+    run_id: str | None = None
+
+
+def read_pipeline_run(root: Path, problems: Problems) -> PipelineRun | None:
+    """The last run of the pipeline; what it was doing when its process vanished has stopped."""
+    last = read_model(root / FOLDER / "last.json", _Last, problems)
+    if last is None or last.run_id is None:
+        return None
+    run = read_model(root / FOLDER / last.run_id / "pipeline.json", PipelineRun, problems)
+    if run is not None and run.state == "running" and not is_alive(run.pid, run.updated_at):
+        run.state = "failed"
+        for step in run.steps.values():
+            if step.state in ("running", "waiting"):
+                step.state, step.reason = ("stopped" if step.state == "running" else "not run"), "the pipeline is gone"
+    return run
+
+
+def with_pipeline_run(
+    nodes: Iterable[PipelineNode], run: PipelineRun, known_since: Mapping[tuple[NodeId, Stream | None], datetime]
+) -> list[PipelineNode]:
+    """The stages as their outputs tell them, with what the steps of `run` add.
+
+    known_since: when a stage, or a stream's part of it, last left something behind: what a run that is over says of it
+    from before then is out of date, for somebody has done it by hand since.
+    """
+
+    def is_current(step: StepNow) -> bool:
+        known = known_since.get((step.stage, step.stream))
+        return run.state == "running" or known is None or step.at is None or step.at >= known
+
+    steps = [step for step in run.steps.values() if is_current(step)]
+    # The document that holds the nodes is itself the export.
+    told = {stage.id: stage for stage in stages_of(steps) if stage.id != "export"}
+    return [_with_stage(node, told.get(node.id)) for node in nodes]
+
+
+def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
+    if stage is None:
+        return node
+    if stage.state == "done" or node.state == stage.state == "failed":
+        return node.model_copy(update={"detail": f"{node.detail}; {stage.detail}"})
+    return node.model_copy(update={"state": stage.state, "detail": stage.detail})
+
+
+def stages_of(steps: Iterable[StepNow]) -> list[StageNow]:
+    """The stages these steps belong to, each as far as its most urgent step."""
+    stages: dict[NodeId, list[StepNow]] = {}
+    for step in steps:
+        if step.stage is not None:
+            stages.setdefault(step.stage, []).append(step)
+    return [_stage_now(stage, of_stage) for stage, of_stage in stages.items()]
+
+
+def _stage_now(stage: NodeId, steps: list[StepNow]) -> StageNow:
+    first = next(state for state in _STAGES if any(step.state == state for step in steps))
+    return StageNow(id=stage, state=_STAGES[first], detail="; ".join(map(_in_words, steps)))
+
+
+def _in_words(step: StepNow) -> str:
+    who = TITLES[step.stream][0] + " " if step.stream else ""
+    match step.state:
+        case "running":
+            return f"{who}{step.note or 'has begun'}"
+        case "completed":
+            return f"{who}took {span(step.seconds)}"
+        case "skipped":
+            return f"{who}unchanged, not done again"
+        case "waiting":
+            return f"{who}waits"
+    return f"{who}{step.state}: {step.reason}" if step.reason else f"{who}{step.state}"
+
+
+def live_of(told: Mapping[str, Any]) -> LivePipeline:
+    """What the page overlays its stages with until an export tells all of it: `told` is what `pipeline.json` holds."""
+    run = PipelineRun.model_validate(told)
+    stages = stages_of(run.steps.values())
+    is_exported = any(stage.id == "export" and stage.state == "done" for stage in stages)
+    verdict = None
+    if run.state == "running":
+        verdict = Verdict(state="running", title="Pipeline running", detail=f"run {run.run_id}")
+    elif is_exported:
+        stages = []
+    elif run.state == "failed":
+        failed = [stage.detail for stage in stages if stage.state == "failed"]
+        verdict = Verdict(state="failed", title="Not ready", detail="; ".join(failed))
+    return LivePipeline(run_id=run.run_id, state=run.state, updated_at=run.updated_at, verdict=verdict, stages=stages)

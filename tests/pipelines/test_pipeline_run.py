@@ -1,0 +1,122 @@
+"""What the picture of the pipeline makes of the last run's steps, in the export and while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import psutil
+import pytest
+
+from pipelines.dashboard.pipeline_run import live_of
+from pipelines.export_training_dashboard_state import export_state
+from tests.dashboard.builders import START, build_finished_workspace, write
+from tests.dashboard.documents import validate
+
+RUN = "20261121-083000-pipe"
+LATER, LONG_AGO = START + timedelta(hours=1), START - timedelta(days=1)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A workspace in which all went well."""
+    return build_finished_workspace(tmp_path)
+
+
+def told(*steps: dict, state: str = "completed", pid: int = 4_000_000, at: datetime = LATER) -> dict:
+    """What `pipeline.json` holds; steps without a stream or a state are of `patchtst` and took 80 s."""
+    common = {"stage": "train", "stream": "patchtst", "state": "completed", "seconds": 80.0, "at": at.isoformat()}
+    entries = {f"step-{number}": common | step for number, step in enumerate(steps)}
+    run = {"schema_version": 1, "run_id": RUN, "state": state, "pid": pid, "updated_at": at.isoformat()}
+    return run | {"steps": entries}
+
+
+def exported(root, run: dict):
+    """The export after that run, its stages by name."""
+    write(root / f"artifacts/pipeline/{RUN}/pipeline.json", run)
+    write(root / "artifacts/pipeline/last.json", {"run_id": RUN, "state": run["state"]})
+    state = export_state(root)
+    assert state.problems == []
+    return state, {node.id: node for node in state.pipeline}
+
+
+# ----------------------------------------------------------------------------------------------------------- the export
+def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
+    steps = ({}, {"stream": "swinmae", "seconds": 61.0}, {"stage": "score", "state": "skipped"}, {"stage": "export"})
+    state, nodes = exported(root, told(*steps))
+    assert nodes["train"].state == nodes["score"].state == "done"
+    assert nodes["train"].detail.endswith("; PatchTST-SSL took 1 min 20 s; Swin-MAE took 1 min 1 s")
+    assert nodes["score"].detail == "14 events; PatchTST-SSL unchanged, not done again"
+    assert nodes["export"].detail == "this page's data"
+    assert state.verdict.title == "Ready"
+
+
+def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_and_why(root):
+    why = "local_patchtst_ssl.ipynb, In [8]: DataError: the part validation has no rows"
+    steps = ({"state": "failed", "reason": why}, {"stage": "score", "state": "not run", "reason": "train failed"})
+    state, nodes = exported(root, told(*steps, state="failed"))
+    assert (nodes["train"].state, nodes["train"].detail) == ("failed", f"PatchTST-SSL failed: {why}")
+    assert (nodes["score"].state, nodes["score"].detail) == ("attention", "PatchTST-SSL not run: train failed")
+    assert state.verdict.detail == f"Train: PatchTST-SSL failed: {why}"
+
+
+def test_what_was_done_by_hand_since_counts_for_more_than_an_older_failure(root):
+    steps = [{"state": "failed", "stage": stage, "reason": "gone wrong"} for stage in ("train", "score")]
+    state, nodes = exported(root, told(*steps, state="failed", at=LONG_AGO))
+    assert nodes["train"].state == nodes["score"].state == "done"
+    assert "gone wrong" not in state.model_dump_json()
+
+
+def test_a_check_that_failed_is_told_with_its_count(root):
+    checks = {"stage": "validate", "stream": None, "state": "failed", "reason": "one check failed"}
+    report = json.loads((root / "artifacts/validation_report.json").read_text("utf-8"))
+    report["items"][0]["status"] = "FAIL"
+    write(root / "artifacts/validation_report.json", report | {"passed": False})
+    _, nodes = exported(root, told(checks, state="failed"))
+    assert nodes["validate"].detail == "1 of 7 checks failed, 1 skipped; failed: one check failed"
+
+
+def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopped(root):
+    live = root / "training_dashboard/data/live/pipeline.json"
+    write(live, "{}")
+    began = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
+    steps = ({"state": "running", "note": "cell 3 of 15"}, {"stage": "score", "state": "waiting"})
+    state, nodes = exported(root, told(*steps, state="running", pid=os.getpid(), at=began + timedelta(seconds=1)))
+    assert (nodes["train"].state, nodes["train"].detail) == ("running", "PatchTST-SSL cell 3 of 15")
+    assert (nodes["score"].state, nodes["score"].detail) == ("waiting", "PatchTST-SSL waits")
+    assert state.verdict.title == "Running"
+    assert live.exists()
+    state, nodes = exported(root, told(*steps, state="running"))
+    assert (nodes["train"].state, nodes["train"].detail) == ("attention", "PatchTST-SSL stopped: the pipeline is gone")
+    assert nodes["score"].detail == "PatchTST-SSL not run: the pipeline is gone"
+    assert not live.exists()
+
+
+@pytest.mark.parametrize("text", ['{"run_id": 1', '{"schema_version": 7}', "[]"])
+def test_a_damaged_record_is_a_problem_and_stops_nothing(root, text):
+    write(root / f"artifacts/pipeline/{RUN}/pipeline.json", text)
+    write(root / "artifacts/pipeline/last.json", {"run_id": RUN})
+    (problem,) = export_state(root).problems
+    assert problem.path == f"artifacts/pipeline/{RUN}/pipeline.json"
+
+
+def test_a_record_of_an_earlier_release_says_nothing_of_stages(root):
+    before = export_state(root).pipeline
+    run = told({}, state="failed")
+    run["steps"] = {"notebook-patchtst": {"state": "failed", "reason": "no such luck"}}
+    assert exported(root, run)[0].pipeline == before
+
+
+# ------------------------------------------------------------------------------------------------- while it is going on
+def test_the_live_document_has_a_verdict_while_it_runs_and_after_a_failure_that_no_export_tells():
+    going = live_of(told({"state": "running"}, state="running"))
+    assert (going.verdict.title, going.verdict.detail) == ("Pipeline running", f"run {RUN}")
+    export = {"stage": "export", "stream": None}
+    over = live_of(told({}, export))
+    assert (over.verdict, over.stages) == (None, [])
+    broken = live_of(told({}, export | {"state": "failed", "reason": "disk full"}, state="failed"))
+    assert broken.verdict.detail == "failed: disk full"
+    assert [stage.id for stage in broken.stages] == ["train", "export"]
+    for document in (going, over, broken):
+        validate(json.loads(document.model_dump_json()), "live-pipeline.schema.json")
