@@ -6,9 +6,11 @@ parse the text.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -101,6 +103,39 @@ class CheckpointError(OutputError):
     def __init__(self, path: Path | str, message: str, *, hint: str | None = None):
         self.path = Path(path)
         super().__init__(f"checkpoint {path}: {message}", hint=hint)
+
+
+class WriteError(OutputError, OSError):
+    """A file cannot be written: the disk is full, the folder may only be read, or belongs to somebody else."""
+
+    # Of the errors that speak of the disk, not of the program.
+    WAYS_OUT = MappingProxyType(
+        {
+            errno.ENOSPC: "free space on its disk and start again",
+            errno.EDQUOT: "free space within the quota and start again",
+            errno.EROFS: "its disk may only be read: mount it for writing, or name another place",
+            errno.EACCES: "see who owns it and its folder, or name another place",
+            errno.EPERM: "see who owns it and its folder, or name another place",
+            errno.EIO: "look after the disk, and start again",
+            errno.EFBIG: "files on this disk may not be so large: name another place",
+            errno.ENAMETOOLONG: "take a shorter name",
+            errno.EEXIST: "something else is there: move it away",
+            errno.EISDIR: "a folder is there: move it away",
+            errno.ENOTDIR: "one of its folders is a file: move that away",
+        }
+    )
+
+    def __init__(self, path: Path | str, cause: OSError):
+        super().__init__(f"{path} cannot be written: {cause.strerror}", hint=self.WAYS_OUT.get(cause.errno))
+        self.errno, self.strerror, self.filename = cause.errno, cause.strerror, str(path)
+
+
+class LockedError(UsageError):
+    """Another run writes what this one would; `owner` says which, as its lock tells it."""
+
+    def __init__(self, path: Path | str, owner: str, *, hint: str):
+        self.path, self.owner = Path(path), owner
+        super().__init__(f"{path} is being written by {owner}", hint=hint)
 
 
 class NotebookError(LandfallError):

@@ -17,8 +17,10 @@ from core.config.schema import AnyConfig
 from core.devices.gauges import Reading
 from core.errors import StoppedError
 from core.livefile import LiveFile
+from core.lock import Lock
+from core.owner import Owner
 from core.redaction import redacted
-from core.workspace import json_text, utc_now, write_text
+from core.workspace import json_text, utc_now, write_text, writing
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +46,15 @@ class RunLog:
     of an old name rewinds to nothing.
     """
 
-    def __init__(self, root: Path, config: AnyConfig, run_id: str, *, steps: int, windows: int = 0):
-        """steps, windows: all that the run is planned to take."""
+    def __init__(
+        self, root: Path, config: AnyConfig, run_id: str, *, steps: int, windows: int = 0, lock: Lock | None = None
+    ):
+        """steps, windows: all that the run is planned to take. lock: takes the folder too, and is looked after."""
         self.root, self.config, self.run_id = root, config, run_id
         self.folder = root / config.logging.log_dir / run_id
         self.metrics_file = self.folder / "metrics.jsonl"
         self._tensorboard: Any = None
+        self._lock = lock
         self._live = LiveFile(root, config.stream)
         self._windows_per_step = windows / max(1, steps)
         self._began, self._began_step = time.monotonic(), 0
@@ -74,10 +79,12 @@ class RunLog:
             "peak_memory_mb": None,
             "gpu_utilisation": None,
             "pid": os.getpid(),
+            "owner": Owner.this_process().token,
         }
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._lock is not None:
+            self._lock.take(self.folder, key="--run-id")
         self._update()
         if self.config.logging.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -88,13 +95,18 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._tensorboard is not None:
-            self._tensorboard.close()
         state, reason = "completed", None
         if error is not None:
             state = "stopped" if isinstance(error, StoppedError | KeyboardInterrupt) else "failed"
             reason = str(error) or kind.__name__
-        self._update(state=state, reason=reason, finished_at=utc_now(), eta_seconds=None)
+        try:
+            if self._tensorboard is not None:
+                self._tensorboard.close()
+            self._update(state=state, reason=reason, finished_at=utc_now(), eta_seconds=None)
+        except OSError as cause:
+            if error is None:
+                raise
+            log.warning("how the run ended is not recorded: %s", cause)  # it failed for this, most likely
 
     def write_config(self, rendered: str) -> None:
         self._write("config.yaml", rendered)
@@ -164,7 +176,9 @@ class RunLog:
     def _append(self, records: Sequence[Mapping[str, Any]]) -> None:
         strict = [{key: _strict(value) for key, value in record.items()} for record in records]
         lines = [json.dumps(record) for record in strict]
-        with self.metrics_file.open("a", encoding="utf-8") as file:
+        if self._lock is not None:
+            self._lock.check()
+        with writing(self.metrics_file), self.metrics_file.open("a", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in lines)
         self._live.add(zip(strict, lines, strict=True))
 

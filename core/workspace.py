@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import os
 import secrets
-import tempfile
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from core.errors import UsageError
+from core.errors import UsageError, WriteError
+from core.owner import Owner
+
+log = logging.getLogger(__name__)
 
 _MARKERS = ("configs", "core", "Makefile")
+# What is being written matches no glob of real files: hidden, and of a kind of its own.
+_PART = ".part"
+# A process of another machine, or of an earlier boot, that has not written for so long does not write any more.
+_SILENT_S = 3600.0
 
 
 def find_root(start: Path | str | None = None) -> Path:
@@ -45,22 +55,87 @@ def relative(path: Path | str, root: Path) -> str:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Gives a temporary path beside `path`; on success it is flushed to disk and renamed over `path`, else removed.
 
-    The temporary name is hidden and ends in `.part`: what a killed process leaves behind matches no glob of real files.
+    Raises WriteError where the disk is full or the folder cannot be written; what `path` held stays.
+    """
+    with writing(path):
+        part = temporary_path(path)
+        try:
+            part.touch(exist_ok=False)
+            yield part
+            with part.open("rb+") as written:
+                os.fsync(written.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Inside, an error of the disk becomes a WriteError that names `path`, also where a library raises its own then."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except Exception as error:
+        cause = _disk_error(error, path)
+        if cause is None:
+            raise
+        raise WriteError(path, cause) from error
+
+
+def _disk_error(error: BaseException | None, path: Path) -> OSError | None:
+    """What the system said of the folder of `path`; torch raises its own error, which only has that in its context."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in WriteError.WAYS_OUT:
+            named = Path(error.filename) if isinstance(error.filename, str) else path
+            if named.parent == path.parent or path.is_relative_to(named):
+                return error
+        error = error.__context__
+    return None
+
+
+# ------------------------------------------------------------------------------------------------------ temporary files
+def temporary_path(path: Path) -> Path:
+    """A name for what is to become `path`, in the same folder, which is made; the name says whose it is.
+
+    The first call for a folder removes what dead processes left there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    part = Path(name)
+    _clean_once(path.parent.resolve(), os.getpid())
+    owner = Owner.this_process().token
+    return path.with_name(f".{path.name[:40]}.{owner}.{secrets.token_hex(4)}{_PART}")
+
+
+@functools.cache
+def _clean_once(folder: Path, pid: int) -> None:
+    remove_abandoned(folder)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Removes the temporary files in a folder whose writers are dead.
+
+    Of other machines and earlier boots, where that cannot be seen, those nobody has written to for an hour.
+    """
+    for part in folder.glob(f".*{_PART}"):
+        owner = Owner.named_in(part.name)
+        is_over = owner.is_dead() if owner is not None and owner.is_of_here else _is_silent(part)
+        if not is_over:
+            continue
+        log.info("removing %s, which a process that died had begun", part)
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def _is_silent(part: Path) -> bool:
     try:
-        yield part
-        with part.open("rb+") as written:
-            os.fsync(written.fileno())
-        part.chmod(0o666 & ~_umask())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        return time.time() - part.stat().st_mtime > _SILENT_S
+    except FileNotFoundError:
+        return False
 
 
+# ---------------------------------------------------------------------------------------------------------- whole files
 def write_bytes(path: Path, data: bytes) -> None:
     with atomic_file(path) as part:
         part.write_bytes(data)
@@ -90,11 +165,5 @@ def utc_now() -> str:
 
 
 def new_run_id() -> str:
-    """Sorts by time and is unique: `20261121-083000-1f3a`."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """Sorts by time, and is unique also where the clock shows the same second again: `20261121-083000-1f3a77c2`."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"

@@ -24,6 +24,7 @@ from core.devices.profiles import seed_and_fix
 from core.devices.report import REPORT_FILE, device_report
 from core.environment import environment_record
 from core.errors import CheckpointError
+from core.lock import Lock
 from core.models.factory import build_model, count_parameters
 from core.reproducibility import derive_seed
 from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path, read_status
@@ -75,18 +76,29 @@ def train(
 
     manager: decides about the hardware (default: one that looks at this machine).
     watcher: is told how the run goes; a notebook shows its curve with one (`core.notebook.live_loss`).
-    Raises DataError for unusable data, CheckpointError where resuming is asked for and impossible, StoppedError
-    after a signal or near the wall-time limit.
+    Raises LockedError where another run writes the same files, DataError for unusable data, CheckpointError where
+    resuming is asked for and impossible, StoppedError after a signal or near the wall-time limit.
     """
     manager = manager or DeviceManager(loaded.config)
-    attempt = partial(_train, loaded, root=root, run_id=run_id, manager=manager, watcher=watcher, resume_from=None)
-    try:
-        return attempt(resume_from=_checkpoint_to_resume(loaded.config, root, run_id))
-    except CheckpointError as error:
-        if loaded.config.training.resume != "unfinished":
-            raise
-        log.warning("%s; starting anew", error.message)
-        return attempt()
+    with Lock(run_id) as lock:
+        if World.from_environment().is_main:
+            _take_outputs(lock, loaded.config, root)
+        attempt = partial(
+            _train, loaded, root=root, run_id=run_id, manager=manager, watcher=watcher, lock=lock, resume_from=None
+        )
+        try:
+            return attempt(resume_from=_checkpoint_to_resume(loaded.config, root, run_id))
+        except CheckpointError as error:
+            if loaded.config.training.resume != "unfinished":
+                raise
+            log.warning("%s; starting anew", error.message)
+            return attempt()
+
+
+def _take_outputs(lock: Lock, config: AnyConfig, root: Path) -> None:
+    """What every run of the stream writes; the run's own folder its log takes."""
+    lock.take(root / config.logging.checkpoint_path, key="logging.checkpoint_path")
+    lock.take(loss_csv_path(root, config), key="logging.artifacts_dir")
 
 
 def _train(
@@ -96,6 +108,7 @@ def _train(
     run_id: str | None,
     manager: DeviceManager,
     watcher: Watcher | None,
+    lock: Lock,
     resume_from: Path | None,
 ) -> TrainingResult:
     """Prepares process and hardware, and trains on them."""
@@ -111,13 +124,14 @@ def _train(
 
     saved = checkpoint.describe(resume_from) if resume_from is not None else None
     run_id = saved["run_id"] if saved else run_id or new_run_id()
+    lock.tell(run_id)
     sized = decide_model_size(loaded, manager, root=root, saved=saved)
     if world.is_main:
         write_json(root / loaded.config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
 
     with joined(world, plan, sized.config.distributed), memory.applied(plan):
         return _fit(replace(loaded, config=sized.config), sized, plan=plan, world=world, root=root, run_id=run_id,
-                    resume_from=resume_from, saved=saved, watcher=watcher)  # fmt: skip
+                    resume_from=resume_from, saved=saved, watcher=watcher, lock=lock)  # fmt: skip
 
 
 def _fit(
@@ -131,6 +145,7 @@ def _fit(
     resume_from: Path | None,
     saved: Mapping[str, Any] | None,
     watcher: Watcher | None,
+    lock: Lock,
 ) -> TrainingResult:
     """Reads, builds, resumes and trains; `loaded` holds the model's final size."""
     config = loaded.config
@@ -143,7 +158,7 @@ def _fit(
         torch.manual_seed(derive_seed(config.seed, "process", world.rank, trainer.steps_done))
     log_type = RunLog if world.is_main else SilentRunLog
     with (
-        log_type(root, config, run_id, steps=trainer.total_steps, windows=trainer.total_windows) as run,
+        log_type(root, config, run_id, steps=trainer.total_steps, windows=trainer.total_windows, lock=lock) as run,
         StopRequest(config.timeout_hours) as stop,
     ):
         run.write_config(render(loaded))

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from core.data.quality import cleaned, measure
 from core.data.recording import Recording
 from core.data.resampling import resampled
 from core.data.scaling import Scaler
-from core.workspace import relative, write_json
+from core.workspace import relative, temporary_path, write_json
 
 log = logging.getLogger(__name__)
 
@@ -305,8 +304,8 @@ def _lie_back_to_back(values: Sequence[np.ndarray]) -> bool:
 @contextmanager
 def _atomic_folder(path: Path) -> Iterator[Path]:
     """Gives a path in a new hidden folder; what is there in the end becomes `path`, unless that exists by then."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=".", suffix=".part"))
+    folder = temporary_path(path)
+    folder.mkdir()
     try:
         yield folder / path.name
         if not path.exists():

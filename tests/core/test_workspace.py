@@ -115,4 +115,4 @@ def test_a_linked_root_is_the_same_root(tmp_path):
 def test_run_ids_are_unique_and_sort_by_time():
     ids = {new_run_id() for _ in range(5)}
     assert len(ids) == 5
-    assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run_id) for run_id in ids)
+    assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", run_id) for run_id in ids)

@@ -1,0 +1,81 @@
+"""Which process a file belongs to that was left behind, and whether that process is still there."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+_TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process, for ever: machine, number and when it started, so that no later process of its number is taken for it.
+
+    machine: eight letters for host name, boot and, in a container, its numbering of processes. started: by a clock that
+    nobody sets.
+    """
+
+    machine: str
+    pid: int
+    started: int
+
+    @classmethod
+    def this_process(cls) -> Self:
+        pid = os.getpid()  # asked each time: a fork is another process
+        return cls(_machine(), pid, _started(pid) or 0)
+
+    @classmethod
+    def named_in(cls, name: str) -> Self | None:
+        """The owner whose token is the last that is part of a file's name."""
+        found = _TOKEN.findall(name)
+        return cls(found[-1][0], int(found[-1][1]), int(found[-1][2])) if found else None
+
+    @property
+    def token(self) -> str:
+        """For names of files."""
+        return f"{self.machine}-{self.pid}-{self.started}"
+
+    @property
+    def is_of_here(self) -> bool:
+        """Whether this process can tell if that one lives; of other machines and earlier boots it cannot."""
+        return self.machine == _machine()
+
+    def is_dead(self) -> bool:
+        """Whether the process has ended for sure."""
+        return self.is_of_here and _started(self.pid) != self.started
+
+
+@functools.cache
+def _machine() -> str:
+    parts = [socket.gethostname()]
+    for path, read in (("/proc/sys/kernel/random/boot_id", Path.read_text), ("/proc/self/ns/pid", os.readlink)):
+        try:
+            parts.append(str(read(Path(path))).strip())
+        except OSError:  # not Linux: the time of the start tells one boot from another
+            parts.append("")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (elsewhere than on Linux in 1/100 s); None where there is none.
+
+    A process that was killed and waits for its parent to notice has ended.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else int(fields[19])
+    except OSError:
+        pass
+    try:
+        return round(psutil.Process(pid).create_time() * 100)
+    except psutil.Error:
+        return None
