@@ -1,17 +1,29 @@
-"""Checkpoints: plain dicts that load with `weights_only=True`, beside a JSON sidecar that reads without torch."""
+"""Checkpoints: plain dicts that load with `weights_only=True`, beside a JSON sidecar that reads without torch.
+
+Two files cannot be renamed at once. So the sidecar goes first, and until the checkpoint has followed it also holds,
+under `replaces`, what it said before: whenever a process is killed, the checkpoint has one of the two digests.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from core.errors import CheckpointError
 from core.workspace import atomic_file, write_json
 
+log = logging.getLogger(__name__)
+
 FORMAT_VERSION = 1
+_REPLACES = "replaces"
 
 
 def sidecar_path(path: Path) -> Path:
@@ -23,30 +35,159 @@ def last_path(path: Path) -> Path:
     return path.with_suffix(f".last{path.suffix}")
 
 
+def previous_path(path: Path, age: int) -> Path:
+    """Where the state lies that was at `path` so many savings ago; itself for age 0."""
+    return path.with_suffix(f".{age}{path.suffix}") if age else path
+
+
 def detector_path(path: Path) -> Path:
     """Where the detector of the model at `path` lies (`inference.detector`)."""
     return path.with_suffix(".detector.npz")
 
 
-def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any]) -> None:
-    """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar, each atomically.
+# -------------------------------------------------------------------------------------------------------------- writing
+def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any], keep: int = 1) -> None:
+    """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar; killed at any moment, it leaves the
+    checkpoint that was there or the new one, whole.
 
     The sidecar holds `description`, the format version and the file's sha256.
+    keep: states to keep; those replaced before lie at `previous_path`.
     """
     import torch
 
     with atomic_file(path) as part:
         torch.save({"format_version": FORMAT_VERSION, **payload}, part)
-        digest, size = _sha256(part), part.stat().st_size
-    write_json(sidecar_path(path), {"format_version": FORMAT_VERSION, **description, "sha256": digest, "bytes": size})
+        told = {"format_version": FORMAT_VERSION, **description, **_identity(part)}
+        _rotate(path, keep)
+        _announce(path, told)
+    _settle(path, told)
 
 
+def _rotate(path: Path, keep: int) -> None:
+    """Every state becomes one older; the oldest go. A damaged one does not take the place of a whole one."""
+    for age in range(keep - 1, 0, -1):
+        newer, older = previous_path(path, age - 1), previous_path(path, age)
+        try:
+            told = verify(newer)
+        except CheckpointError:
+            log.debug("%s is not kept", newer, exc_info=True)
+            continue
+        with atomic_file(older) as part:
+            _link(newer, part)
+            _announce(older, told)
+        _settle(older, told)
+    for age in count(keep):
+        forgotten = [previous_path(path, age), sidecar_path(previous_path(path, age))]
+        if not any(file.exists() for file in forgotten):
+            break
+        for file in forgotten:
+            file.unlink(missing_ok=True)
+
+
+def _announce(path: Path, told: Mapping[str, Any]) -> None:
+    """Writes the sidecar of the file that is about to be renamed to `path`, which it will hold for as well."""
+    try:
+        told = {**told, _REPLACES: describe(path)}
+    except CheckpointError:
+        log.debug("%s replaces nothing", path, exc_info=True)
+    write_json(sidecar_path(path), told)
+    _flush_folder(path.parent)
+
+
+def _settle(path: Path, told: Mapping[str, Any]) -> None:
+    """What was replaced is forgotten once it is gone from the disk, too."""
+    _flush_folder(path.parent)
+    write_json(sidecar_path(path), told)
+
+
+def _link(source: Path, part: Path) -> None:
+    part.unlink()
+    try:
+        os.link(source, part)
+    except OSError:  # some file systems, such as a mounted drive's, have no links
+        shutil.copyfile(source, part)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes renames in it survive a power cut, in their order; Windows opens no folders."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return _identity_of(file)
+
+
+def _identity_of(file: BinaryIO) -> dict[str, Any]:
+    return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.tell()}
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
 def describe(path: Path) -> dict[str, Any]:
     """The sidecar of a checkpoint. Raises CheckpointError where it is missing or unreadable."""
-    sidecar = sidecar_path(path)
+    newest, *replaced = _sidecars(path)
+    if not replaced:
+        return newest
+    found = _identity(path)
+    return next((told for told in replaced if _is_of(told, found)), newest)
+
+
+def verify(path: Path) -> dict[str, Any]:
+    """The sidecar, after holding the file against its size and sha256. Raises CheckpointError for a torn file."""
+    with _verified(path) as (_, description):
+        return description
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The payload, on the CPU. Raises CheckpointError for a missing, torn or foreign file."""
+    return load_described(path)[0]
+
+
+def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The payload and its sidecar, of one saving even if another process saves meanwhile. Raises as `load` does."""
+    import torch
+
+    with _verified(path) as (file, description):
+        try:
+            payload = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises whatever a stranger's bytes lead it into
+            told = (str(error) or type(error).__name__).splitlines()[0]
+            raise CheckpointError(path, f"cannot be loaded: {told}", hint="train again, or restore it") from error
+    found = payload.get("format_version") if isinstance(payload, dict) else None
+    if found != FORMAT_VERSION:
+        raise CheckpointError(path, f"has format version {found}, this Landfall reads {FORMAT_VERSION}")
+    return payload, description
+
+
+@contextmanager
+def _verified(path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
+    """The open file, at its start, and the sidecar that holds for it."""
+    while True:
+        sidecars = _sidecars(path)
+        with path.open("rb") as file:
+            found = _identity_of(file)
+            description = next((told for told in sidecars if _is_of(told, found)), None)
+            if description is not None:
+                file.seek(0)
+                yield file, description
+                return
+        if _sidecars(path) == sidecars:  # else it was replaced while it was read
+            raise CheckpointError(
+                path, "is torn or was changed: its sha256 is not the sidecar's", hint="restore it, or train again"
+            )
+
+
+def _sidecars(path: Path) -> list[dict[str, Any]]:
+    """What the sidecar says, and while the file is being replaced what it said before."""
     if not path.is_file():
         raise CheckpointError(path, "does not exist", hint="train first, or pass another checkpoint")
-    hint = "restore it, or train again"
+    sidecar, hint = sidecar_path(path), "restore it, or train again"
     try:
         description = json.loads(sidecar.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -55,35 +196,9 @@ def describe(path: Path) -> dict[str, Any]:
         raise CheckpointError(path, f"its sidecar {sidecar.name} cannot be read: {error}", hint=hint) from error
     if not isinstance(description, dict):
         raise CheckpointError(path, f"its sidecar {sidecar.name} is no JSON object", hint=hint)
-    return description
+    replaced = description.pop(_REPLACES, None)
+    return [description, replaced] if isinstance(replaced, dict) else [description]
 
 
-def verify(path: Path) -> dict[str, Any]:
-    """The sidecar, after holding the file against its size and sha256. Raises CheckpointError for a torn file."""
-    description = describe(path)
-    if path.stat().st_size != description.get("bytes") or _sha256(path) != description.get("sha256"):
-        raise CheckpointError(
-            path, "is torn or was changed: its sha256 is not the sidecar's", hint="restore it, or train again"
-        )
-    return description
-
-
-def load(path: Path) -> dict[str, Any]:
-    """The payload, on the CPU. Raises CheckpointError for a missing, torn or foreign file."""
-    import torch
-
-    verify(path)
-    try:
-        payload = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises whatever a stranger's bytes lead it into
-        told = (str(error) or type(error).__name__).splitlines()[0]
-        raise CheckpointError(path, f"cannot be loaded: {told}", hint="train again, or restore it") from error
-    found = payload.get("format_version") if isinstance(payload, dict) else None
-    if found != FORMAT_VERSION:
-        raise CheckpointError(path, f"has format version {found}, this Landfall reads {FORMAT_VERSION}")
-    return payload
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _is_of(description: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    return all(description.get(name) == value for name, value in found.items())

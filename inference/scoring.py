@@ -94,7 +94,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
     Raises CheckpointError for a missing, torn or foreign file, and naming every key in which `config` would show the
     model other input than it was trained on.
     """
-    state = checkpoint.load(path)
+    state, description = checkpoint.load_described(path)
     try:
         trained = config_from_dict(state["config"], source=str(path))
         if config is not None:
@@ -117,7 +117,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
         plan=plan,
         run_id=state["run_id"],
         path=path,
-        sha256=checkpoint.describe(path)["sha256"],
+        sha256=description["sha256"],
     )
 
 

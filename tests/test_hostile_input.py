@@ -50,7 +50,7 @@ def cage(tmp_path, monkeypatch):
 
 def sidecar_for(path: Path, **description: object) -> None:
     """A stranger writes a sidecar that fits, too."""
-    facts = {"format_version": 1, "sha256": checkpoint._sha256(path), "bytes": path.stat().st_size, **description}
+    facts = {"format_version": 1, **checkpoint._identity(path), **description}
     checkpoint.sidecar_path(path).write_text(json.dumps(facts))
 
 

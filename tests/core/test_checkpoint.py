@@ -1,7 +1,10 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
+import threading
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -80,7 +83,7 @@ def test_without_a_readable_sidecar_nothing_loads(saved, text):
 
 def test_a_file_that_is_no_checkpoint_is_refused_though_its_sum_is_right(saved):
     saved.write_bytes(b"not a checkpoint at all")
-    rewrite_sidecar(saved, bytes=23, sha256=checkpoint._sha256(saved))
+    rewrite_sidecar(saved, **checkpoint._identity(saved))
     with pytest.raises(CheckpointError, match="cannot be loaded"):
         checkpoint.load(saved)
 
@@ -113,3 +116,134 @@ def test_a_failed_save_leaves_the_old_checkpoint_whole(saved):
 def test_a_checkpoint_may_be_moved_with_its_sidecar(saved, tmp_path):
     moved = shutil.copytree(saved.parent, tmp_path / "elsewhere") / saved.name
     assert checkpoint.load(moved)["epoch"] == 3
+
+
+# ------------------------------------------------------------------------------------------ killed, and read meanwhile
+def save_epoch(path: Path, epoch: int, keep: int = 1) -> None:
+    """One of a row of checkpoints that tell themselves apart, in file and sidecar, by their epoch."""
+    payload = {"weight": torch.full((2000,), float(epoch)), "epoch": epoch}
+    checkpoint.save(path, payload, description={"epoch": epoch}, keep=keep)
+
+
+def epoch_of(path: Path) -> int:
+    """Of a checkpoint that is whole, after checking that file and sidecar are of one saving."""
+    payload, description = checkpoint.load_described(path)
+    assert (payload["weight"] == payload["epoch"]).all()
+    assert description["epoch"] == payload["epoch"] == checkpoint.describe(path)["epoch"]
+    return payload["epoch"]
+
+
+class Killed(BaseException):
+    """What comes instead of a call of the system: nothing after it is done, as after kill -9."""
+
+
+def die_at_call(monkeypatch, number: int) -> None:
+    """From the call `number` on, nothing reaches the disk any more."""
+    calls = count()
+
+    def counted(function):
+        def call(*arguments, **named):
+            if next(calls) >= number:
+                raise Killed
+            return function(*arguments, **named)
+
+        return call
+
+    for owner, name in (
+        (os, "fsync"), (os, "link"), (Path, "replace"), (Path, "unlink"), (Path, "touch"), (Path, "write_bytes"),
+        (torch, "save"),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_killed_between_any_two_calls_of_the_system_a_saving_leaves_old_or_new(tmp_path, monkeypatch, keep):
+    """All of them, one after the other; the next saving after each kill finds its way, too."""
+    path, seen = tmp_path / "model.pt", []
+    for epoch in range(4):
+        save_epoch(path, epoch, keep)
+    for number in count():
+        with monkeypatch.context() as patched:
+            die_at_call(patched, number)
+            try:
+                save_epoch(path, 4 + number, keep)
+            except Killed:
+                pass
+            else:
+                break
+        seen.append(epoch_of(path) - number)
+        assert 3 <= epoch_of(path) <= 4 + number
+        for age in range(1, keep):
+            assert epoch_of(checkpoint.previous_path(path, age)) <= epoch_of(path)
+    assert number > 10, "there are so many calls to die at"
+    assert epoch_of(path) == 4 + number
+    assert len(list(tmp_path.glob("*.pt"))) == keep
+    assert min(seen) < 4 <= max(seen), "some kills came before the checkpoint was replaced, some after"
+
+
+def test_a_reader_never_sees_file_and_sidecar_of_two_savings(tmp_path):
+    path, done = tmp_path / "model.pt", threading.Event()
+    save_epoch(path, 0)
+
+    def write() -> None:
+        for epoch in range(1, 60):
+            save_epoch(path, epoch, keep=2)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    while not done.is_set():
+        payload, description = checkpoint.load_described(path)
+        assert payload["epoch"] == description["epoch"]
+        seen.append(checkpoint.verify(path)["epoch"])
+    writer.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 5
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    path, read, savings = tmp_path / "model.pt", checkpoint._sidecars, iter([2])
+    save_epoch(path, 1)
+
+    def read_and_be_late(path):
+        found = read(path)
+        for epoch in savings:
+            save_epoch(path, epoch)
+        return found
+
+    monkeypatch.setattr(checkpoint, "_sidecars", read_and_be_late)
+    assert epoch_of(path) == 2
+
+
+def test_previous_states_are_kept_as_many_as_asked_for(tmp_path):
+    path = tmp_path / "run.last.pt"
+    for epoch in range(5):
+        save_epoch(path, epoch, keep=3)
+    kept = [checkpoint.previous_path(path, age) for age in range(4)]
+    assert [file.name for file in kept] == ["run.last.pt", "run.last.1.pt", "run.last.2.pt", "run.last.3.pt"]
+    assert [epoch_of(file) for file in kept[:3]] == [4, 3, 2]
+    save_epoch(path, 5, keep=2)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        *("run.last.pt", "run.last.json", "run.last.1.pt", "run.last.1.json")
+    }
+
+
+def test_a_damaged_state_does_not_take_the_place_of_a_whole_one(tmp_path):
+    path = tmp_path / "run.last.pt"
+    save_epoch(path, 1, keep=2)
+    save_epoch(path, 2, keep=2)
+    path.write_bytes(path.read_bytes()[:-1])
+    save_epoch(path, 3, keep=2)
+    assert [epoch_of(path), epoch_of(checkpoint.previous_path(path, 1))] == [3, 1]
+
+
+def test_where_a_file_system_has_no_links_states_are_copied(tmp_path, monkeypatch):
+    def refuse(*names):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "run.last.pt"
+    save_epoch(path, 1, keep=2)
+    save_epoch(path, 2, keep=2)
+    assert [epoch_of(path), epoch_of(checkpoint.previous_path(path, 1))] == [2, 1]
