@@ -56,7 +56,8 @@ def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, An
     import torch
 
     with atomic_file(path) as part:
-        torch.save({"format_version": FORMAT_VERSION, **payload}, part)
+        with part.open("wb") as file:  # given its path, torch would not tell why it cannot be written
+            torch.save({"format_version": FORMAT_VERSION, **payload}, file)
         told = {"format_version": FORMAT_VERSION, **description, **_identity(part)}
         _rotate(path, keep)
         _announce(path, told)
