@@ -6,27 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 
-from migration.cell.source import CellSource, compiles
 from migration.facts import NotebookFacts
 from migration.matching import Keeps
-from migration.rewriting import rewrite
 from migration.rules.installs import RULES
-
-
-def _rewrite(text, facts=None, language="python"):
-    facts = facts or NotebookFacts(language=language)
-    new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=RULES, facts=facts)
-    again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
-    assert again is new
-    assert not any(finding.changed for finding in repeated)
-    assert compiles(new.text) or not compiles(text)
-    assert all(finding.action for finding in found if finding.keeps is Keeps.NEEDS_HUMAN)
-    return new.text, found
-
-
-def _rules(found):
-    return [finding.rule for finding in found]
-
+from tests.migration.rules.installs import rewritten, rules_of
 
 PIP = '"$KERNEL_PYTHON" -m pip'
 
@@ -53,9 +36,9 @@ PIP = '"$KERNEL_PYTHON" -m pip'
     ],
 )
 def test_a_line_of_pip_alone_becomes_the_magic(before, after):
-    new, found = _rewrite(before)
+    new, found = rewritten(before)
     assert new == after
-    assert _rules(found) == ["LF501"]
+    assert rules_of(found) == ["LF501"]
 
 
 @pytest.mark.parametrize(
@@ -82,15 +65,15 @@ def test_a_line_of_pip_alone_becomes_the_magic(before, after):
     ],
 )
 def test_pip_among_other_commands_is_run_by_the_interpreter_of_the_kernel(before, after):
-    new, found = _rewrite(before)
+    new, found = rewritten(before)
     assert new == after
-    assert set(_rules(found)) == {"LF502"}
+    assert set(rules_of(found)) == {"LF502"}
 
 
 def test_the_variable_has_the_name_that_the_notebook_leaves_free():
     facts = NotebookFacts(python="KERNEL_PYTHON_2")
-    assert _rewrite("!cd x && pip install .", facts)[0] == '!cd x && "$KERNEL_PYTHON_2" -m pip install .'
-    assert _rewrite("!uv pip install x", facts)[0] == '!uv pip install --python "$KERNEL_PYTHON_2" x'
+    assert rewritten("!cd x && pip install .", facts)[0] == '!cd x && "$KERNEL_PYTHON_2" -m pip install .'
+    assert rewritten("!uv pip install x", facts)[0] == '!uv pip install --python "$KERNEL_PYTHON_2" x'
 
 
 @pytest.mark.parametrize(
@@ -111,18 +94,18 @@ def test_the_variable_has_the_name_that_the_notebook_leaves_free():
     ],
 )
 def test_what_is_the_kernels_own_or_no_call_of_pip_stays(text):
-    new, found = _rewrite(text)
+    new, found = rewritten(text)
     assert new == text
     assert not any(finding.keeps is Keeps.NEEDS_HUMAN for finding in found)
 
 
 def test_cells_of_other_languages_stay():
-    assert _rewrite("!pip install x", language="R") == ("!pip install x", [])
+    assert rewritten("!pip install x", language="R") == ("!pip install x", [])
 
 
 @pytest.mark.parametrize("text", ["!pip2 install x", "!python3.7 -m pip install x", "!/opt/env/bin/pip install x"])
 def test_pip_of_another_python_is_left_to_a_person(text):
-    new, found = _rewrite(text)
+    new, found = rewritten(text)
     assert new == text
     assert [(finding.rule, finding.keeps) for finding in found] == [("LF508", Keeps.NEEDS_HUMAN)]
 
@@ -144,7 +127,7 @@ def test_pip_of_another_python_is_left_to_a_person(text):
     ],
 )
 def test_bounds_that_the_shell_takes_for_files_are_put_in_quotes(before, after):
-    assert _rewrite(before)[0] == after
+    assert rewritten(before)[0] == after
 
 
 @pytest.mark.parametrize(
@@ -164,7 +147,7 @@ def test_bounds_that_the_shell_takes_for_files_are_put_in_quotes(before, after):
     ],
 )
 def test_uv_is_told_the_interpreter_of_the_kernel(before, after):
-    assert _rewrite(before)[0] == after
+    assert rewritten(before)[0] == after
 
 
 @pytest.mark.parametrize(
@@ -182,7 +165,7 @@ def test_uv_is_told_the_interpreter_of_the_kernel(before, after):
     ],
 )
 def test_exact_versions_are_not_upgraded(before, after):
-    assert _rewrite(before)[0] == after
+    assert rewritten(before)[0] == after
 
 
 ADDRESS = "git+https://example.org/a/b.git"
@@ -223,7 +206,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
     ],
 )
 def test_an_address_that_is_installed_is_not_fetched_again(before, after):
-    assert _rewrite(before)[0] == after
+    assert rewritten(before)[0] == after
 
 
 @pytest.mark.parametrize(
@@ -240,9 +223,9 @@ def test_an_address_that_is_installed_is_not_fetched_again(before, after):
     ],
 )
 def test_what_is_meant_to_be_fetched_again_is_reported_only(text):
-    new, found = _rewrite(text)
+    new, found = rewritten(text)
     assert new == text
-    assert _rules(found) == ["LF509"]
+    assert rules_of(found) == ["LF509"]
 
 
 def test_the_guard_of_an_address_skips_what_pip_freeze_names(tmp_path):
@@ -251,7 +234,7 @@ def test_the_guard_of_an_address_skips_what_pip_freeze_names(tmp_path):
         '#!/bin/sh\nif [ "$3" = freeze ]; then cat "$FROZEN"; else echo "installs $4"; fi\n', encoding="utf-8"
     )
     (tmp_path / "python").chmod(0o755)
-    line = _rewrite(f"!pip install {ADDRESS}")[0].removeprefix("!")
+    line = rewritten(f"!pip install {ADDRESS}")[0].removeprefix("!")
 
     def run(frozen):
         (tmp_path / "frozen").write_text(frozen, encoding="utf-8")
@@ -277,7 +260,7 @@ def test_the_guard_of_an_address_skips_what_pip_freeze_names(tmp_path):
     ],
 )
 def test_builds_for_cuda_are_named(text, named):
-    found = [finding for finding in _rewrite(text)[1] if finding.rule == "LF510"]
+    found = [finding for finding in rewritten(text)[1] if finding.rule == "LF510"]
     assert len(found) == 1
     assert named in found[0].message
 
@@ -310,124 +293,13 @@ def test_builds_for_cuda_are_named(text, named):
     ],
 )
 def test_pip_called_from_python_is_run_by_the_interpreter_of_the_kernel(before, after):
-    assert _rewrite(before)[0] == (before if after is None else after)
+    assert rewritten(before)[0] == (before if after is None else after)
 
 
 def test_a_raw_string_that_cannot_hold_the_quotes_is_left_to_a_person():
-    new, found = _rewrite('os.system(r"pip install x")')
+    new, found = rewritten('os.system(r"pip install x")')
     assert new == 'os.system(r"pip install x")'
     assert [(finding.rule, finding.keeps) for finding in found] == [("LF507", Keeps.NEEDS_HUMAN)]
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ("!apt-get install -y x", "# !apt-get install -y x"),
-        ("!sudo apt update && sudo apt install x y", "# !sudo apt update && sudo apt install x y"),
-        ("!(apt-get update && apt-get install x)", "# !(apt-get update && apt-get install x)"),
-        ("!yes | apt-get install x | tail -1", "# !yes | apt-get install x | tail -1"),
-        (
-            "!wget -qO - https://example.org/k | sudo apt-key add -",
-            "# !wget -qO - https://example.org/k | sudo apt-key add -",
-        ),
-        ("!echo 'deb u s' > /etc/apt/sources.list.d/x.list", "# !echo 'deb u s' > /etc/apt/sources.list.d/x.list"),
-        ("!dpkg -i x.deb", "# !dpkg -i x.deb"),
-        ("!ldconfig /usr/lib64-nvidia", "# !ldconfig /usr/lib64-nvidia"),
-        ("!sudo bash -c 'apt update; apt install x'", "# !sudo bash -c 'apt update; apt install x'"),
-        ("x = 1\n!apt-get install \\\n    x \\\n  y\nz = 2", "x = 1\n# !apt-get install \\\n#     x \\\n#   y\nz = 2"),
-        ("if a:\n    !apt install x\nb = 1", "if a:\n    pass  # !apt install x\nb = 1"),
-        ("if a:\n    !apt install x\n    b = 1", "if a:\n    # !apt install x\n    b = 1"),
-        (
-            "try:\n    !apt update\n    !apt install \\\n      x\nexcept E:\n    !apt install y",
-            "try:\n    pass  # !apt update\n    # !apt install \\\n    #   x\nexcept E:\n    pass  # !apt install y",
-        ),
-        (
-            "with a:\n    !apt update\n    drive.mount('/content/drive')",
-            "with a:\n    pass  # !apt update\n    drive.mount('/content/drive')",
-        ),
-        ("if a:\n  !apt install x\nprint 1", "if a:\n  pass  # !apt install x\nprint 1"),
-        ("%%capture\n!apt install x\n!pip install y", "%%capture\n# !apt install x\n%pip install y"),
-    ],
-)
-def test_lines_that_only_change_the_system_become_comments(before, after):
-    new, found = _rewrite(before)
-    assert new == after
-    assert "LF520" in _rules(found)
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ("!apt install x && make", "!: apt install x && make"),
-        ("!cd x; sudo apt install y > /dev/null", "!cd x; : sudo apt install y > /dev/null"),
-        ("!command -v x || (apt update && apt install x)", "!command -v x || (: apt update && : apt install x)"),
-        ("x = !apt install y", "x = !: apt install y"),
-        ("%%bash\nA=1 apt-get install x\nls", "%%bash\n: A=1 apt-get install x\nls"),
-        ("%%sh\nif a; then apt install x; fi", "%%sh\nif a; then : apt install x; fi"),
-        ("%%bash\necho y | apt install \\\n  x\n", "%%bash\necho y | : apt install \\\n  x\n"),
-        ("os.system('apt install x')", "os.system(': apt install x')"),
-        ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
-        ("subprocess.run(['sudo', 'apt', 'install', x])", "subprocess.run([\"true\", 'sudo', 'apt', 'install', x])"),
-    ],
-)
-def test_changes_of_the_system_among_other_commands_do_nothing(before, after):
-    new, found = _rewrite(before)
-    assert new == after
-    assert set(_rules(found)) <= {"LF521", "LF522"}
-
-
-def test_what_a_person_must_install_is_named():
-    found = _rewrite("!sudo apt-get -qq -o A=b install -y x libfoo2=1.2-3 ./z.deb > /dev/null")[1]
-    assert found[0].keeps is Keeps.NEEDS_HUMAN
-    assert found[0].message == "installs into the system: x, libfoo2=1.2-3, ./z.deb"
-    assert "x, libfoo2=1.2-3" in found[0].action
-    found = _rewrite("!apt-get update")[1]
-    assert [(finding.keeps, finding.action) for finding in found] == [(Keeps.EQUIVALENT, "")]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "!apt list --installed",
-        "!apt-cache policy x",
-        "!dpkg -l | grep x",
-        "!dpkg -x a.deb .",
-        "!ldconfig -p",
-        "!update-alternatives --display x",
-        "!apt --version",
-        "!echo apt-get install x",
-        "apt = 1",
-        "!conda info",
-        "!npm install",
-        "!npm run build",
-        "!go version",
-    ],
-)
-def test_what_only_looks_stays(text):
-    assert _rewrite(text) == (text, [])
-
-
-@pytest.mark.parametrize(
-    "text, rule",
-    [
-        ("!conda install -y -c conda-forge x", "LF523"),
-        ("%conda install x", "LF523"),
-        ("!/usr/local/bin/mamba install x", "LF523"),
-        ("%%bash\nconda env create -f e.yml", "LF523"),
-        ("os.system('mamba install x')", "LF523"),
-        ("import condacolab", "LF523"),
-        ("condacolab.install()", "LF523"),
-        ("!npm install -g x", "LF524"),
-        ("!sudo npm i --global x", "LF524"),
-        ("!gem install x", "LF524"),
-        ("!cargo install x", "LF524"),
-        ("!brew install x", "LF524"),
-    ],
-)
-def test_other_managers_are_left_to_a_person(text, rule):
-    new, found = _rewrite(text)
-    assert new == text
-    assert [(finding.rule, finding.keeps) for finding in found] == [(rule, Keeps.NEEDS_HUMAN)]
 
 
 @pytest.fixture
@@ -453,7 +325,7 @@ def test_what_is_written_runs_in_ipython(shell, tmp_path, monkeypatch):
         "import os\n"
         'status = os.system("pip show pip > d.txt")\n'
     )
-    result = shell.run_cell(_rewrite(cell)[0])
+    result = shell.run_cell(rewritten(cell)[0])
     assert result.success
     assert shell.user_ns["found"] == ["Name: pip"]
     assert shell.user_ns["said"] == ["done"]
@@ -519,4 +391,4 @@ _PIECES = [
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
 def test_no_cell_fails_and_what_is_written_stays(text):
-    _rewrite(text)
+    rewritten(text)

@@ -1,0 +1,22 @@
+"""Cells under the rules of installing, and what always holds of what becomes of them."""
+
+from migration.cell.source import CellSource, compiles
+from migration.facts import NotebookFacts
+from migration.matching import Keeps
+from migration.rewriting import rewrite
+from migration.rules.installs import RULES
+
+
+def rewritten(text, facts=None, language="python"):
+    facts = facts or NotebookFacts(language=language)
+    new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=RULES, facts=facts)
+    again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
+    assert again is new
+    assert not any(finding.changed for finding in repeated)
+    assert compiles(new.text) or not compiles(text)
+    assert all(finding.action for finding in found if finding.keeps is Keeps.NEEDS_HUMAN)
+    return new.text, found
+
+
+def rules_of(found):
+    return [finding.rule for finding in found]

@@ -1,0 +1,115 @@
+import pytest
+
+from migration.matching import Keeps
+from tests.migration.rules.installs import rewritten, rules_of
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!apt-get install -y x", "# !apt-get install -y x"),
+        ("!sudo apt update && sudo apt install x y", "# !sudo apt update && sudo apt install x y"),
+        ("!(apt-get update && apt-get install x)", "# !(apt-get update && apt-get install x)"),
+        ("!yes | apt-get install x | tail -1", "# !yes | apt-get install x | tail -1"),
+        (
+            "!wget -qO - https://example.org/k | sudo apt-key add -",
+            "# !wget -qO - https://example.org/k | sudo apt-key add -",
+        ),
+        ("!echo 'deb u s' > /etc/apt/sources.list.d/x.list", "# !echo 'deb u s' > /etc/apt/sources.list.d/x.list"),
+        ("!dpkg -i x.deb", "# !dpkg -i x.deb"),
+        ("!ldconfig /usr/lib64-nvidia", "# !ldconfig /usr/lib64-nvidia"),
+        ("!sudo bash -c 'apt update; apt install x'", "# !sudo bash -c 'apt update; apt install x'"),
+        ("x = 1\n!apt-get install \\\n    x \\\n  y\nz = 2", "x = 1\n# !apt-get install \\\n#     x \\\n#   y\nz = 2"),
+        ("if a:\n    !apt install x\nb = 1", "if a:\n    pass  # !apt install x\nb = 1"),
+        ("if a:\n    !apt install x\n    b = 1", "if a:\n    # !apt install x\n    b = 1"),
+        (
+            "try:\n    !apt update\n    !apt install \\\n      x\nexcept E:\n    !apt install y",
+            "try:\n    pass  # !apt update\n    # !apt install \\\n    #   x\nexcept E:\n    pass  # !apt install y",
+        ),
+        (
+            "with a:\n    !apt update\n    drive.mount('/content/drive')",
+            "with a:\n    pass  # !apt update\n    drive.mount('/content/drive')",
+        ),
+        ("if a:\n  !apt install x\nprint 1", "if a:\n  pass  # !apt install x\nprint 1"),
+        ("%%capture\n!apt install x\n!pip install y", "%%capture\n# !apt install x\n%pip install y"),
+    ],
+)
+def test_lines_that_only_change_the_system_become_comments(before, after):
+    new, found = rewritten(before)
+    assert new == after
+    assert "LF520" in rules_of(found)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!apt install x && make", "!: apt install x && make"),
+        ("!cd x; sudo apt install y > /dev/null", "!cd x; : sudo apt install y > /dev/null"),
+        ("!command -v x || (apt update && apt install x)", "!command -v x || (: apt update && : apt install x)"),
+        ("x = !apt install y", "x = !: apt install y"),
+        ("%%bash\nA=1 apt-get install x\nls", "%%bash\n: A=1 apt-get install x\nls"),
+        ("%%sh\nif a; then apt install x; fi", "%%sh\nif a; then : apt install x; fi"),
+        ("%%bash\necho y | apt install \\\n  x\n", "%%bash\necho y | : apt install \\\n  x\n"),
+        ("os.system('apt install x')", "os.system(': apt install x')"),
+        ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
+        ("subprocess.run(['sudo', 'apt', 'install', x])", "subprocess.run([\"true\", 'sudo', 'apt', 'install', x])"),
+    ],
+)
+def test_changes_of_the_system_among_other_commands_do_nothing(before, after):
+    new, found = rewritten(before)
+    assert new == after
+    assert set(rules_of(found)) <= {"LF521", "LF522"}
+
+
+def test_what_a_person_must_install_is_named():
+    found = rewritten("!sudo apt-get -qq -o A=b install -y x libfoo2=1.2-3 ./z.deb > /dev/null")[1]
+    assert found[0].keeps is Keeps.NEEDS_HUMAN
+    assert found[0].message == "installs into the system: x, libfoo2=1.2-3, ./z.deb"
+    assert "x, libfoo2=1.2-3" in found[0].action
+    found = rewritten("!apt-get update")[1]
+    assert [(finding.keeps, finding.action) for finding in found] == [(Keeps.EQUIVALENT, "")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!apt list --installed",
+        "!apt-cache policy x",
+        "!dpkg -l | grep x",
+        "!dpkg -x a.deb .",
+        "!ldconfig -p",
+        "!update-alternatives --display x",
+        "!apt --version",
+        "!echo apt-get install x",
+        "apt = 1",
+        "!conda info",
+        "!npm install",
+        "!npm run build",
+        "!go version",
+    ],
+)
+def test_what_only_looks_stays(text):
+    assert rewritten(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("!conda install -y -c conda-forge x", "LF523"),
+        ("%conda install x", "LF523"),
+        ("!/usr/local/bin/mamba install x", "LF523"),
+        ("%%bash\nconda env create -f e.yml", "LF523"),
+        ("os.system('mamba install x')", "LF523"),
+        ("import condacolab", "LF523"),
+        ("condacolab.install()", "LF523"),
+        ("!npm install -g x", "LF524"),
+        ("!sudo npm i --global x", "LF524"),
+        ("!gem install x", "LF524"),
+        ("!cargo install x", "LF524"),
+        ("!brew install x", "LF524"),
+    ],
+)
+def test_other_managers_are_left_to_a_person(text, rule):
+    new, found = rewritten(text)
+    assert new == text
+    assert [(finding.rule, finding.keeps) for finding in found] == [(rule, Keeps.NEEDS_HUMAN)]
