@@ -139,14 +139,35 @@ class Profile(Section):
 class Distributed(Section):
     """How several processes train one model."""
 
-    strategy: Literal["none", "ddp"] = Field(
-        "ddp", description="With more than one device: `ddp` starts one process each, `none` uses the first only."
+    strategy: Literal["none", "ddp", "fsdp"] = Field(
+        "ddp",
+        description="With more than one device: `ddp` starts one process each; `fsdp` does too, and each holds a part "
+        "of the weights, for models that one device does not hold; `none` uses the first device only.",
     )
     nodes: Count = Field(1, description="Machines that take part; each runs the same command.")
+    min_nodes: Count | None = Field(
+        None, description="Machines that are enough to go on with when others are lost; empty needs all of them."
+    )
     rendezvous: str = Field("", description="host:port of the first machine; needed with several nodes.")
     timeout_minutes: Positive = Field(
         30.0, description="Longest wait for another process, at the rendezvous and in a collective operation."
     )
+    max_restarts: int = Field(
+        0,
+        ge=0,
+        description="How often all processes are started again after one died; they go on from the last checkpoint.",
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.min_nodes is None:
+            return
+        if self.min_nodes > self.nodes:
+            yield Contradiction(f"min_nodes = {self.min_nodes} of nodes = {self.nodes}", ("min_nodes", "nodes"))
+        elif self.min_nodes < self.nodes and not self.max_restarts:
+            yield Contradiction(
+                f"min_nodes = {self.min_nodes} with max_restarts = 0: to go on with fewer machines is to start again",
+                ("min_nodes", "max_restarts"),
+            )
 
 
 class Execution(Profile):

@@ -143,6 +143,11 @@ class MaskedModel(nn.Module):
                 reconstruction = torch.where(self.hidden_values(mask), self._predict(x, mask, size), reconstruction)
         return reconstruction, (reconstruction - x).square()
 
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """What computes one after the other; together they hold nearly all weights."""
+        raise NotImplementedError
+
     def _predict(self, x: Tensor, mask: Tensor, num_hidden: int) -> Tensor:
         """The reconstruction under a mask that hides `num_hidden` units in each row."""
         return self(x, mask).reconstruction

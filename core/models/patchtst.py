@@ -184,6 +184,10 @@ class PatchTST(MaskedModel):
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
         return MaskedOutput(loss, self.unpatchify(prediction_bcnp), mask_bcn, count)
 
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return [*self.layers, *(self.decoder.layers if self.decoder is not None else ())]
+
     def hidden_values(self, mask_bcn: Tensor) -> Tensor:
         """Hidden patches (B, C, N) to hidden values (B, T, C)."""
         return mask_bcn.repeat_interleave(self.settings.patch_length, -1).transpose(1, 2)

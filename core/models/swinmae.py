@@ -201,6 +201,10 @@ class SwinMAE(MaskedModel):
         z_bhwd = run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing)
         return self.head(self.norm_decoder(z_bhwd))
 
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return [*self.encoder, *self.decoder]
+
     def hidden_values(self, mask_bn: Tensor) -> Tensor:
         """Hidden units (B, N) to hidden pixels of every plane, bool (B, 1, H, W)."""
         return _enlarge(self.hidden_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
