@@ -10,7 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,17 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{owner}.{secrets.token_hex(4)}{_PART}")
 
 
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path` that only this user can open, removed in the end."""
+    folder = temporary_path(path)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @functools.cache
 def _clean_once(folder: Path, pid: int) -> None:
     remove_abandoned(folder)
@@ -125,7 +136,8 @@ def remove_abandoned(folder: Path) -> None:
         if part.is_dir():
             shutil.rmtree(part, ignore_errors=True)
         else:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # gone by now, or another user's
+                part.unlink()
 
 
 def _is_silent(part: Path) -> bool:

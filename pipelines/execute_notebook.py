@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, NotebookError
-from core.workspace import relative, write_text
+from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
 from pipelines.notebook_parameters import check_parameters, parameter
 
@@ -76,7 +76,7 @@ class NotebookRun:
         _write_atomically_below(self.executed.parent)
         logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its account of cells drowns the notebook's own
         # The kernel talks over sockets in a folder that only this user can open, instead of TCP ports.
-        with tempfile.TemporaryDirectory(prefix="landfall-") as private, self._watching(Path(private)) as watch:
+        with temporary_folder(Path(tempfile.gettempdir(), "landfall")) as private, self._watching(private) as watch:
             kernel = {
                 "kernel_name": "python3",
                 "language": "python",

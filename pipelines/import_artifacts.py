@@ -14,7 +14,6 @@ import re
 import shutil
 import stat
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from core.cli import add_root_argument, root_of, run_command
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
-from core.workspace import atomic_file, relative, utc_now
+from core.workspace import atomic_file, relative, temporary_folder, utc_now
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +84,9 @@ def _opened(source: Path, root: Path) -> Iterator[Path]:
         raise UsageError(f"{source} does not exist", hint="pass the folder or zip that came from Colab or the drive")
     if not zipfile.is_zipfile(source):
         raise UsageError(f"{source} is neither a folder nor a zip", hint="download it again; it may be torn")
-    with tempfile.TemporaryDirectory(prefix=".import-", dir=root) as scratch, zipfile.ZipFile(source) as archive:
-        _unpack(archive, Path(scratch), source)
-        yield Path(scratch)
+    with temporary_folder(root / "import") as scratch, zipfile.ZipFile(source) as archive:
+        _unpack(archive, scratch, source)
+        yield scratch
 
 
 # Weights and logs hardly shrink; what grows a hundredfold is made to fill a disk.

@@ -5,8 +5,8 @@ reader obeys. So no entry is ever out of date, a copy of a file shares its entry
 but time. Series too long for memory lie here too, and the scalers fitted on them.
 
     <store>/files/<digest of a path>.json      the digest of that file's bytes, and the size and times it had
-    <store>/readings/<digest>/                 values.npy (N, C), times.npy (N,), reading.json
-    <store>/series/<digest>.npy                several recordings back to back (N, C)
+    <store>/readings/<digest>/                 an entry (`core.data.entries`): values.npy (N, C), times.npy (N,)
+    <store>/series/<digest>/                   an entry: several recordings back to back, values.npy (N, C)
     <store>/scalers/<digest>.json
 """
 
@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -28,23 +28,24 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import AnyConfig
+from core.data.blocks import IN_MEMORY, as_one, lie_back_to_back
+from core.data.entries import UNREADABLE, read_entry, read_json, sha256_of, state_of, write_entry
 from core.data.files import data_suffix, facts_of, refuse_foreign
 from core.data.quality import cleaned, measure
 from core.data.recording import Recording
 from core.data.resampling import resampled
+from core.data.sampling import even_times
 from core.data.scaling import Scaler
-from core.workspace import relative, temporary_path, write_json
+from core.workspace import relative, write_json
 
 log = logging.getLogger(__name__)
 
 # Counts up whenever readers, mending or metrics change what they give for the same file.
-VERSION = 3
+VERSION = 4
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9
-# Recordings of up to this many bytes are joined in memory.
-_JOINED_IN_MEMORY = 2**30
-_DESCRIPTION = "reading.json"
+_VALUES, _TIMES = "values.npy", "times.npy"
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,30 @@ class Store:
     def read(self, path: Path, *, root: Path, config: AnyConfig) -> Reading:
         """The recordings of a file, with ids relative to `root`. Raises DataError as `read_recordings` does."""
         if self.folder is None or not path.is_file():
-            return _read(path, root, config)
-        refuse_foreign(path)
+            return _read(path, root, config, None)
+        refuse_foreign(path, self._room())
         digest = self._digest(path, config)
         entry = self.folder / "readings" / digest
         reading = _load(entry, path, root, digest)
         if reading is not None:
             self.num_known += 1
             return reading
-        reading = _read(path, root, config)
+        reading = _read(path, root, config, self._room())
         if any(map(len, reading.recordings)):
             with self._keeping("what was read"):
                 _keep(reading, entry, is_set=reading.recordings[0].file_id != relative(path, root))
                 self._added = True
                 return _load(entry, path, root, digest) or reading
         return reading
+
+    def _room(self) -> Path | None:
+        """Where what is longer than memory lies while it is read; None where nothing can be written."""
+        if self.folder is None:
+            return None
+        with self._keeping("what is read"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self.folder if os.access(self.folder, os.W_OK) else None
+        return None
 
     def _digest(self, path: Path, config: AnyConfig) -> str:
         """Of everything that decides what is read from a file."""
@@ -112,15 +122,15 @@ class Store:
     def digest_of_bytes(self, path: Path) -> str:
         """SHA-256 of a file: known from an earlier time, if the file has the size and the times it had then."""
         if self.folder is None:
-            return _sha256(path)
+            return sha256_of(path)
         full = path.resolve()
         record = self.folder / "files" / f"{_digest_of(str(full))}.json"
-        state = _state_of(full)
-        known = _json(record)
+        state = state_of(full)
+        known = read_json(record)
         if known is not None and known.get("state") == state and known.get("settled"):
             return str(known["sha256"])
-        digest = _sha256(full)
-        settled = time.time_ns() - state["modified_ns"] > _SETTLED_NS and _state_of(full) == state
+        digest = sha256_of(full)
+        settled = time.time_ns() - state["modified_ns"] > _SETTLED_NS and state_of(full) == state
         with self._keeping("the digest of a file"):
             write_json(record, {"path": str(full), "state": state, "settled": settled, "sha256": digest})
         return digest
@@ -132,23 +142,25 @@ class Store:
         Not copied where they lie like that already, as those of one file do; on disk where they would fill memory.
         """
         values = [recording.values_tc for recording in recordings]
-        if _lie_back_to_back(values):
-            num_rows, num_channels = sum(map(len, values)), values[0].shape[1]
-            return np.lib.stride_tricks.as_strided(values[0], (num_rows, num_channels), values[0].strides)
-        num_bytes = sum(part.nbytes for part in values)
+        if lie_back_to_back(values) or sum(part.nbytes for part in values) <= IN_MEMORY:
+            return as_one(values, None)
         digests = [recording.digest for recording in recordings]
-        if num_bytes <= _JOINED_IN_MEMORY or self.folder is None or not all(digests):
-            return np.concatenate(values)
-        path = self.folder / "series" / f"{_digest_of(digests)}.npy"
-        if not path.is_file():
-            log.info("joining %d recordings of %.1f GB on disk, once", len(values), num_bytes / 1e9)
-            with self._keeping("the joined recordings"), _atomic_folder(path) as part:
-                _write_rows(part, values)
+        if self.folder is None or not all(digests):
+            return as_one(values, self._room())
+        entry = self.folder / "series" / _digest_of(digests)
+        if not entry.is_dir():
+            log.info("joining %d recordings of %.1f GB on disk, once", len(values), sum(v.nbytes for v in values) / 1e9)
+            with self._keeping("the joined recordings"):
+                write_entry(entry, {_VALUES: values}, {})
                 self._added = True
-        if not path.is_file():
-            return np.concatenate(values)
-        _mark_used(path)
-        return _mapped(path)
+        try:
+            values_nc = read_entry(entry)[1][_VALUES]
+        except UNREADABLE as error:
+            log.warning("the joined recordings %s cannot be read (%s): joining them anew", entry.name[:12], error)
+            _delete(entry)
+            return as_one(values, self._room())
+        _mark_used(entry)
+        return values_nc
 
     def scaler(
         self, fit: Callable[[], Scaler], *, rows: Sequence[tuple[Recording, int, int]], **settings: Any
@@ -158,7 +170,7 @@ class Store:
             return fit()
         made_of = [VERSION, [(recording.digest, start, stop) for recording, start, stop in rows], settings]
         path = self.folder / "scalers" / f"{_digest_of(made_of)}.json"
-        known = _json(path)
+        known = read_json(path)
         if known is not None:
             return Scaler.from_dict(known)
         scaler = fit()
@@ -177,7 +189,10 @@ class Store:
         for path in sorted(kept, key=_last_use):
             if too_many <= 0:
                 break
-            log.info("the store %s is full: forgetting %s (%.1f MB)", self.folder, path.name[:12], sizes[path] / 1e6)
+            log.info(
+                "the store %s is full: forgetting %s (%.1f MB); data.store_gb lets it keep more",
+                self.folder, path.name[:12], sizes[path] / 1e6,
+            )  # fmt: skip
             _delete(path)
             too_many -= sizes[path]
 
@@ -193,37 +208,40 @@ class Store:
 
 
 # ---------------------------------------------------------------------------------------------------------- one reading
-def _read(path: Path, root: Path, config: AnyConfig) -> Reading:
+def _read(path: Path, root: Path, config: AnyConfig, folder: Path | None) -> Reading:
     from core.data.readers import read_recordings  # brings pandas, which a known file does not need
 
-    found = read_recordings(path, root=root, stream=config.stream, settings=config.data)
+    found = read_recordings(path, root=root, stream=config.stream, settings=config.data, folder=folder)
     metrics = None
     if config.dqvl.enabled:
-        metrics = measure(_as_one(found), stream=config.stream, gap_factor=config.data.gap_factor)
-    mended = tuple(map(cleaned, found))
+        whole = _as_one(found, folder)
+        metrics = measure(whole, stream=config.stream, gap_factor=config.data.gap_factor, folder=folder)
+    mended = tuple(cleaned(recording, folder) for recording in found)
     if config.data.resample_hz is not None and config.stream == "swinmae":
         rate_hz, gap_factor = config.data.resample_hz, config.data.gap_factor
-        mended = tuple(resampled(recording, rate_hz, gap_factor=gap_factor) for recording in mended)
+        mended = tuple(resampled(recording, rate_hz, gap_factor=gap_factor, folder=folder) for recording in mended)
     return Reading(mended, metrics)
 
 
-def _as_one(found: Sequence[Recording]) -> Recording:
+def _as_one(found: Sequence[Recording], folder: Path | None) -> Recording:
     """The records of a set as one recording, so that a file has one quality report."""
     if len(found) == 1:
         return found[0]
-    step_ns = round(1e9 / (found[0].sampling_rate_hz or 1.0))
-    values_tc = np.concatenate([recording.values_tc for recording in found])
-    return replace(found[0], values_tc=values_tc, time_ns=np.arange(len(values_tc)) * step_ns)
+    values_tc = as_one([recording.values_tc for recording in found], folder)
+    rate_hz = found[0].sampling_rate_hz or 1.0
+    return replace(found[0], values_tc=values_tc, time_ns=even_times(len(values_tc), rate_hz, folder=folder))
 
 
 def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
     """Writes an entry; one that another process has written meanwhile stays."""
-    with _atomic_folder(entry) as part:
-        part.mkdir()
-        _write_rows(part / "values.npy", [recording.values_tc for recording in reading.recordings])
-        _write_rows(part / "times.npy", [recording.time_ns for recording in reading.recordings])
-        shared = reading.recordings[0]
-        description = {
+    shared = reading.recordings[0]
+    write_entry(
+        entry,
+        {
+            _VALUES: [recording.values_tc for recording in reading.recordings],
+            _TIMES: [recording.time_ns for recording in reading.recordings],
+        },
+        {
             "channels": shared.channels,
             "sampling_rate_hz": shared.sampling_rate_hz,
             "resampled_from_hz": shared.resampled_from_hz,
@@ -233,8 +251,8 @@ def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
             "notes": [recording.notes for recording in reading.recordings],
             "is_set": is_set,
             "metrics": reading.metrics,
-        }
-        write_json(part / _DESCRIPTION, description)
+        },
+    )
 
 
 def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
@@ -242,8 +260,8 @@ def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
     if not entry.is_dir():
         return None
     try:
-        told = json.loads((entry / _DESCRIPTION).read_text(encoding="utf-8"))
-        values_nc, time_n = _mapped(entry / "values.npy"), _mapped(entry / "times.npy")
+        told, arrays = read_entry(entry)
+        values_nc, time_n = arrays[_VALUES], arrays[_TIMES]
         offsets_r = np.cumsum([0, *told["rows"]])
         if not len(values_nc) == len(time_n) == offsets_r[-1]:
             raise ValueError("its arrays have other lengths than it says")
@@ -265,77 +283,14 @@ def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
             for number, (start, stop) in enumerate(pairwise(offsets_r.tolist()))
         )
         _mark_used(entry)
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         log.warning("the entry %s of the store cannot be read (%s): reading %s anew", entry.name[:12], error, path)
         _delete(entry)
         return None
     return Reading(recordings, told["metrics"])
 
 
-# ----------------------------------------------------------------------------------------------------- files and arrays
-def _mapped(path: Path) -> np.ndarray:
-    """An array in a file that never changes: tensors want to be writable, but what is written stays in memory."""
-    return np.load(path, mmap_mode="c", allow_pickle=False)
-
-
-def _write_rows(path: Path, parts: Sequence[np.ndarray]) -> None:
-    """Arrays one after the other in one file, flushed to disk, without a copy of them all in memory."""
-    shape = (sum(map(len, parts)), *parts[0].shape[1:])
-    whole = np.lib.format.open_memmap(path, mode="w+", dtype=parts[0].dtype, shape=shape)
-    row = 0
-    for part in parts:
-        whole[row : row + len(part)] = part
-        row += len(part)
-    whole.flush()
-
-
-def _lie_back_to_back(values: Sequence[np.ndarray]) -> bool:
-    """Whether arrays (n, C) follow each other in memory without a gap."""
-    if not all(part.flags.c_contiguous and part.shape[1] == values[0].shape[1] for part in values):
-        return False
-    starts = [part.__array_interface__["data"][0] for part in values]
-    base = values[0].base
-    return all(
-        start + part.nbytes == following and after.base is base
-        for (start, part), (following, after) in pairwise(zip(starts, values, strict=True))
-    )
-
-
-@contextmanager
-def _atomic_folder(path: Path) -> Iterator[Path]:
-    """Gives a path in a new hidden folder; what is there in the end becomes `path`, unless that exists by then."""
-    folder = temporary_path(path)
-    folder.mkdir()
-    try:
-        yield folder / path.name
-        if not path.exists():
-            try:
-                (folder / path.name).rename(path)
-            except OSError:
-                if not path.exists():
-                    raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _state_of(path: Path) -> dict[str, int]:
-    state = path.stat()
-    return {"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "changed_ns": state.st_ctime_ns}
-
-
-def _json(path: Path) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
+# ---------------------------------------------------------------------------------------------------------------- files
 def _digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode("utf-8")).hexdigest()
 
