@@ -26,7 +26,7 @@ def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any
         "device": plan.to_json(),
         **decisions,
         "git": git_state(root),
-        "packages": {name: _version(name) for name in RECORDED_PACKAGES},
+        "packages": {name: version_of(name) for name in RECORDED_PACKAGES},
     }
 
 
@@ -45,7 +45,7 @@ def _git(root: Path, *arguments: str) -> str | None:
     return result.stdout.strip()
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -153,13 +153,15 @@ class NotebookError(LandfallError):
 
 
 class StoppedError(LandfallError):
-    """Training stopped early on request and left a checkpoint that resumes."""
+    """Work stopped early on request: training with a checkpoint that resumes, other work with None; run it again."""
 
     exit_code = EXIT_RESUMABLE
 
-    def __init__(self, reason: str, checkpoint: Path | str, *, interrupted: bool = False):
+    def __init__(self, reason: str, checkpoint: Path | str | None, *, interrupted: bool = False):
         self.reason = reason
-        self.checkpoint = Path(checkpoint)
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
         if interrupted:
             self.exit_code = EXIT_INTERRUPTED
-        super().__init__(f"stopped: {reason}; saved {checkpoint}", hint="go on with training.resume=auto")
+        saved = "there was nothing to save yet" if checkpoint is None else f"saved {checkpoint}"
+        hint = "start it again" if checkpoint is None else "go on with training.resume=auto"
+        super().__init__(f"stopped: {reason}; {saved}", hint=hint)

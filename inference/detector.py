@@ -19,6 +19,7 @@ import numpy as np
 
 from core.config.schema import AnyConfig, Stream, Threshold
 from core.data.dataset import PartName
+from core.data.identity import digest_of_recording
 from core.data.windows import Series, WindowSet
 from core.errors import OutputError
 from core.workspace import atomic_file, json_text, utc_now
@@ -277,18 +278,12 @@ def identity(windows: WindowSet) -> str:
     start_k = series.offsets_r[index_k]
     index_w = windows.recording_of()
     made_of = {
-        "recordings": [_fingerprint(series, int(index)) for index in np.unique(index_k)],
+        "recordings": [digest_of_recording(series.recordings[int(index)]) for index in np.unique(index_k)],
         "stretches": (windows.stretches - start_k[:, np.newaxis]).tolist(),
         "window": windows.window,
         "starts": hashlib.sha256((windows.starts_w.numpy() - series.offsets_r[index_w]).tobytes()).hexdigest(),
     }
     return hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest()
-
-
-def _fingerprint(series: Series, index: int) -> str:
-    """That of the store, else of the values: a workspace may keep no store."""
-    recording = series.recordings[index]
-    return recording.digest or hashlib.sha256(np.ascontiguousarray(recording.values_tc)).hexdigest()
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

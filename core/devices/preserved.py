@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch import nn
 
 from core.devices.backend import Backend
+from core.devices.random_state import random_state, set_random_state
 
 
 @contextmanager
@@ -29,7 +28,7 @@ def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
         if buffer is not None
     ]
     parameters = [(p, _copy(p), p.grad, p.requires_grad) for p in model.parameters()]
-    rng, numpy_rng, python_rng = backend.rng_state(), np.random.get_state(), random.getstate()
+    drawn = random_state(backend)
     for parameter, *_ in parameters:
         parameter.grad = None
     try:
@@ -45,9 +44,7 @@ def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
                 buffer.copy_(values)
         for module, training in modules:
             module.training = training
-        backend.set_rng_state(rng)
-        np.random.set_state(numpy_rng)
-        random.setstate(python_rng)
+        set_random_state(backend, drawn)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,141 @@
+"""Stopping on request: signals and the wall-time limit, for work that can be saved and for work that cannot."""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Self
+
+import psutil
+
+from core.devices.process import command_start
+from core.errors import LandfallError, StoppedError, UsageError
+
+log = logging.getLogger(__name__)
+
+# SIGUSR1 is how SLURM tells that the time is nearly over; Windows has none.
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+# Kept free before the limit, beyond the time of the next step: for the checkpoint and for what runs after training.
+_RESERVE_SHARE, _LONGEST_RESERVE_S = 0.02, 60.0
+# Work that had more of the limit than this will hardly end within it when it has all of it.
+_MOST_OF_LIMIT = 0.5
+
+
+class StopRequest:
+    """While active, SIGTERM, SIGUSR1 and the wall-time limit end the work with StoppedError, as Ctrl-C does with
+    KeyboardInterrupt: at once, for there is nothing to save.
+
+    Inside `deferred` they only set `reason`, SIGINT too, and the work asks `is_due`; a second SIGINT aborts as usual.
+    Python delivers signals to the main thread only; elsewhere nothing but the time is watched, and only by `is_due`.
+
+    timeout_hours: wall time the whole process may take, counted from its start, as a batch system counts.
+    keeps_nothing: a new start does all the work again. If it was ended by the limit although it had most of it, that is
+    a failure, not a stop that a new start goes on from.
+    """
+
+    def __init__(self, timeout_hours: float | None = None, *, keeps_nothing: bool = False) -> None:
+        self.reason: str | None = None
+        self.interrupted = False
+        self._previous: dict[int, object] = {}
+        self._timeout_hours, self._keeps_nothing = timeout_hours, keeps_nothing
+        self._is_deferred = self._is_over_limit = False
+        self._alarm: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        self._began = seconds_since_start()
+        if self._is_past(0.0):
+            raise UsageError(
+                f"this process has run for {self._began / 3600:.1f} h, timeout_hours = {self._timeout_hours:g}",
+                hint="restart the kernel or the command, or raise timeout_hours",
+            )
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+            self._set_alarm()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm.join()
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Inside, the work goes on until it asks, and can save what it has."""
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+
+    def is_due(self, next_seconds: float) -> bool:
+        """Whether to stop now: asked to, or the next piece of work, of that length, would not end before the limit."""
+        if self.reason is None and self._is_past(next_seconds):
+            self.reason = self._near_limit
+        return self.reason is not None
+
+    # ---------------------------------------------------------------------------------------------------------- signals
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and (self.reason is not None or not self._is_deferred):
+            raise KeyboardInterrupt
+        if self.reason is None:
+            self.reason = f"received {signal.Signals(number).name}"
+        if not self._is_deferred:
+            raise self._ended()
+        self.interrupted = number == signal.SIGINT
+        log.warning("%s: saving a checkpoint after this step (Ctrl-C again aborts)", self.reason)
+
+    def _ended(self) -> LandfallError:
+        if self._is_over_limit and self._keeps_nothing:
+            had_hours = (seconds_since_start() - self._began) / 3600
+            if had_hours > _MOST_OF_LIMIT * self._timeout_hours:
+                return LandfallError(
+                    f"{self.reason} and the work, which began {had_hours:.2g} h ago, is not done",
+                    hint="a new start would not get further: raise timeout_hours, or give it less data",
+                )
+        return StoppedError(self.reason, None)
+
+    # ------------------------------------------------------------------------------------------------------------- time
+    @property
+    def _near_limit(self) -> str:
+        return f"the wall-time limit of {self._timeout_hours:g} h is near"
+
+    def _seconds_left(self) -> float:
+        limit = self._timeout_hours * 3600
+        return limit - min(limit * _RESERVE_SHARE, _LONGEST_RESERVE_S) - seconds_since_start()
+
+    def _is_past(self, next_seconds: float) -> bool:
+        return self._timeout_hours is not None and next_seconds > self._seconds_left()
+
+    def _set_alarm(self) -> None:
+        """Work that does not ask is ended, too: reading, measuring a batch, scoring."""
+        if self._timeout_hours is None:
+            return
+        self._alarm = threading.Timer(min(self._seconds_left(), threading.TIMEOUT_MAX), self._on_limit)
+        self._alarm.daemon = True
+        self._alarm.start()
+
+    def _on_limit(self) -> None:
+        if not self._is_deferred:
+            self.reason, self._is_over_limit = self._near_limit, True
+            _thread.interrupt_main(signal.SIGTERM)  # as if it had come
+
+
+def seconds_since_start() -> float:
+    """Wall time since the command began, for a process that it started too; else since this process began."""
+    return time.time() - (command_start() or _process_start())
+
+
+@functools.cache
+def _process_start() -> float:
+    return psutil.Process().create_time()

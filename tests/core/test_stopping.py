@@ -1,0 +1,161 @@
+import signal
+import threading
+import time
+
+import pytest
+
+from core import stopping
+from core.errors import LandfallError, StoppedError, UsageError
+from core.stopping import STOP_SIGNALS, StopRequest
+
+
+@pytest.mark.parametrize(
+    "number, interrupted", [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGUSR1, False)]
+)
+def test_where_work_can_be_saved_the_first_signal_is_a_request(number, interrupted):
+    with StopRequest() as stop, stop.deferred():
+        assert stop.reason is None
+        signal.raise_signal(number)
+        assert stop.reason == f"received {number.name}"
+        assert stop.interrupted is interrupted
+
+
+def test_the_second_interrupt_aborts():
+    with StopRequest() as stop, stop.deferred():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_where_nothing_can_be_saved_a_signal_ends_the_work_at_once(number):
+    with StopRequest(), pytest.raises(StoppedError) as caught:
+        signal.raise_signal(number)
+    assert str(caught.value) == f"stopped: received {number.name}; there was nothing to save yet — start it again"
+    assert (caught.value.exit_code, caught.value.checkpoint) == (75, None)
+    with StopRequest() as stop:
+        with stop.deferred():
+            pass
+        with pytest.raises(StoppedError):
+            signal.raise_signal(number)
+
+
+def test_where_nothing_can_be_saved_an_interrupt_is_one():
+    with StopRequest(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_handlers_are_given_back():
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    with StopRequest():
+        assert all(
+            signal.getsignal(number) is not handler for number, handler in zip(STOP_SIGNALS, before, strict=True)
+        )
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+def test_outside_of_the_main_thread_nothing_is_watched():
+    reasons = []
+
+    def work() -> None:
+        with StopRequest() as stop:
+            reasons.append(stop.reason)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert reasons == [None]
+
+
+@pytest.mark.parametrize(
+    "running_s, next_s, due",
+    [(0, 10, False), (3500, 20, False), (3500, 41, True), (3541, 0, True)],
+    ids=["fresh", "fits", "next one would not fit", "within the reserve of 60 s"],
+)
+def test_the_wall_time_limit_is_met_before_it_is_reached(monkeypatch, running_s, next_s, due):
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: running_s)
+    stop = StopRequest(timeout_hours=1.0)
+    assert stop.is_due(next_s) is due
+    assert (stop.reason == "the wall-time limit of 1 h is near") is due
+
+
+def test_a_short_limit_keeps_a_small_reserve(monkeypatch):
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: 97.0)
+    assert not StopRequest(timeout_hours=100 / 3600).is_due(0.5)
+    assert StopRequest(timeout_hours=100 / 3600).is_due(1.5)
+
+
+def test_without_a_limit_time_does_not_matter():
+    assert not StopRequest().is_due(1e9)
+
+
+def test_time_is_counted_from_the_start_of_the_process():
+    assert 0 < stopping.seconds_since_start() < 24 * 3600
+
+
+def test_a_process_older_than_its_limit_is_refused_with_the_way_out(monkeypatch):
+    """A notebook's kernel that is open since yesterday would stop before its first step, again and again."""
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: 10 * 3600.0)
+    with pytest.raises(UsageError, match=r"has run for 10\.0 h, timeout_hours = 8\.5") as caught, StopRequest(8.5):
+        pass
+    assert "restart the kernel" in caught.value.hint
+
+
+def test_a_process_that_a_command_started_counts_from_the_command(monkeypatch):
+    monkeypatch.setenv("_LANDFALL_STARTED_AT", str(time.time() - 5000))
+    assert stopping.seconds_since_start() == pytest.approx(5000, abs=5)
+
+
+# --------------------------------------------------------------------------------------- the limit, for who never asks
+def wait() -> None:
+    """Work that asks nobody."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def young(monkeypatch):
+    """As if this process had run for so many seconds."""
+
+    def age(seconds: float) -> None:
+        started = time.monotonic() - seconds
+        monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - started)
+
+    return age
+
+
+@pytest.mark.parametrize("keeps_nothing", [False, True])
+def test_work_that_never_asks_is_ended_before_the_limit(young, keeps_nothing):
+    """Most of the limit was over when it began: a new start gives it more time."""
+    young(9.0)
+    with StopRequest(10 / 3600, keeps_nothing=keeps_nothing), pytest.raises(StoppedError) as caught:
+        wait()
+    assert caught.value.exit_code == 75
+    assert caught.value.reason == "the wall-time limit of 0.00277778 h is near"
+    assert 9.5 < stopping.seconds_since_start() < 10.0
+
+
+def test_work_that_the_whole_limit_does_not_suffice_for_has_failed(young):
+    young(0.0)
+    with (
+        StopRequest(0.5 / 3600, keeps_nothing=True),
+        pytest.raises(LandfallError, match="raise timeout_hours") as caught,
+    ):
+        wait()
+    assert caught.value.exit_code == 1
+
+
+def test_the_alarm_waits_for_work_that_asks(young):
+    young(9.5)
+    with StopRequest(10 / 3600) as stop, stop.deferred():
+        time.sleep(0.5)
+        assert stop.is_due(0.0)
+
+
+def test_an_alarm_does_not_outlive_its_work(young):
+    young(9.5)
+    with StopRequest(10 / 3600):
+        pass
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    time.sleep(0.5)
