@@ -49,7 +49,7 @@ class LiveFile:
         for record, line in records:
             if record["kind"] == "epoch":
                 self._epochs.append(line)
-            else:
+            elif record["kind"] == "step":
                 loss = record["loss"]
                 self._steps.append((float("nan") if loss is None else loss, line))
         if len(self._steps) > MAX_STEPS:

@@ -138,6 +138,7 @@ class DeviceManager:
             x64=settings.enable_x64,
             fallback=self._fallback,
             misfits=unfit,
+            native_dtypes=chosen.native_dtypes,
         )
 
     def _choose_device(self) -> tuple[DeviceCapabilities, str, bool]:

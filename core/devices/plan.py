@@ -23,7 +23,8 @@ class DevicePlan:
     count: devices that take part, one process each; index: the one of this process. threads: CPU threads.
     memory_limit_mb: what this process may take of the device's memory (of the machine's, on a CPU).
     compiled: torch.compile is on. x64: float64 is the default type. fallback: the device asked for was missing.
-    misfits: what the profile asked for and the hardware lacks, in words.
+    misfits: what the profile asked for and the hardware lacks, in words. native_dtypes: types it computes in without
+    emulation.
     """
 
     kind: DeviceKind
@@ -41,6 +42,7 @@ class DevicePlan:
     x64: bool = False
     fallback: bool = False
     misfits: tuple[str, ...] = ()
+    native_dtypes: tuple[str, ...] = ()
 
     @property
     def device(self) -> torch.device:

@@ -1,0 +1,360 @@
+"""Steps whose loss or gradient is not finite: undone as if they had never been, told, and bounded in number."""
+
+import copy
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from core import checkpoint
+from core.config.compose import load_config, local_config_file
+from core.config.schema import Training
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.manager import DeviceManager
+from core.devices.plan import DevicePlan
+from core.errors import LandfallError, StoppedError
+from core.runlog import RunLog, read_metrics
+from tests.trainers.conftest import TINY
+from trainers import loop
+from trainers import run as training_run
+from trainers.optimizer import build_optimizer
+from trainers.recovery import PATIENCE, Sentinel, more_precise
+from trainers.run import train
+
+# Values as they are: a spike of 1e30 squares to infinity. Four windows hold it, in steps of one window.
+BARE = ("data.scaling.method=none", "data.scaling.clip=1e38", "training.batch_size=1", "model.dropout=0.2")
+SPIKED_ROW, FILE = 200, "data/fdc/train_1.csv"
+
+
+@pytest.fixture
+def spiked(plant: Path) -> Path:
+    frame = pd.read_csv(plant / FILE)
+    frame.loc[SPIKED_ROW, "c1"] = 1e30
+    frame.to_csv(plant / FILE, index=False)
+    return plant
+
+
+def run_training(root: Path, *overrides: str, manager: DeviceManager | None = None):
+    values = [*TINY, "training.epochs=2", "training.recoveries=20", *overrides]
+    loaded = load_config(local_config_file("patchtst"), values, root=root, environment={})
+    return train(loaded, root=root, run_id="run-1", manager=manager)
+
+
+def folder(root: Path) -> Path:
+    return root / "runs/patchtst_ssl/run-1"
+
+
+def records(root: Path, kind: str) -> list[dict]:
+    untimed = ("time", "seconds", "windows_per_second", "memory_mb", "gpu_utilisation")
+    found = [record for record in read_metrics(folder(root) / "metrics.jsonl") if record["kind"] == kind]
+    return [{key: value for key, value in record.items() if key not in untimed} for record in found]
+
+
+def last_state(root: Path) -> dict:
+    state = checkpoint.load(root / "checkpoints/patchtst_ssl.last.pt")
+    return {name: state[name] for name in ("model", "optimizer", "rng", "recovery")}
+
+
+def assert_equal(one, other, where: str = "") -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_equal(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        for number, pair in enumerate(zip(one, other, strict=True)):
+            assert_equal(*pair, f"{where}[{number}]")
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
+@pytest.fixture
+def asks_later(monkeypatch) -> None:
+    """As on CUDA: the optimizer is told by the device, and the host looks where steps are logged."""
+    at_once = Sentinel.__init__
+
+    def later(sentinel, plan):
+        at_once(sentinel, plan)
+        sentinel.asks_at_once = False
+
+    monkeypatch.setattr(Sentinel, "__init__", later)
+
+
+# ------------------------------------------------------------------------------------------------------- what is undone
+def test_a_spike_loses_its_steps_alone_and_the_run_learns(spiked, caplog):
+    result = run_training(spiked, *BARE, "training.learning_rate=0.003")
+    assert result.history[-1].val_loss < result.history[0].val_loss
+    assert all(math.isfinite(record.train_loss) for record in result.history)
+    state = checkpoint.load(spiked / "checkpoints/patchtst_ssl.last.pt")
+    assert all(values.isfinite().all() for values in state["model"].values() if values.is_floating_point())
+
+    told = records(spiked, "recovery")
+    assert len(told) == 8, "four windows hold the spike, in each of two epochs"
+    assert [record["loss"] for record in told] == [None] * 8
+    assert told[0]["remedy"].endswith("the learning rate x 0.5 from here on")
+    status = json.loads((folder(spiked) / "status.json").read_text())
+    assert (status["state"], status["recoveries"]) == ("completed", 8)
+    taken = {record["step"] for record in records(spiked, "step")}
+    assert taken.isdisjoint(record["step"] for record in told)
+    assert len(taken) + 8 == status["steps"]
+    assert f"of {FILE}, alone not finite" in caplog.text
+    assert "(recovery 8 of 20)" in caplog.text
+
+
+def test_the_origin_is_kept(spiked):
+    run_training(spiked, *BARE, "training.batch_size=8")
+    first = json.loads((folder(spiked) / "lost-step-1.json").read_text())
+    (told, *_) = records(spiked, "recovery")
+    facts = ("epoch", "step", "loss", "grad_norm", "precision", "lr")
+    assert {name: first[name] for name in facts} == {name: told[name] for name in facts}
+    assert (first["precision"], len(first["windows"])) == ("32", 8)
+    bad, good = first["windows"][0], first["windows"][-1]
+    assert (bad["file"], bad["recording"], bad["loss"]) == (FILE, FILE, None)
+    assert bad["rows"][0] <= SPIKED_ROW <= bad["rows"][1] == bad["rows"][0] + 31
+    assert math.isfinite(good["loss"])
+    with np.load(folder(spiked) / "lost-step-1.npz") as kept:
+        assert kept["x_btc"].shape == (8, 32, 3)
+        at = kept["window"].tolist().index(bad["window"])
+        assert kept["x_btc"][at, SPIKED_ROW - bad["rows"][0], 1] == np.float32(1e30)
+
+
+def everything(trainer: loop.Trainer) -> dict:
+    parts = {
+        "model": trainer.model.state_dict(),
+        "optimizer": trainer.optimizer.state_dict()["state"],
+        "rng": trainer.backend.rng_state(),
+        "loss": trainer._loss_sum,
+    }
+    return copy.deepcopy(parts)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_lost_step_leaves_no_trace(spiked, monkeypatch, request, late):
+    """Weights, moments, batch statistics and the state that dropout draws from, to the bit."""
+    if late:
+        request.getfixturevalue("asks_later")
+    before, compared = {}, []
+    optimize, go_back = loop.Trainer._optimize, loop.Trainer._go_back
+
+    def noted(trainer, index_b, epoch, step):
+        before[epoch, step] = everything(trainer)
+        return optimize(trainer, index_b, epoch, step)
+
+    def checked(trainer, run, lost, *arguments):
+        go_back(trainer, run, lost, *arguments)
+        assert_equal(everything(trainer), before[trainer.position.epoch, lost.index])
+        compared.append(lost.index)
+
+    monkeypatch.setattr(loop.Trainer, "_optimize", noted)
+    monkeypatch.setattr(loop.Trainer, "_go_back", checked)
+    run_training(spiked, *BARE)
+    assert len(compared) == 8
+
+
+def test_looking_late_gives_the_same_run_as_looking_at_once(spiked, request):
+    run_training(spiked, *BARE)
+    at_once, steps, told = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
+    request.getfixturevalue("asks_later")
+    run_training(spiked, *BARE)
+    assert_equal(last_state(spiked), at_once)
+    assert records(spiked, "step") == steps
+    assert records(spiked, "recovery") == told
+
+
+def test_a_healthy_run_is_the_same_with_and_without_the_device_being_asked(plant, request):
+    run_training(plant)
+    at_once = last_state(plant)
+    request.getfixturevalue("asks_later")
+    run_training(plant)
+    assert_equal(last_state(plant), at_once)
+
+
+@pytest.mark.parametrize(
+    "after", ["before the first", "with the first still pending", "right after the first", "later"]
+)
+def test_a_resumed_run_recovers_as_the_straight_one(spiked, request, monkeypatch, after):
+    request.getfixturevalue("asks_later")
+    overrides = (*BARE, "training.resume=auto")
+    run_training(spiked, *overrides)
+    straight, steps, told = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
+    (spiked / "checkpoints/patchtst_ssl.last.pt").unlink()
+
+    first = told[0]["step"]
+    calls = {"before the first": first - 2, "with the first still pending": first, "later": first + 40}
+    stops = iter(range(10_000))
+    limit = calls.get(after, first + 3)  # a look is never more than three steps late
+    monkeypatch.setattr(training_run, "StopRequest", lambda hours: _Stop(stops, limit))
+    with pytest.raises(StoppedError):
+        run_training(spiked, *overrides)
+    monkeypatch.setattr(training_run, "StopRequest", lambda hours: _Stop(stops, 100_000))
+    run_training(spiked, *overrides)
+    assert_equal(last_state(spiked), straight)
+    assert records(spiked, "step") == steps
+    assert records(spiked, "recovery") == told
+
+
+class _Stop:
+    """Asks to stop once, when it was asked so often."""
+
+    interrupted = False
+
+    def __init__(self, asked, limit: int):
+        self.asked, self.limit, self.reason = asked, limit, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def is_due(self, next_seconds: float) -> bool:
+        self.reason = "asked to stop" if next(self.asked) == self.limit else None
+        return self.reason is not None
+
+
+# ------------------------------------------------------------------------------------------------------------- remedies
+def on(*dtypes: str):
+    """A machine whose only device computes in these types."""
+    cpu = DeviceCapabilities("cpu", "Plain CPU", 1, 64_000, 60_000, ("float32", *dtypes), True, "a test")
+
+    def manager(root: Path, *overrides: str) -> DeviceManager:
+        values = [*TINY, *overrides]
+        config = load_config(local_config_file("patchtst"), values, root=root, environment={}).config
+        return DeviceManager(config, SimpleNamespace(detect_capabilities=lambda: [cpu]))
+
+    return manager
+
+
+@pytest.mark.parametrize(
+    "machine, raised", [(on("float16", "bfloat16"), "bf16-mixed"), (on("float16"), "32")], ids=["bfloat16", "none"]
+)
+def test_what_16_bit_cannot_hold_is_computed_more_precisely(plant, machine, raised, caplog):
+    """Values of 1e5 are beyond float16 and within bfloat16: the same step is taken again, and none is left out."""
+    for path in sorted((plant / "data/fdc").glob("*.csv")):
+        frame = pd.read_csv(path)
+        frame["c0"] += 1e5
+        frame.to_csv(path, index=False)
+    overrides = ("data.scaling.method=none", "data.scaling.clip=1e38", "precision=16-mixed")
+    run_training(plant, *overrides, manager=machine(plant, *overrides))
+    (told,) = records(plant, "recovery")
+    assert (told["step"], told["precision"], told["remedy"]) == (1, "16-mixed", f"computing in {raised} from here on")
+    taken = [record["step"] for record in records(plant, "step")]
+    assert taken == list(range(1, taken[-1] + 1)), "no step is left out"
+    state = checkpoint.load(plant / "checkpoints/patchtst_ssl.last.pt")
+    assert state["recovery"] == {"used": 1, "rate_factor": 1.0, "precision": raised}
+    hardware = checkpoint.describe(plant / "checkpoints/patchtst_ssl.last.pt")["hardware"]
+    assert hardware["precision"] == raised
+    assert "raised after loss" in hardware["precision_reason"]
+
+    again = (*overrides, "training.resume=auto")
+    run_training(plant, *again, manager=machine(plant, *again))
+    assert checkpoint.describe(plant / "checkpoints/patchtst_ssl.last.pt")["hardware"]["precision"] == raised
+    assert len(records(plant, "recovery")) == 1
+
+
+@pytest.mark.parametrize(
+    "precision, native, next_one",
+    [
+        ("16-mixed", ("float32", "bfloat16"), "bf16-mixed"), ("16-mixed", ("float32",), "32"),
+        ("bf16-mixed", ("float32", "bfloat16"), "32"), ("32", ("float32", "bfloat16"), None),
+    ],
+)  # fmt: skip
+def test_precision_rises_as_far_as_the_hardware_has_it(precision, native, next_one):
+    plan = DevicePlan("cpu", "CPU", precision, 1, "a test", "a test", native_dtypes=native)
+    assert more_precise(plan) == next_one
+
+
+def test_remedies_are_limited_and_the_error_names_origin_and_way_out(spiked):
+    with pytest.raises(LandfallError) as caught:
+        run_training(spiked, *BARE, "training.recoveries=2")
+    message = str(caught.value)
+    assert "after 2 recoveries" in message
+    assert f"of {FILE}, alone not finite; see runs/patchtst_ssl/run-1/lost-step-3.json" in message
+    assert "training.learning_rate" in caught.value.hint
+    assert len(list(folder(spiked).glob("lost-step-*.json"))) == 3
+    status = json.loads((folder(spiked) / "status.json").read_text())
+    assert (status["state"], status["recoveries"]) == ("failed", 2)
+
+
+def test_none_is_tried_where_none_is_wanted(spiked):
+    with pytest.raises(LandfallError, match="after 0 recoveries"):
+        run_training(spiked, *BARE, "training.recoveries=0")
+
+
+def test_an_epoch_in_which_nothing_was_learned_is_an_error(spiked):
+    """One step an epoch, and the spike is in it."""
+    with pytest.raises(LandfallError, match="no step of epoch 1 was finite"):
+        run_training(spiked, *BARE, "training.batch_size=128")
+
+
+def test_a_validation_loss_that_is_not_finite_is_an_error(plant):
+    """Training ends before the spike, validation begins with it."""
+    for path in sorted((plant / "data/fdc").glob("*.csv")):
+        frame = pd.read_csv(path)
+        frame.loc[270, "c1"] = 1e30
+        frame.to_csv(path, index=False)
+    with pytest.raises(LandfallError, match=r"validation loss \w+ after step \d+ \(epoch 1, precision 32\)"):
+        run_training(plant, *BARE)
+
+
+# ------------------------------------------------------------------------------------------------------------- sentinel
+def step_under(sentinel: Sentinel, *, loss: float = 1.0, norm: float = 1.0) -> tuple[bool, bool]:
+    """Whether a step with such figures moved the weights, and whether it counts as lost."""
+    model = nn.Linear(2, 1)
+    before = model.weight.detach().clone()
+    optimizer = build_optimizer(model, Training(), fused=True)
+    model(torch.ones(1, 2)).sum().backward()
+    lost = sentinel.step(optimizer, torch.tensor(loss), torch.tensor(norm))
+    return not torch.equal(model.weight, before), bool(lost)
+
+
+NOT_FINITE = [{"loss": math.nan}, {"loss": math.inf}, {"norm": math.nan}, {"norm": math.inf}]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("figures", NOT_FINITE)
+def test_what_is_not_finite_moves_nothing_and_holds_up_what_follows(figures, late):
+    sentinel = Sentinel(DevicePlan("cpu", "CPU", "32", 1, "", ""))
+    sentinel.asks_at_once = not late
+    assert step_under(sentinel) == (True, False)
+    assert step_under(sentinel, **figures) == (False, True)
+    assert step_under(sentinel) == (False, True)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_under_loss_scaling_an_overflow_counts_only_where_it_persists(late):
+    sentinel = Sentinel(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
+    sentinel.asks_at_once = not late
+    for _ in range(2):
+        for _ in range(PATIENCE - 1):
+            assert step_under(sentinel, norm=math.inf) == (False, False)
+        assert step_under(sentinel) == (True, False)
+    for _ in range(PATIENCE - 1):
+        assert step_under(sentinel, norm=math.nan) == (False, False)
+    assert step_under(sentinel, norm=math.nan) == (False, True)
+    assert step_under(sentinel) == (False, True)
+
+
+def test_under_loss_scaling_a_loss_that_is_not_finite_counts_at_once():
+    """The scale is for gradients: no other scale would mend it."""
+    sentinel = Sentinel(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
+    assert step_under(sentinel, loss=math.inf) == (False, True)
+
+
+# ----------------------------------------------------------------------------------------------------------- the record
+def test_a_log_that_goes_on_keeps_the_recoveries_its_checkpoint_knows_of(workspace):
+    config = load_config(local_config_file("patchtst"), TINY, root=workspace, environment={}).config
+    with RunLog(workspace, config, "run-1", steps=10) as run:
+        for step in (3, 5):
+            run.recovery({"epoch": 1, "step": step, "loss": math.nan, "remedy": "left out"})
+        run.rewind(step=4, epoch=0, recoveries=1)
+    (kept,) = read_metrics(run.metrics_file)
+    assert (kept["kind"], kept["step"], kept["loss"]) == ("recovery", 3, None)
+    assert json.loads((run.folder / "status.json").read_text())["recoveries"] == 1
