@@ -26,8 +26,7 @@ MOST_BYTES = 12 * 2**20
 _EVERY_SCORE = re.compile(r"series/\w+/")
 # What the page loads, as index.html writes it.
 _LOADED = re.compile(
-    r'(?<=href=")(?P<icon>[^"]+\.svg)(?=")'
-    r'|<link rel="stylesheet" href="(?P<style>[^"]+)">'
+    r'<link rel="stylesheet" href="(?P<style>[^"]+)">'
     r'|<script defer src="(?P<script>[^"]+)"></script>'
     r'|<script type="module" src="(?P<module>[^"]+)"></script>'
 )
@@ -126,8 +125,6 @@ class _Page:
     def _in_place(self, match: re.Match[str]) -> str:
         file = self.folder / match[match.lastgroup]
         match match.lastgroup:
-            case "icon":
-                return f"data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}"
             case "style":
                 return self._inline("style", _text(file))
             case "script":

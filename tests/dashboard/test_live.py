@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from core.workspace import write_json
+from core.workspace import utc_now, write_json
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import card, data_of, serving, settle
 from tests.dashboard.builders import install_page
@@ -64,7 +64,48 @@ def test_the_overview_follows_the_run_and_says_when_it_has_fallen_silent(page_fo
         part.get_by_text("Epoch 4 of 12").wait_for()
         assert "No sign of life" not in part.inner_text()
         part.get_by_text("No sign of life since").wait_for()  # after two minutes, and without any news
+        assert "Silent" in part.inner_text()
+        assert "Running" not in part.inner_text()
         assert page.complaints == []
+
+
+def tell(page_folder, train, detail, **changes):
+    """What the pipeline writes while its training is in that state."""
+    verdict = {"state": "running", "title": "Pipeline running", "detail": "run 1"}
+    now = {"state": "running", "run_id": "1", "updated_at": utc_now(), "verdict": verdict, "schema_version": 1}
+    stages = [{"id": "train", "state": train, "detail": detail}]
+    write_json(page_folder / "data/live/pipeline.json", {**now, "stages": stages, **changes})
+
+
+def test_the_pipelines_picture_follows_its_run_and_an_export_takes_over(page_folder, visit):
+    tell(page_folder, "running", "PatchTST-SSL cell 3 of 15")
+    with serving(page_folder) as url:
+        page = visit(url)
+        stage, verdict = page.locator("#stage-train"), page.locator("#verdict")
+        assert "Running\nPatchTST-SSL cell 3 of 15" in stage.inner_text()
+        assert "Pipeline running" in verdict.inner_text()
+        stage.focus()
+        tell(page_folder, "running", "PatchTST-SSL cell 4 of 15")
+        stage.get_by_text("cell 4 of 15").wait_for()
+        assert stage.evaluate("link => link === document.activeElement")
+        tell(page_folder, "failed", "PatchTST-SSL failed: In [4]: no data", verdict=None, state="failed")
+        stage.get_by_text("failed: In [4]: no data").wait_for()
+        assert "Nothing has run yet" in verdict.inner_text()
+        export_state(page_folder.parent)
+        page.evaluate(COMING_BACK)
+        stage.get_by_text("nothing trained yet").wait_for()
+        assert page.complaints == []
+
+
+def test_a_pipeline_that_has_fallen_silent_is_not_shown_as_running(page_folder, visit):
+    change(page_folder, "dashboard-state.json", generated_at="2026-01-01T00:00:00Z")
+    tell(page_folder, "running", "x", updated_at=(datetime.now(UTC) - timedelta(seconds=118)).isoformat())
+    with serving(page_folder) as url:
+        page = visit(url)
+        assert "Pipeline running" in page.locator("#verdict").inner_text()
+        page.get_by_text("Pipeline silent").wait_for()
+        assert "No sign of life since" in page.locator("#verdict").inner_text()
+        assert "nothing trained yet" in page.locator("#stage-train").inner_text()
 
 
 def test_a_run_that_begins_later_is_noticed_and_so_is_a_new_export(page_folder, visit):

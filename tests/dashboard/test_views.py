@@ -97,10 +97,21 @@ def test_the_loss_has_every_epoch_of_training_and_validation_and_marks_the_best(
     assert loss["epoch"] == [str(epoch) for epoch in range(1, 13)]
     assert float(loss[f"validation, {label}"][10]) == pytest.approx(0.1548, abs=1e-4)
     assert "best: epoch 11" in chart(opened, "Loss, PatchTST-SSL").locator(".marks").text_content()
-    titles = opened.locator("section.card").first.locator("h3").all_inner_texts()
+    titles = opened.locator("section.card").first.locator(".charts h3").all_inner_texts()
     assert [title.partition(",")[0] for title in titles] == [
         "Loss", "Learning rate", "Gradient norm", "Throughput", "Memory", "GPU utilisation",
     ]  # fmt: skip
+
+
+def test_the_figures_of_every_epoch_unfold_below_the_charts(opened):
+    show(opened, f"training?run={SECOND}")
+    part = card(opened, "PatchTST-SSL")
+    part.get_by_text("Figures of every epoch").click()
+    row = part.locator(f"#epochs-patchtst-{SECOND} tbody tr").nth(10).inner_text().split()
+    assert row[:3] == ["11", "0.1156", "0.1548"]
+    figures = data_of(opened, f"Epochs of PatchTST-SSL, {SECOND}")
+    assert list(figures) == ["Epoch", "Training loss", "Validation loss", "Learning rate", "Time", "Windows/s"]
+    assert figures["Epoch"] == [str(epoch) for epoch in range(1, 13)]
 
 
 def test_steps_replace_epochs_and_smoothing_keeps_the_raw_curve(opened):
@@ -242,6 +253,7 @@ def test_the_timeline_shows_extremes_at_once_and_every_score_from_near(opened):
 def test_an_event_opens_from_the_list_with_its_signals(opened):
     show(opened, "anomalies")
     assert first_cells(opened, "events")[0] == "2026-01-09 06:07:25\ndata/07.csv"
+    assert data_of(opened, "Events")["Signals"] == ["recorded"] * 3 + ["not recorded"] * 4
     link = opened.locator("#events tbody a").first
     link.focus()
     opened.keyboard.press("Enter")

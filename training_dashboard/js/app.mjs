@@ -11,17 +11,13 @@ import { overview } from "./views/overview.mjs";
 import { runs } from "./views/runs.mjs";
 import { training } from "./views/training.mjs";
 
-/**
- * The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes, or a
- * promise of them. A view that follows a run listens to the store's `live` events until `signal` aborts; whatever else
- * changes draws the view anew.
- */
+/** The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes or a
+ * promise of them. One that follows a run listens to `live` events of the store; other changes draw it anew. */
 const VIEWS = { overview, training, runs, data, anomalies, device, migration };
 
 const part = (id) => document.getElementById(id);
 const main = part("view");
-let drawing = new AbortController();
-let address = null;
+let [drawing, address] = [new AbortController(), null];
 
 async function draw(store) {
   drawing.abort();
@@ -37,26 +33,27 @@ async function draw(store) {
   });
   // A slower answer to an earlier click must not replace the newer one.
   if (signal.aborted) return;
-  const focused = document.activeElement.id;
   main.dataset.view = name;
   fill(main, el("h1", { class: "unseen" }, wordOf(name)), content);
   surround(store, name);
   if (address !== location.hash) (part("aim") ?? document.body).scrollIntoView();
   address = location.hash;
-  if (focused) part(focused)?.focus({ preventScroll: true });
   main.setAttribute("aria-busy", "false");
 }
 
 /** What stands around a view: the verdict, the way to the other views, when the export was made, and the server. */
 function surround(store, shown) {
-  const { verdict, generated_at: at } = store.state;
-  document.title = `${wordOf(shown)} · ${verdict?.title ?? "Landfall"} · Landfall training dashboard`;
+  judge(store);
   fill(part("views"), Object.keys(VIEWS).map((name) =>
     el("a", { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" }, wordOf(name))));
-  fill(part("verdict"), verdict && [seal(verdict.state), el("b", {}, verdict.title), quiet(verdict.detail)]);
-  fill(part("stamp"), `Exported ${time(at)} · times in ${ZONE}`);
+  fill(part("stamp"), `Exported ${time(store.state.generated_at)} · times in ${ZONE}`);
   fill(part("contact"), store.lost && warning("The server does not answer; this is what it said last. ",
     code("make dashboard"), " starts it again."));
+}
+
+function judge({ pipeline: { verdict } }) {
+  document.title = `${wordOf(main.dataset.view)} · ${verdict?.title ?? "Landfall"} · Landfall training dashboard`;
+  fill(part("verdict"), verdict && [seal(verdict.state), el("b", {}, verdict.title), quiet(verdict.detail)]);
 }
 
 async function start() {
@@ -65,6 +62,7 @@ async function start() {
   await redraw();
   addEventListener("hashchange", redraw);
   for (const event of ["state", "contact"]) store.addEventListener(event, redraw);
+  store.addEventListener("live", () => judge(store));
 }
 
 start().catch((error) => {

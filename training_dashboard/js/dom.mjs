@@ -1,5 +1,4 @@
 /** Building blocks of the page. Text is always inserted as text, never as markup. */
-
 const isThere = (value) => value !== null && value !== undefined && value !== false && value !== "";
 
 /** `el("p", {class: "x", onclick: f}, "text", node, null)`: attributes, listeners, children; null is left out. */
@@ -15,16 +14,18 @@ function build(node, attributes = {}, children = []) {
   return fill(node, children);
 }
 
-/** Puts `children` in the place of what `node` holds. */
+/** Puts `children` in the place of what `node` holds; the focus stays at its id. */
 export function fill(node, ...children) {
+  const { id } = node.contains(document.activeElement) ? document.activeElement : node;
   node.replaceChildren(...children.flat(Infinity).filter(isThere));
+  if (id && id !== node.id) document.getElementById(id)?.focus({ preventScroll: true });
   return node;
 }
 
 /** The tone of each state; it gives a colour, and a mark for those who tell fewer colours apart. */
 const TONES = {
   good: ["done", "completed", "PASS", "keep"], busy: ["running"], bad: ["failed", "FAIL", "drop"],
-  warn: ["attention", "stopped", "unreadable", "warning"],
+  warn: ["attention", "stopped", "silent", "unreadable", "warning"],
 };
 export const toneOf = (state) => Object.keys(TONES).find((tone) => TONES[tone].includes(state)) ?? "idle";
 export const wordOf = (state) => state.charAt(0).toUpperCase() + state.slice(1);

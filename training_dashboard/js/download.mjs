@@ -1,8 +1,7 @@
 /** What a person takes away: a table as CSV, a chart as CSV, SVG or PNG. */
 import { el, svg } from "./dom.mjs";
 
-const SCALE = 2;
-const HEAD = 56;
+const [SCALE, HEAD] = [2, 56];
 
 export const button = (text, name, onclick) =>
   el("button", { type: "button", class: "small", "aria-label": name, title: name, onclick }, text);

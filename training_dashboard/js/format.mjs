@@ -1,5 +1,4 @@
 /** Numbers, times and durations as people read them; a missing value is an en dash. */
-
 export const MISSING = "–";
 /** The zone of every time on the page but a recording's own. */
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -36,7 +35,5 @@ export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(i
 /** A recording's own clock, which knows no zone. */
 export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 /** Hardware and arithmetic in a line: `NVIDIA RTX 4000 Ada · bf16-mixed`. */
-export function hardware(device) {
-  const precision = device?.precision === "32" ? "32 bit" : device?.precision;
-  return [device?.name, precision].filter(Boolean).join(" · ");
-}
+export const hardware = (device) =>
+  [device?.name, device?.precision === "32" ? "32 bit" : device?.precision].filter(Boolean).join(" · ");

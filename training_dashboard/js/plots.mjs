@@ -4,15 +4,12 @@ import { MISSING, clock, figure, isNumber } from "./format.mjs";
 
 /** Cividis: even in lightness, and the same to eyes that tell fewer colours apart. */
 const RAMP = [[0, 34, 78], [60, 77, 110], [124, 123, 120], [187, 173, 108], [254, 232, 56]];
-const FAINT = 0.35;
-const LOOK_AROUND = 200;
-const LONGEST = 22;
+const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
 /** Distances between ticks where nothing lies between two whole numbers. */
 const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 const plain = (value) => String(Number(value.toPrecision(10)));
 const ticks = (plot, splits) => splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
-
 const logTicks = (plot, splits) => splits.map((split) => (split === null ? "" : figure(split)));
 const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
 const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());

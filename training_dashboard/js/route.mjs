@@ -1,5 +1,4 @@
 /** The address of what is shown: `#training?run=A&run=B` is the view `training` with two values of `run`. */
-
 export class Route {
   constructor(hash = location.hash) {
     const [view, query] = hash.slice(1).split(/\?(.*)/s);

@@ -1,10 +1,12 @@
-/** What the page knows: the exported documents, and what trains right now. */
+/** What the page knows: the exported documents, and what runs right now. */
+import { time } from "./format.mjs";
 
-const SCHEMA_VERSION = 1;
-const STATE = "dashboard-state.json";
-const TICK_MS = 2000;
-const TICKS_PER_STATE = 5;
-const SILENCE_MS = 120_000;
+const [SCHEMA_VERSION, STATE] = [1, "dashboard-state.json"];
+const [TICK_MS, TICKS_PER_STATE, SOON_MS, SILENCE_MS] = [2000, 5, 500, 120_000];
+
+/** What a run says of itself; one that says running, and was not heard of for long, is silent. */
+const heard = (live) => (live?.state === "running" && Date.now() - Date.parse(live.updated_at) > SILENCE_MS
+  ? { ...live, state: "silent" } : live);
 
 /** Why a document cannot be shown; `kind` is `empty`, `damaged`, `version` or `offline`. */
 const fault = (kind, path, what) => Object.assign(new Error(`data/${path} ${what}.`), { kind });
@@ -74,18 +76,28 @@ export class Store extends EventTarget {
   /** A stream as exported, or as its run says now where that is newer. */
   stream(name) {
     const stated = this.state.streams[name];
-    const live = this.#live[name];
+    const live = heard(this.#live[name]);
     if (!live || Date.parse(live.updated_at) < Date.parse(stated.updated_at)) return stated;
     const [seen, begun] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
-    const isSilent = live.state === "running" && Date.now() - seen > SILENCE_MS;
     const progress = live.state === "completed" ? 1 : live.step / live.steps || 0;
     const { checkpoint } = stated;
-    return { ...stated, ...live, checkpoint, isSilent, progress, duration_seconds: (seen - begun) / 1000 };
+    return { ...stated, ...live, checkpoint, progress, duration_seconds: (seen - begun) / 1000 };
+  }
+
+  /** Verdict and stages as exported, or as the pipeline that runs tells them. */
+  get pipeline() {
+    const { verdict, pipeline: stages = [], generated_at: at } = this.state;
+    const live = heard(this.#live.pipeline);
+    if (!(Date.parse(live?.updated_at) > Date.parse(at))) return { verdict, stages };
+    const detail = `No sign of life since ${time(live.updated_at)}; make export shows what it left.`;
+    if (live.state === "silent") return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };
+    const now = (node) => ({ ...node, ...live.stages.find(({ id }) => id === node.id) });
+    return { verdict: live.verdict ?? verdict, stages: stages.map(now) };
   }
 
   /** One stream's part of a run: from its record, or from the run itself where that is further; null without one. */
   async run(id, name) {
-    const live = this.#live[name]?.run_id === id ? this.#live[name] : null;
+    const live = this.#live[name]?.run_id === id ? heard(this.#live[name]) : null;
     const record = await this.record(id).catch((error) => {
       if (!live) throw error;
     });
@@ -99,6 +111,9 @@ export class Store extends EventTarget {
     const index = await history.catch(({ message }) => ({ message }));
     const problems = index.message ? [{ path: "", message: index.message }] : [];
     Object.assign(this, { state, index: { runs: [], ...index }, problems: [...(state.problems ?? []), ...problems] });
+    // What other views open with is fetched while nobody waits for it; who needs it hears of a failure.
+    const soon = Object.values(state.streams ?? {}).flatMap((one) => [one.quality_file, one.series]).filter(Boolean);
+    setTimeout(() => soon.forEach((path) => this.document(path).catch(() => null)), SOON_MS);
   }
 
   async #watch() {
@@ -120,15 +135,15 @@ export class Store extends EventTarget {
   async #look(everything) {
     const state = everything ? await this.#news(STATE) : null;
     if (state) await this.#take(state);
-    const asked = this.streams.filter((name) => everything || this.stream(name).state === "running");
+    const asked = [...this.streams, "pipeline"].filter((name) => everything || this.#live[name]?.state === "running");
     const found = await Promise.all(asked.map((name) => this.#follow(name)));
     // That a run has fallen silent shows without news.
-    const isLive = found.includes("live") || asked.some((name) => this.stream(name).isSilent);
+    const isLive = found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
     if (state || found.includes("state")) this.dispatchEvent(new Event("state"));
     else if (isLive) this.dispatchEvent(new Event("live"));
   }
 
-  /** The event that the news of a stream's run is worth, if there are any. */
+  /** The event that the news of what runs is worth, if there are any. */
   async #follow(name) {
     const [old, live] = [this.#live[name], await this.#news(`live/${name}.json`)];
     if (!live) return null;

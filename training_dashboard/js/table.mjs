@@ -8,8 +8,8 @@ const [SCREENFUL, SOON_MS] = [40, 30];
 /** How a person left each table: it looks the same when the page is drawn anew. */
 const settings = new Map();
 
-/** A column: what it sorts and saves by, and how a cell shows that. */
-export const text = (id, title, key, cell = key) => ({ id, title, key, cell, first: 1 });
+/** A column: what it sorts and saves by, the field of its name if nothing else, and how a cell shows that. */
+export const text = (id, title, key = (item) => item[id], cell = key) => ({ id, title, key, cell, first: 1 });
 /** A column of numbers, the largest first. */
 export const number = (id, title, key, say = String) =>
   ({ id, title, key, cell: (item) => say(key(item)), first: -1, side: "numeric" });

@@ -89,6 +89,7 @@ function table(stream, items, total) {
     number("duration", "Lasts", (one) => one.duration_seconds, (span) => (span === 0 ? "a moment" : duration(span))),
     text("channels", "Mostly in", ({ top_channels: top }) =>
       top.map(({ name, share }) => `${name} ${percent(share)}`).join(", ")),
+    text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
   ];
   return [items.length < total && quiet(`The ${count(items.length)} worst of ${plural(total, "event")}.`),
     dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" })];

@@ -2,6 +2,7 @@
 import { heatMap } from "../chart.mjs";
 import { advice, badge, card, choice, el, facts, fill, finding, fold, quiet, small } from "../dom.mjs";
 import { figure, percent, plural } from "../format.mjs";
+import { extent } from "../plots.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
 const KINDS = { missing: "missing values", stuck: "values that stand still" };
@@ -37,13 +38,11 @@ const findings = (found) => el("ul", { class: "findings" }, found.map(({ severit
 
 function map(name, title, all, route) {
   const channels = [...new Set(all.flatMap((file) => file.channels.map((channel) => channel.name)))].reverse();
-  const frame = el("div");
+  const [frame, found] = [el("div"), all.map((file) => new Map(file.channels.map((one) => [one.name, one])))];
   const show = (kind) => {
     const words = KINDS[kind];
-    const of = (file, name) => file.channels.find((channel) => channel.name === name)?.[kind] ?? null;
-    const z = channels.map((channel) => all.map((file) => of(file, channel)));
-    const worst = Math.max(...z.flat());
-    if (kind !== route.get("map", chosen)) route.note({ map: kind });
+    const z = channels.map((channel) => found.map((file) => file.get(channel)?.[kind] ?? null));
+    const worst = extent(z)[1];
     fill(frame, worst > 0 ? heatMap({
       title: `Share of ${words}, ${title}`, summary: `Share of ${words} by channel and file, at most ${percent(worst)}`,
       z, range: [0, worst], say: percent, height: 100 + 18 * channels.length,
@@ -52,6 +51,7 @@ function map(name, title, all, route) {
     }).node : quiet(`No channel has ${words}.`));
   };
   const chosen = Object.hasOwn(KINDS, route.get("map", "")) ? route.get("map") : "missing";
+  const choose = (kind) => { route.note({ map: kind }); show(kind); };
   show(chosen);
-  return channels.length > 0 && [choice(`map-${name}`, "Map of", Object.entries(KINDS), chosen, show), frame];
+  return channels.length > 0 && [choice(`map-${name}`, "Map of", Object.entries(KINDS), chosen, choose), frame];
 }

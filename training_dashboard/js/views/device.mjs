@@ -9,8 +9,7 @@ export const device = (store) => [machine(store.state.device),
 const machine = (found) => card("This machine", found && quiet(hardware(found)),
   found ? facts(found.facts.map(({ what, value }) => [what, value]), "facts single")
     : advice("No device report yet", "make validate", "writes it"));
-const COLUMNS = [["what", "Decision"], ["value", "Value"], ["reason", "Reason"]]
-  .map(([id, title]) => text(id, title, (one) => one[id]));
+const COLUMNS = [text("what", "Decision"), text("value", "Value"), text("reason", "Reason")];
 
 function decided(name, { title, run_id: run, decisions, device: used, memory }) {
   if (!run) return card(title, null, advice("No run has decided anything yet", `make train-${name}`, "starts one"));

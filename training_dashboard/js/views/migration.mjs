@@ -16,11 +16,8 @@ export function migration({ state }) {
 }
 
 const NOTEBOOKS = [
-  text("source", "From", (notebook) => notebook.source),
-  text("target", "To", (notebook) => notebook.target),
-  text("at", "Migrated", (notebook) => notebook.at, (notebook) => time(notebook.at)),
+  text("source", "From"), text("target", "To"), text("at", "Migrated", ({ at }) => at, ({ at }) => time(at)),
   text("findings", "Findings", ({ findings }) => Object.entries(findings).map((pair) => pair.join(" × ")).join(", ")),
   number("needs", "Needs you", ({ needs_you: places }) => places.length),
 ];
-const RULES = [text("rule", "Rule", ({ rule }) => rule), text("title", "What it does", ({ title }) => title),
-  number("count", "Findings", ({ count }) => count)];
+const RULES = [text("rule", "Rule"), text("title", "What it does"), number("count", "Findings", ({ count }) => count)];

@@ -5,26 +5,29 @@ import { count, duration, figure, hardware, isNumber, plural, time } from "../fo
 import { href } from "../route.mjs";
 
 export function overview(store, route, signal) {
-  const cards = el("div", { class: "cards" });
-  const follow = () => fill(cards, store.streams.map((name) => streamCard(name, store.stream(name))));
+  const [stages, cards] = [el("ol", { class: "stages", "aria-label": "Pipeline" }), el("div", { class: "cards" })];
+  const follow = () => {
+    fill(stages, store.pipeline.stages.map(stage));
+    fill(cards, store.streams.map((name) => streamCard(name, store.stream(name))));
+  };
   follow();
   store.addEventListener("live", follow, { signal });
-  const { pipeline = [], checklist } = store.state;
+  const { checklist } = store.state;
   const unread = store.problems.map(({ path, message }) => finding("warning", code(path), ` ${message}`));
-  return [el("ol", { class: "stages", "aria-label": "Pipeline" }, pipeline.map(stage)), cards,
+  return [stages, cards,
     card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread))];
 }
 
 const stage = ({ id, title, state, detail, view }) => el("li", { class: `${toneOf(state)} ${id}` },
-  el("a", { href: href(view ?? "overview") }, seal(state), el("b", {}, title),
+  el("a", { href: href(view ?? "overview"), id: `stage-${id}` }, seal(state), el("b", {}, title),
     el("span", { class: "state" }, wordOf(state)), small(detail)));
 
 function streamCard(name, stream) {
   const { state, title, subject, reason } = stream;
   return card(title, badge(state), quiet(subject),
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
-    stream.isSilent && warning(`No sign of life since ${time(stream.updated_at)}.`),
+    state === "silent" && warning(`No sign of life since ${time(stream.updated_at)}.`),
     stream.run_id ? run(name, stream) : advice("Not trained yet", `make train-${name}`, "starts a run"),
     block("Anomalies", scoring(name, stream)), block("Data", quality(stream)));
 }
@@ -40,7 +43,7 @@ function run(name, stream) {
       el("span", {}, `${duration(stream.duration_seconds)} · ${Math.round(100 * progress)} %`, left)),
     ["stopped", "failed"].includes(state) && advice("Its checkpoint can go on", resume, "resumes it"),
     facts([["Best validation loss", best && [el("b", {}, figure(best.val_loss)), ` in epoch ${best.epoch}`]],
-      ["Run", el("a", { href: href("training", { run: stream.run_id }) }, stream.run_id)],
+      ["Run", el("a", { href: href("training", { run: stream.run_id }), id: `run-${name}` }, stream.run_id)],
       ["Last sign of life", time(stream.updated_at)],
       ["Hardware", hardware(stream.device)],
       ["Weights in use", checkpoint && [code(checkpoint.path), !checkpoint.present && warning("the file is missing"),
@@ -51,7 +54,8 @@ function run(name, stream) {
 function scoring(stream, { scores, detections, checkpoint }) {
   if (!scores) return advice("Nothing scored yet", checkpoint ? "make score" : "make validate", "finds the events");
   const worst = detections?.events?.[0];
-  return [el("p", {}, el("a", { href: href("anomalies", { stream }) }, plural(scores.events, "event")),
+  const link = { href: href("anomalies", { stream }), id: `events-${stream}` };
+  return [el("p", {}, el("a", link, plural(scores.events, "event")),
     ` in ${plural(scores.recordings, "recording")}, from ${plural(scores.scores, "score")}`),
   worst && quiet(`The worst: ${worst.sentence}.`)];
 }
@@ -75,6 +79,6 @@ function checks(found) {
   });
 }
 
-const tally = (items) => [["passed", "PASS"], ["failed", "FAIL"], ["skipped", "SKIP"]]
-  .map(([word, status]) => [items.filter((item) => item.status === status).length, word])
+const tally = (items) => Object.entries({ PASS: "passed", FAIL: "failed", SKIP: "skipped" })
+  .map(([status, word]) => [items.filter((item) => item.status === status).length, word])
   .filter(([number]) => number > 0).map((pair) => pair.join(" ")).join(", ");

@@ -1,7 +1,8 @@
 /** Curves of one run or several as they grow: loss, learning rate, gradient norm, throughput, memory, and the GPU. */
 import { lineChart } from "../chart.mjs";
-import { advice, badge, card, choice, dot, el, fill, picker, quiet, warning } from "../dom.mjs";
-import { duration, figure, hardware, isNumber, mebibytes, time } from "../format.mjs";
+import { advice, badge, block, card, choice, dot, el, fill, fold, picker, quiet, warning } from "../dom.mjs";
+import { count, duration, figure, hardware, isNumber, mebibytes, time } from "../format.mjs";
+import { dataTable, number } from "../table.mjs";
 
 /** What is drawn: fields of the steps and of the epochs. */
 const MEASURES = [
@@ -12,6 +13,10 @@ const MEASURES = [
   { title: "Memory", label: "memory (MiB)", step: "memory_mb" },
   { title: "GPU utilisation", label: "share of time", step: "gpu_utilisation" },
 ];
+
+const FIGURES = [["epoch", "Epoch", count], ["train_loss", "Training loss"], ["val_loss", "Validation loss"],
+  ["lr", "Learning rate"], ["seconds", "Time", duration], ["windows_per_second", "Windows/s"]]
+  .map(([key, title, say = figure]) => number(key, title, (epoch) => epoch[key], say));
 
 const colourOf = (at) => `curve-${1 + (at % 7)}`;
 
@@ -48,6 +53,15 @@ export async function training(store, route, signal) {
 function panel(store, name, ids, settings, leave) {
   const [heads, grid, charts] = [el("div"), el("div", { class: "charts" }), new Map()];
   const { title } = store.stream(name);
+  const epochs = fold("Figures of every epoch", el("div"));
+  let listed;
+  const list = (runs) => {
+    // A table that is drawn anew loses its place.
+    const isNews = listed !== (listed = runs.map(({ id, history }) => `${id} ${history.length}`).join());
+    if (isNews) fill(epochs.lastChild, runs.map(({ id, history: items }) => block(id,
+      dataTable({ id: `epochs-${name}-${id}`, label: `Epochs of ${title}, ${id}`, columns: FIGURES, items }))));
+    epochs.hidden = !runs.some(({ history }) => history.length > 0);
+  };
   const show = (spec) => {
     if (charts.has(spec.title)) charts.get(spec.title).update(spec);
     else grid.append(charts.set(spec.title, lineChart(spec)).get(spec.title).node);
@@ -64,8 +78,9 @@ function panel(store, name, ids, settings, leave) {
       newest && !all.some(Boolean) && quiet("None of these runs trained this stream."));
     const specs = MEASURES.map((measure) => specOf(measure, runs, settings, title));
     specs.filter(({ curves }) => curves.length > 0).forEach(show);
+    list(runs);
   };
-  return { refresh, node: card(title, null, heads, grid) };
+  return { refresh, node: card(title, null, heads, grid, epochs) };
 }
 
 function head(run, leave) {
