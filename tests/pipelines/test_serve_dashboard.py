@@ -59,7 +59,6 @@ def ask(server, path, *, method="GET", host=None, **headers):
         ("/", "text/html"),
         ("/js/app.mjs", "text/javascript"),
         ("/style.css", "text/css"),
-        ("/favicon.svg", "image/svg+xml"),
         ("/data/dashboard-state.json", "application/json"),
         ("/data/dashboard-state.json?again", "application/json"),
     ],
