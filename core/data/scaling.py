@@ -19,6 +19,11 @@ IQR_OF_NORMAL = 1.349
 SPAN_OF_NORMAL = 4.653
 # A channel that never changed in training still gets a scale: this share of its level.
 CONSTANT_SHARE = 1e-3
+# No instrument measures over so many decades. Values so far beyond a channel's usual ones are faults: statistics that
+# counted them would leave nothing of the rest.
+RUNAWAY = 1e12
+# Scales stay where float32 has all its digits.
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 # Channels looked at together: their values are held in 64 bit meanwhile.
 _BLOCK = 8
 
@@ -45,8 +50,11 @@ class Scaler:
             return cls("none", tuple(channels), zeros, ones, settings.clip, {})
         blocks = [slice(first, first + _BLOCK) for first in range(0, len(channels), _BLOCK)]
         statistics = [_statistics([part_tc[:, block] for part_tc in parts_tc], settings) for block in blocks]
-        center_c, statistic_c, floor_c, std_c, resolution_c, level_c = np.concatenate(statistics, axis=1)
-        scale_c, floored = _with_floors(statistic_c, floor_c, std_c, resolution_c, level_c, channels)
+        center_c, *spreads, runaways_c = np.concatenate(statistics, axis=1)
+        scale_c, floored = _with_floors(*spreads, channels)
+        for i in np.flatnonzero(runaways_c):
+            told = f"{runaways_c[i]:.0f} values beyond {RUNAWAY:g} times its usual ones not counted"
+            floored[channels[i]] = "; ".join(filter(None, (floored.get(channels[i]), told)))
         center = tuple(np.nan_to_num(center_c).tolist())
         return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
 
@@ -66,10 +74,12 @@ class Scaler:
 
 
 def _statistics(parts_tc: Sequence[np.ndarray], settings: Scaling) -> np.ndarray:
-    """Of each channel its centre, its spread, the spread's floor, deviation, resolution and largest value: (6, C)."""
+    """Of each channel its centre, its spread, the spread's floor, deviation, resolution, largest value and number of
+    runaways: (7, C)."""
     values_tc = np.concatenate(parts_tc).astype(np.float64)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty|Degrees of freedom")
+        runaways_c = _forget_runaways(values_tc)
         std_c = np.nan_to_num(np.nanstd(values_tc, axis=0))
         level_c = np.nan_to_num(np.nanmax(np.abs(values_tc), axis=0))
         if settings.method == "robust":
@@ -78,13 +88,22 @@ def _statistics(parts_tc: Sequence[np.ndarray], settings: Scaling) -> np.ndarray
             floor_c = settings.floor * np.nan_to_num(highest_c - lowest_c) / SPAN_OF_NORMAL
         else:
             center_c, statistic_c, floor_c = np.nanmean(values_tc, axis=0), std_c, np.zeros_like(std_c)
-    return np.stack([center_c, statistic_c, floor_c, std_c, _resolution(parts_tc), level_c])
+    stretches = np.split(values_tc, np.cumsum([len(part_tc) for part_tc in parts_tc])[:-1])
+    return np.stack([center_c, statistic_c, floor_c, std_c, _resolution(stretches), level_c, runaways_c])
+
+
+def _forget_runaways(values_tc: np.ndarray) -> np.ndarray:
+    """Makes values NaN that are beyond `RUNAWAY` times their channel's median size, zeros apart: how many, (C,)."""
+    size_tc = np.abs(values_tc)
+    usual_c = np.nanmedian(np.where(size_tc > 0, size_tc, np.nan), axis=0)
+    runaway_tc = size_tc > RUNAWAY * usual_c
+    values_tc[runaway_tc] = np.nan
+    return runaway_tc.sum(axis=0)
 
 
 def _resolution(parts_tc: Sequence[np.ndarray]) -> np.ndarray:
     """The smallest change each channel ever makes (C,): about its quantisation step; 0 for a constant channel."""
-    steps = [np.abs(np.diff(part_tc.astype(np.float64), axis=0)) for part_tc in parts_tc]
-    steps_tc = np.concatenate(steps)
+    steps_tc = np.concatenate([np.abs(np.diff(part_tc, axis=0)) for part_tc in parts_tc])
     steps_tc[~(steps_tc > 0)] = np.inf
     smallest_c = steps_tc.min(axis=0, initial=np.inf)
     return np.where(np.isfinite(smallest_c), smallest_c, 0.0)
@@ -116,4 +135,6 @@ def _with_floors(
     for applies_c, replacement_c, reason in rules:
         scale_c = np.where(applies_c, replacement_c, scale_c)
         floored |= {channels[i]: reason for i in np.flatnonzero(applies_c)}
-    return scale_c, floored
+    limited_c = np.clip(scale_c, _SMALLEST, _LARGEST)
+    floored |= {channels[i]: "limited to what float32 holds" for i in np.flatnonzero(limited_c != scale_c)}
+    return limited_c, floored

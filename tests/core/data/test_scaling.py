@@ -3,6 +3,9 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as trials
+from hypothesis import strategies as st
 
 from core.config.schema import Scaling
 from core.data.scaling import CONSTANT_SHARE, Scaler
@@ -135,3 +138,92 @@ def test_a_scaler_survives_json(rng):
     scaler = fit(rng.normal(size=100), np.zeros(100))
     assert Scaler.from_dict(json.loads(json.dumps(scaler.to_dict()))) == scaler
     assert Scaler.from_dict(scaler.to_dict()) == scaler
+
+
+# ------------------------------------------------------------------------------------------------------- hostile values
+@pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
+@pytest.mark.parametrize("spike", [1e30, -3.4e38])
+def test_spikes_that_no_instrument_measures_are_not_counted(rng, settings, spike):
+    values = rng.normal(50.0, 4.0, 5000)
+    spiked = values.copy()
+    spiked[::50] = spike  # more than the outermost percentile, and far more than a deviation bears
+    scaler = fit(spiked, settings=settings)
+    assert scaler.center[0] == pytest.approx(50.0, rel=0.01)
+    assert scaler.scale[0] == pytest.approx(4.0, rel=0.05)
+    assert "100 values beyond 1e+12 times its usual ones not counted" in scaler.floored["c0"]
+    scaled_t = scaled(scaler, column(spiked)).ravel()
+    assert scaled_t[::50].tolist() == [np.sign(spike) * 20.0] * 100
+    assert scaled_t[1::50].std() == pytest.approx(1.0, rel=0.2)
+
+
+def test_a_constant_channel_with_a_spike_still_shows_a_change():
+    """Its one spike is neither its resolution nor its deviation."""
+    spiked = np.full(1000, 20.0)
+    spiked[500] = 1e30
+    scaler = fit(spiked)
+    assert scaler.scale[0] == pytest.approx(CONSTANT_SHARE * 20.0)
+    assert scaled(scaler, column([20.2])).item() == pytest.approx(10.0, rel=1e-3)
+    assert scaler.floored["c0"].startswith("constant in training: 0.001 of the level; 1 values beyond")
+
+
+def test_twelve_decades_are_a_measurement():
+    """A vacuum gauge, from base pressure to air."""
+    pressures = np.full(1000, 2e-9)
+    pressures[900:] = 1000.0
+    assert fit(pressures).scale[0] > 100.0
+
+
+def test_a_channel_that_is_99_percent_missing_is_scaled_by_what_there_is(rng):
+    values = rng.normal(50.0, 4.0, 10_000)
+    sparse = np.where(np.arange(10_000) % 100 == 0, values, np.nan)
+    scaler = fit(sparse)
+    assert scaler.center[0] == pytest.approx(50.0, rel=0.05)
+    assert scaler.scale[0] == pytest.approx(4.0, rel=0.3)
+    alike = fit(np.where(np.arange(10_000) % 5000 == 0, 7.0, np.nan))
+    assert alike.scale[0] == pytest.approx(CONSTANT_SHARE * 7.0)
+
+
+@pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
+@pytest.mark.parametrize("size", [1e-45, 1e-40, 3.4e38])
+def test_the_ends_of_float32_give_a_scale_of_float32(settings, size):
+    values_tc = column(np.where(np.arange(100) % 2, size, -size))
+    for chosen_tc in (values_tc, values_tc[::2]):
+        scaler = fit(chosen_tc, settings=settings)
+        assert 0.0 < np.float32(scaler.scale[0]) < np.inf
+        assert np.isfinite(scaled(scaler, values_tc)).all()
+
+
+VALUES = st.one_of(
+    st.just(np.nan),
+    st.sampled_from([0.0, -0.0, 1.0, 20.0, 1e30, -1e30, 3.4028235e38, -3.4028235e38, 1e-45, 1e-38]),
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+
+
+@given(
+    parts=st.integers(1, 9).flatmap(
+        lambda channels: st.lists(
+            st.lists(st.lists(VALUES, min_size=channels, max_size=channels), min_size=1, max_size=12),
+            min_size=1,
+            max_size=3,
+        )
+    ),
+    method=st.sampled_from(["robust", "zscore", "none"]),
+    floor=st.sampled_from([0.0, 1.0]),
+)
+@trials(max_examples=150, deadline=None)
+def test_whatever_is_measured_is_scaled_within_the_clip(parts, method, floor):
+    """In training and later: finite stays finite, missing stays missing, and twice is the same."""
+    settings = Scaling(method=method, floor=floor)
+    parts_tc = [np.array(part, dtype=np.float32) for part in parts]
+    channels = [f"c{i}" for i in range(parts_tc[0].shape[1])]
+    scaler = Scaler.fit(parts_tc, channels, settings)
+    assert scaler == Scaler.fit(parts_tc, channels, settings)
+    assert scaler == Scaler.from_dict(json.loads(json.dumps(scaler.to_dict(), allow_nan=False)))
+    extremes_tc = np.array([[0.0], [1e30], [-3.4028235e38], [3.4028235e38], [1e-45]], dtype=np.float32)
+    later_tc = np.repeat(extremes_tc, len(channels), axis=1)
+    for values_tc in (*parts_tc, later_tc):
+        scaled_tc = scaled(scaler, values_tc)
+        assert np.array_equal(np.isnan(scaled_tc), np.isnan(values_tc))
+        assert np.nanmax(np.abs(scaled_tc), initial=0.0) <= settings.clip
+        assert np.array_equal(scaled_tc, scaled(scaler, values_tc), equal_nan=True)
