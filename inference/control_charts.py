@@ -25,6 +25,7 @@ from inference import autoregression, components
 from inference.autoregression import Autoregression
 from inference.components import Components
 from inference.groups import OWN_ROWS, groups, keys_of, rows_of
+from inference.normal_rows import can_be_held_out
 from inference.part_scores import ERROR_CAP
 from inference.running import Cusum, Ewma
 
@@ -207,8 +208,8 @@ _OF_COMPONENTS = ("centre_c", "left_cc")
 def fit_process(
     normal: Mapping[PartName, WindowSet], alone: Collection[str] = (), *, span: int
 ) -> tuple[ProcessStatistics, np.ndarray]:
-    """What the rows of all normal parts teach, and the errors of the part `calibration` as `errors` gives them, out of
-    fold.
+    """What the rows of all normal parts teach, and the errors of the part `calibration` as `errors` would give them had
+    it not been learned from (`inference.normal_rows`).
 
     alone: the recordings that are each judged by their own past; without any, all are judged by that of all. Beside
     them, the rows of a recording that nobody scores are NaN. span: of the exponentially weighted means, in rows.
@@ -223,5 +224,16 @@ def fit_process(
     for group in groups(normal.values(), alone):
         charts[group.key], normal_sc = fit(values_nc, group.normal_k2, span=span)
         mine_s = group.holds(calibration_k2)
-        calibration_sc[mine_s] = normal_sc[np.searchsorted(rows_of(group.normal_k2), calibration_n[mine_s])]
+        own_k2, others_k2 = _told_apart(group.normal_k2, calibration_k2)
+        if can_be_held_out(mine_s.sum(), len(rows_of(others_k2))):
+            before, _ = fit(values_nc, others_k2, span=span)
+            calibration_sc[mine_s] = before.errors(values_nc, own_k2)
+        else:
+            calibration_sc[mine_s] = normal_sc[np.searchsorted(rows_of(group.normal_k2), calibration_n[mine_s])]
     return ProcessStatistics(charts), calibration_sc
+
+
+def _told_apart(normal_k2: np.ndarray, calibration_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The stretches of a group that are calibration's, in its order, and the others."""
+    own_k2 = calibration_k2[np.isin(calibration_k2[:, 0], normal_k2[:, 0])]
+    return own_k2, normal_k2[~np.isin(normal_k2[:, 0], calibration_k2[:, 0])]

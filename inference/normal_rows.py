@@ -4,15 +4,22 @@ Normal rows are judged by what did not see them (cross-fitting: Chernozhukov et 
 that their errors are as large as those of new rows. Folds are neighbours in time: what drifts within the normal data is
 foretold badly there, and so is trusted less.
 
+The part `calibration` is judged more severely, by what the other normal parts teach alone (split conformal prediction:
+Papadopoulos et al., ECML 2002): a fold in the middle is foretold from both sides, the future is not, so a plant that
+drifts would be called normal by too low a threshold.
+
 Suffixes: n row, c channel, k stretch or fold.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+
+log = logging.getLogger(__name__)
 
 FOLDS = 4
 # The standard deviation of a channel that never moves in normal data: a share of its level, and of 1 where that is 0.
@@ -53,3 +60,14 @@ def folds_of(stretches_k2: np.ndarray) -> list[np.ndarray]:
         ranges_k2 = stretches_k2.clip((low + shift_k)[:, np.newaxis], (high + shift_k)[:, np.newaxis])
         folds.append(ranges_k2[ranges_k2[:, 0] < ranges_k2[:, 1]])
     return [fold for fold in folds if len(fold)]
+
+
+def can_be_held_out(num_calibration: int, num_others: int) -> bool:
+    """Whether the other normal rows suffice to judge calibration rows by; if not, these are judged out of fold."""
+    held_out = num_others >= num_calibration
+    if not held_out:
+        log.info(
+            "the %d calibration rows are judged out of fold: there are only %d other normal ones to judge them by",
+            num_calibration, num_others,
+        )  # fmt: skip
+    return held_out

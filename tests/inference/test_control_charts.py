@@ -151,6 +151,24 @@ def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
         assert 0.5 < half.mean() < 3
 
 
+def test_calibration_rows_are_judged_by_what_the_other_normal_parts_teach():
+    values_nc = plant(1000, seed=0)
+    parts = Parts([values_nc]).of(train={0: (0, 600)}, validation={0: (600, 700)}, calibration={0: (700, 1000)})
+    _, calibration_sc = fit_process(parts, span=10)
+    before, _ = fit(values_nc, np.array([[0, 600], [600, 700]]), span=10)
+    np.testing.assert_array_equal(calibration_sc, before.errors(values_nc, np.array([[700, 1000]])))
+
+
+def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(caplog):
+    values_nc = plant(1000, seed=0)
+    parts = Parts([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
+    with caplog.at_level("INFO"):
+        _, calibration_sc = fit_process(parts, span=10)
+    _, normal_sc = fit(values_nc, np.array([[0, 400], [400, 1000]]), span=10)
+    np.testing.assert_array_equal(calibration_sc, normal_sc[400:])
+    assert "only 400 other normal ones" in caplog.text
+
+
 def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     recordings = [plant(1000, seed=0), plant(1000, seed=1)]
     parts = Parts(recordings).of(train={0: (0, 500)}, calibration={0: (500, 1000)}, test={1: (0, 1000)})
