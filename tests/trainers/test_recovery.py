@@ -20,6 +20,7 @@ from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.errors import LandfallError, StoppedError
 from core.runlog import RunLog, read_metrics
+from core.stopping import StopRequest
 from tests.trainers.conftest import TINY
 from trainers import loop
 from trainers import run as training_run
@@ -58,7 +59,7 @@ def records(root: Path, kind: str) -> list[dict]:
 
 def last_state(root: Path) -> dict:
     state = checkpoint.load(root / "checkpoints/patchtst_ssl.last.pt")
-    return {name: state[name] for name in ("model", "optimizer", "rng", "recovery")}
+    return {name: state[name] for name in ("model", "optimizer", "random", "recovery")}
 
 
 def assert_equal(one, other, where: str = "") -> None:
@@ -188,34 +189,27 @@ def test_a_resumed_run_recovers_as_the_straight_one(spiked, request, monkeypatch
 
     first = told[0]["step"]
     calls = {"before the first": first - 2, "with the first still pending": first, "later": first + 40}
-    stops = iter(range(10_000))
     limit = calls.get(after, first + 3)  # a look is never more than three steps late
-    monkeypatch.setattr(training_run, "StopRequest", lambda hours: _Stop(stops, limit))
+    monkeypatch.setattr(training_run, "StopRequest", lambda hours: StopAt(limit))
     with pytest.raises(StoppedError):
         run_training(spiked, *overrides)
-    monkeypatch.setattr(training_run, "StopRequest", lambda hours: _Stop(stops, 100_000))
+    monkeypatch.setattr(training_run, "StopRequest", StopRequest)
     run_training(spiked, *overrides)
     assert_equal(last_state(spiked), straight)
     assert records(spiked, "step") == steps
     assert records(spiked, "recovery") == told
 
 
-class _Stop:
-    """Asks to stop once, when it was asked so often."""
+class StopAt(StopRequest):
+    """Asked so often, it says that it is time."""
 
-    interrupted = False
-
-    def __init__(self, asked, limit: int):
-        self.asked, self.limit, self.reason = asked, limit, None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
+    def __init__(self, limit: int):
+        super().__init__()
+        self.left = limit
 
     def is_due(self, next_seconds: float) -> bool:
-        self.reason = "asked to stop" if next(self.asked) == self.limit else None
+        self.left -= 1
+        self.reason = self.reason or ("a test" if self.left < 0 else None)
         return self.reason is not None
 
 
@@ -302,6 +296,28 @@ def test_a_validation_loss_that_is_not_finite_is_an_error(plant):
         frame.to_csv(path, index=False)
     with pytest.raises(LandfallError, match=r"validation loss \w+ after step \d+ \(epoch 1, precision 32\)"):
         run_training(plant, *BARE)
+
+
+# ----------------------------------------------------------------------------------------------- what needs no recovery
+@pytest.mark.parametrize("method", ["robust", "zscore"])
+def test_channels_of_every_bad_kind_are_trained_on(plant, method):
+    """A spike of 1e30, a channel that moves only after training, one that is 99 % missing, a flicker of one bit, and
+    bursts whose interquartile range is zero."""
+    for path in sorted((plant / "data/fdc").glob("*.csv")):
+        frame = pd.read_csv(path)
+        row_n = np.arange(len(frame))
+        frame.loc[SPIKED_ROW, "c1"] = 1e30
+        frame["constant"] = np.where(row_n < 240, 20.0, 25.0)
+        frame["sparse"] = np.where(row_n % 100 == 0, frame["c0"], np.nan)
+        frame["flicker"] = 20.0 + 2**-10 * (row_n % 50 == 0)
+        frame["bursts"] = 5.0 * (row_n % 80 < 2)
+        frame.to_csv(path, index=False)
+    result = run_training(plant, f"data.scaling.method={method}")
+    first, last = result.history
+    assert last.train_loss < first.train_loss < 1.5
+    assert last.val_loss < 20.0**2, "the square of the clip"
+    assert records(plant, "recovery") == []
+    assert [record for record in records(plant, "step") if record["loss"] is None] == []
 
 
 # ------------------------------------------------------------------------------------------------------------- sentinel
