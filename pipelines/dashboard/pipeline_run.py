@@ -111,7 +111,7 @@ def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
     if stage is None:
         return node
     if stage.state == "done" or node.state == stage.state == "failed":
-        return node.model_copy(update={"detail": f"{node.detail}; {stage.detail}"})
+        return node.model_copy(update={"steps": stage.detail})
     return node.model_copy(update={"state": stage.state, "detail": stage.detail})
 
 
@@ -126,7 +126,8 @@ def stages_of(steps: Iterable[StepNow]) -> list[StageNow]:
 
 def _stage_now(stage: NodeId, steps: list[StepNow]) -> StageNow:
     first = next(state for state in _STAGES if any(step.state == state for step in steps))
-    return StageNow(id=stage, state=_STAGES[first], detail="; ".join(map(_in_words, steps)))
+    told = map(_in_words, steps) if first != "waiting" else ()
+    return StageNow(id=stage, state=_STAGES[first], detail="; ".join(told))
 
 
 def _in_words(step: StepNow) -> str:
@@ -148,6 +149,9 @@ def live_of(told: Mapping[str, Any]) -> LivePipeline:
     run = PipelineRun.model_validate(told)
     stages = stages_of(run.steps.values())
     is_exported = any(stage.id == "export" and stage.state == "done" for stage in stages)
+    # Who has checked the files has read them.
+    if any(stage.id == "quality" and stage.state == "done" for stage in stages):
+        stages.insert(0, StageNow(id="data", state="done", detail="read"))
     verdict = None
     if run.state == "running":
         verdict = Verdict(state="running", title="Pipeline running", detail=f"run {run.run_id}")

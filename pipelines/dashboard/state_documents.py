@@ -172,6 +172,7 @@ class PipelineNode(Document):
     title: Text = Field(description="Name of the stage.")
     state: NodeState = Field(description="How far it is.")
     detail: Text = Field(description="What there is to say about it.")
+    steps: Text | None = Field(None, description="How long the pipeline took for it; null where it was done by hand.")
     view: Text | None = Field(None, description="View of the page that tells more.")
 
 

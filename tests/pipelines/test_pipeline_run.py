@@ -46,10 +46,10 @@ def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
     steps = ({}, {"stream": "swinmae", "seconds": 61.0}, {"stage": "score", "state": "skipped"}, {"stage": "export"})
     state, nodes = exported(root, told(*steps))
     assert nodes["train"].state == nodes["score"].state == "done"
-    assert nodes["train"].detail.endswith("; PatchTST-SSL took 1 min 20 s; Swin-MAE took 1 min 1 s")
-    assert nodes["score"].detail == "14 events; PatchTST-SSL unchanged, not done again"
-    assert nodes["export"].detail == "this page's data"
-    assert state.verdict.title == "Ready"
+    assert nodes["train"].steps == "PatchTST-SSL took 1 min 20 s; Swin-MAE took 1 min 1 s"
+    assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, not done again")
+    assert (nodes["export"].detail, nodes["export"].steps) == ("this page's data", None)
+    assert (state.verdict.title, state.verdict.detail) == ("Ready", "6 of 7 checks passed, 1 skipped")
 
 
 def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_and_why(root):
@@ -74,7 +74,8 @@ def test_a_check_that_failed_is_told_with_its_count(root):
     report["items"][0]["status"] = "FAIL"
     write(root / "artifacts/validation_report.json", report | {"passed": False})
     _, nodes = exported(root, told(checks, state="failed"))
-    assert nodes["validate"].detail == "1 of 7 checks failed, 1 skipped; failed: one check failed"
+    assert nodes["validate"].detail == "1 of 7 checks failed, 1 skipped"
+    assert nodes["validate"].steps == "failed: one check failed"
 
 
 def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopped(root):
@@ -84,7 +85,7 @@ def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopp
     steps = ({"state": "running", "note": "cell 3 of 15"}, {"stage": "score", "state": "waiting"})
     state, nodes = exported(root, told(*steps, state="running", pid=os.getpid(), at=began + timedelta(seconds=1)))
     assert (nodes["train"].state, nodes["train"].detail) == ("running", "PatchTST-SSL cell 3 of 15")
-    assert (nodes["score"].state, nodes["score"].detail) == ("waiting", "PatchTST-SSL waits")
+    assert (nodes["score"].state, nodes["score"].detail) == ("waiting", "")
     assert state.verdict.title == "Running"
     assert live.exists()
     state, nodes = exported(root, told(*steps, state="running"))

@@ -71,9 +71,9 @@ class Chart {
 
   draw() {
     const { spec } = this;
-    const { data, options, paint } = this.#drawing;
-    const colour = palette();
-    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const [{ data, options, paint }, colour] = [this.#drawing, palette()];
+    const { fontFamily, fontSize } = getComputedStyle(document.body);
+    const font = `${Math.round(0.8 * parseFloat(fontSize))}px ${fontFamily}`;
     const plain = { stroke: colour("muted"), font, labelFont: font, labelSize: 22, ticks: { show: false } };
     const grid = { stroke: colour("line"), width: 1 };
     const axes = [{ ...plain, grid, label: spec.x.label, size: 32, ...options.axes[0] },

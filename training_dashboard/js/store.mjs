@@ -91,7 +91,7 @@ export class Store extends EventTarget {
     if (!(Date.parse(live?.updated_at) > Date.parse(at))) return { verdict, stages };
     const detail = `No sign of life since ${time(live.updated_at)}; make export shows what it left.`;
     if (live.state === "silent") return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };
-    const now = (node) => ({ ...node, ...live.stages.find(({ id }) => id === node.id) });
+    const now = (node) => ({ ...node, steps: null, ...live.stages.find(({ id }) => id === node.id) });
     return { verdict: live.verdict ?? verdict, stages: stages.map(now) };
   }
 
@@ -133,10 +133,11 @@ export class Store extends EventTarget {
   }
 
   async #look(everything) {
-    const state = everything ? await this.#news(STATE) : null;
-    if (state) await this.#take(state);
     const asked = [...this.streams, "pipeline"].filter((name) => everything || this.#live[name]?.state === "running");
     const found = await Promise.all(asked.map((name) => this.#follow(name)));
+    // What has begun or ended may have been exported, too.
+    const state = everything || found.includes("state") ? await this.#news(STATE) : null;
+    if (state) await this.#take(state);
     // That a run has fallen silent shows without news.
     const isLive = found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
     if (state || found.includes("state")) this.dispatchEvent(new Event("state"));

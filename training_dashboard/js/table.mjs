@@ -2,9 +2,8 @@
 import { el, fill } from "./dom.mjs";
 import { button, saveCsv } from "./download.mjs";
 
-const MANY = 8;
-/** As many lines stand at once; the others follow when these are on screen. */
-const [SCREENFUL, SOON_MS] = [40, 30];
+/** Many lines get a filter; a screenful stands at once, and the others follow when it is on screen. */
+const [MANY, SCREENFUL, SOON_MS] = [8, 40, 30];
 /** How a person left each table: it looks the same when the page is drawn anew. */
 const settings = new Map();
 

@@ -19,9 +19,9 @@ export function overview(store, route, signal) {
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread))];
 }
 
-const stage = ({ id, title, state, detail, view }) => el("li", { class: `${toneOf(state)} ${id}` },
+const stage = ({ id, title, state, detail, steps, view }) => el("li", { class: `${toneOf(state)} ${id}` },
   el("a", { href: href(view ?? "overview"), id: `stage-${id}` }, seal(state), el("b", {}, title),
-    el("span", { class: "state" }, wordOf(state)), small(detail)));
+    el("span", { class: "state" }, wordOf(state)), small(detail), steps && small(steps)));
 
 function streamCard(name, stream) {
   const { state, title, subject, reason } = stream;
