@@ -19,9 +19,9 @@ from core.data.files import expand, matches
 from core.data.quality import QualityReport, judge, segments, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
-from core.data.store import Store
+from core.data.store import Reading, Store
 from core.data.windows import Series, WindowSet, window_starts
-from core.errors import DataError, QualityError
+from core.errors import DataError, LandfallError, QualityError
 from core.progress import Progress
 from core.workspace import relative
 
@@ -31,6 +31,8 @@ PartName = Literal["train", "validation", "calibration", "test"]
 PART_NAMES: tuple[PartName, ...] = ("train", "validation", "calibration", "test")
 TRAINING_PARTS: tuple[PartName, ...] = ("train", "validation")
 SCORING_PARTS: tuple[PartName, ...] = ("calibration", "test")
+# Windows searched at once for an observed value.
+_LOOKED_AT = 64
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,9 @@ def _read_all(
     data_root = (root / config.data.root).resolve()
     with Progress(len(files), "reading", unit="files", mode=config.logging.progress) as progress:
         for file in files:
-            reading = store.read(file, root=data_root, config=config)
             file_id = relative(file, data_root)
+            progress.advance(0, note=file_id)  # what a process that dies while it reads was last seen with
+            reading = _read(file, config, data_root, store)
             report = None
             if config.dqvl.enabled:
                 report = judge(reading.metrics, config.dqvl, stream=config.stream, file_id=file_id, run_id=run_id)
@@ -151,6 +154,21 @@ def _read_all(
             hint=f"see {config.dqvl.report_dir}, mend the data or change dqvl.hard",
         )
     return kept, reports
+
+
+def _read(file: Path, config: AnyConfig, data_root: Path, store: Store) -> Reading:
+    """Raises DataError naming the file, whatever its reader failed with."""
+    try:
+        return store.read(file, root=data_root, config=config)
+    except LandfallError:
+        raise
+    except Exception as error:
+        told = (str(error) or "no reason given").splitlines()[0]
+        raise DataError(
+            f"its reader failed: {type(error).__name__}: {told}",
+            path=file,
+            hint="mend the file or narrow the globs of data.parts; --debug shows where it failed",
+        ) from error
 
 
 def _tell(notes: Mapping[str, Sequence[str]], reports: Sequence[QualityReport], config: AnyConfig) -> None:
@@ -285,5 +303,12 @@ def _windows_of(name: PartName, stretches: Sequence[Stretch], series: Series, co
             f"(longest: {int(lengths_s.max(initial=0))})",
             hint="set a smaller data.window, a larger data.gap_factor, or more files",
         )
-    log.info("%s: %d windows of %d from %d recordings", name, len(starts_w), data.window, len(stretches))
-    return WindowSet(series, torch.from_numpy(starts_w), data.window, stretches_s2)
+    windows = WindowSet(series, torch.from_numpy(starts_w), data.window, stretches_s2)
+    # A model is not trained on nothing, and not the best for ever by a validation loss of 0.
+    if name in TRAINING_PARTS and all(x_btc.isnan().all() for x_btc in windows.batches(_LOOKED_AT)):
+        raise DataError(
+            f"the {len(windows)} windows of the part {name} hold no observed value: every sensor is missing there",
+            hint=f"see data.parts.{name} and the reports in {config.dqvl.report_dir}",
+        )
+    log.info("%s: %d windows of %d from %d recordings", name, len(windows), data.window, len(stretches))
+    return windows

@@ -11,6 +11,7 @@ from core.config.compose import config_from_dict
 from core.config.schema import AnyConfig, Scaling
 from core.data.dataset import SCORING_PARTS, TRAINING_PARTS, StreamData, check_quality, load_stream_data
 from core.data.scaling import Scaler
+from core.data.store import Store
 from core.errors import DataError, QualityError
 
 WINDOW = 20
@@ -163,6 +164,39 @@ def test_a_part_without_files_and_a_glob_without_match_are_named(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- files that differ
+@pytest.mark.parametrize("part, rows", [("train", slice(0, 100)), ("validation", slice(100, 140))])
+def test_a_part_whose_windows_hold_nothing_is_refused(tmp_path, part, rows):
+    write_ramp(tmp_path, "a.csv", 200)
+    frame = pd.read_csv(tmp_path / "data/a.csv")
+    frame.loc[rows.start : rows.stop - 1, ["a", "b"]] = np.nan
+    frame.to_csv(tmp_path / "data/a.csv", index=False)
+    with pytest.raises(DataError, match=f"windows of the part {part} hold no observed value") as caught:
+        load(tmp_path, make_config())
+    assert f"data.parts.{part}" in caught.value.hint
+    frame.loc[rows.start, "b"] = 1.0
+    frame.to_csv(tmp_path / "data/a.csv", index=False)
+    assert len(load(tmp_path, make_config()).parts[part])
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("codec gone\nand more"), MemoryError()])
+def test_a_reader_that_fails_unexpectedly_is_told_with_its_file(tmp_path, monkeypatch, failure):
+    for name in ("a.csv", "b.csv"):
+        write_ramp(tmp_path, name, 200)
+    read = Store.read
+
+    def fail_on_b(store, path, **options):
+        if path.name == "b.csv":
+            raise failure
+        return read(store, path, **options)
+
+    monkeypatch.setattr(Store, "read", fail_on_b)
+    with pytest.raises(DataError, match=f"b.csv: its reader failed: {type(failure).__name__}: ") as caught:
+        load(tmp_path, make_config())
+    assert caught.value.path == tmp_path / "data/b.csv"
+    assert caught.value.__cause__ is failure
+    assert "\n" not in str(caught.value)
+
+
 def test_differing_channels_name_the_file_and_the_channels(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     write_ramp(tmp_path, "two.csv", 400, columns=("a", "c"))
