@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from core import checkpoint
+from core.runlog import read_metrics, read_status
 from tests.notebooks.conftest import NOTEBOOK
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -25,8 +29,8 @@ WHAT_IS_SEEN = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def page(browser, lab):
+@contextmanager
+def opened(browser, lab, notebook):
     """The notebook as `make lab` opens it; `page.elsewhere` collects requests to other machines."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
@@ -35,17 +39,27 @@ def page(browser, lab):
         "request",
         lambda request: request.url.startswith((lab.url, "data:", "blob:")) or page.elsewhere.append(request.url),
     )
-    page.goto(f"{lab.url}/lab/tree/{NOTEBOOK}?token={lab.token}")
+    page.goto(f"{lab.url}/lab/tree/{notebook}?token={lab.token}&reset")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=CELL_PATIENCE_MS)
     yield page
     context.close()
 
 
 @pytest.fixture(scope="module")
+def page(browser, lab):
+    with opened(browser, lab, NOTEBOOK) as page:
+        yield page
+
+
+def choose(page, menu, *items):
+    for item in (menu, *items):
+        page.get_by_role("menuitem", name=item, exact=True).click()
+
+
+@pytest.fixture(scope="module")
 def seen(page) -> dict[str, list[Any]]:
     """All that a person sees who runs all cells and then scrolls from top to bottom."""
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    choose(page, "Run", "Run All Cells")
     page.wait_for_function(
         """() => /\\[\\d+\\]/.test([...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].at(-1)?.textContent)
               || document.querySelector('[data-mime-type="application/vnd.jupyter.error"]')""",
@@ -97,3 +111,35 @@ def test_the_saved_notebook_is_small(page, seen, lab):
     outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
     assert len(json.dumps(outputs)) < 1_000_000
     assert all(cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code")
+
+
+# --------------------------------------------------------------------------------------------------------- the ■ button
+def test_the_stop_button_saves_and_the_cell_run_again_goes_on(browser, lab):
+    """Training is asked for more epochs than anybody waits for; ■ is clicked in the third."""
+    text = (lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8")
+    (lab.root / "notebooks/long.ipynb").write_text(re.sub(r"epochs = \d+\b", "epochs = 40", text), encoding="utf-8")
+    folder, known = lab.root / "runs/patchtst_ssl", set((lab.root / "runs/patchtst_ssl").glob("*"))
+    with opened(browser, lab, "long.ipynb") as page:
+        choose(page, "Run", "Run All Cells")
+        output = page.locator(".jp-Notebook .jp-OutputArea-output")
+        output.filter(has_text="epoch 3/40").first.wait_for(timeout=CELL_PATIENCE_MS)
+        page.locator('.jp-NotebookPanel-toolbar [data-command="notebook:interrupt-kernel"]').click()
+        told = output.filter(has_text="StoppedError").first
+        told.wait_for(timeout=CELL_PATIENCE_MS)
+        assert "received SIGINT; saved checkpoints/patchtst_ssl.last.pt" in told.inner_text()
+        assert "run this cell again" in told.inner_text()
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=CELL_PATIENCE_MS)
+        (run,) = set(folder.glob("*")) - known
+        assert read_status(run)["state"] == "stopped"
+        saved = checkpoint.describe(lab.root / "checkpoints/patchtst_ssl.last.pt")["epoch"]
+        assert 2 <= saved < 40
+
+        page.locator(".jp-CodeCell", has_text="StoppedError").locator(".jp-InputArea-editor").click()
+        page.keyboard.press("Control+Enter")
+        output.filter(has_text=f"resuming {run.name} after {saved} epochs").first.wait_for(timeout=CELL_PATIENCE_MS)
+        output.filter(has_text="epoch 40/40").first.wait_for(timeout=CELL_PATIENCE_MS)
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=CELL_PATIENCE_MS)
+    assert set(folder.glob("*")) - known == {run}
+    assert read_status(run)["state"] == "completed"
+    steps = [record["step"] for record in read_metrics(run / "metrics.jsonl") if record["kind"] == "step"]
+    assert steps == list(range(1, read_status(run)["steps"] + 1)), "no step is missing and none was done twice"
