@@ -58,14 +58,15 @@ class RunLog:
         self._live = LiveFile(root, config.stream)
         self._windows_per_step = windows / max(1, steps)
         self._began, self._began_step = time.monotonic(), 0
+        self._time = ""
         self._status: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
             "stream": config.stream,
             "state": "running",
             "reason": None,
-            "started_at": utc_now(),
-            "updated_at": utc_now(),
+            "started_at": self._now(),
+            "updated_at": self._now(),
             "finished_at": None,
             "epoch": 0,
             "epochs": config.training.epochs,
@@ -102,7 +103,7 @@ class RunLog:
         try:
             if self._tensorboard is not None:
                 self._tensorboard.close()
-            self._update(state=state, reason=reason, finished_at=utc_now(), eta_seconds=None)
+            self._update(state=state, reason=reason, finished_at=self._now(), eta_seconds=None)
         except OSError as cause:
             if error is None:
                 raise
@@ -121,7 +122,7 @@ class RunLog:
 
         reading: what the device held after the last of them, where somebody looked.
         """
-        now = utc_now()
+        now = self._now()
         lines = [
             {"kind": "step", "time": now, "epoch": epoch, "step": step, "loss": loss, "lr": rate, "grad_norm": norm}
             for step, loss, rate, norm in records
@@ -140,7 +141,7 @@ class RunLog:
         self._update(step=last_step, **self._pace(last_step), **held)
 
     def epoch(self, record: EpochRecord, *, best: EpochRecord) -> None:
-        self._append([{"kind": "epoch", "time": utc_now(), **asdict(record)}])
+        self._append([{"kind": "epoch", "time": self._now(), **asdict(record)}])
         if self._tensorboard is not None:
             self._tensorboard.add_scalar("loss/train", record.train_loss, record.epoch)
             self._tensorboard.add_scalar("loss/validation", record.val_loss, record.epoch)
@@ -183,9 +184,14 @@ class RunLog:
         self._live.add(zip(strict, lines, strict=True))
 
     def _update(self, **changes: Any) -> None:
-        self._status |= {"updated_at": utc_now(), **changes}
+        self._status |= {"updated_at": self._now(), **changes}
         self._write("status.json", json_text(self._status))
         self._live.refresh(self._status, last=self._status["state"] != "running")
+
+    def _now(self) -> str:
+        """The time, which in a log does not go back where the clock does: nothing took less than no time."""
+        self._time = max(self._time, utc_now())
+        return self._time
 
     def _write(self, name: str, text: str) -> None:
         write_text(self.folder / name, text)
