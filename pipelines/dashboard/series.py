@@ -26,6 +26,8 @@ POINTS_PER_PART = 50_000
 _COLUMNS = ("recording", "time", "seconds", "score", "threshold", "label")
 _STRETCH = "stretch"
 _SIGNIFICANT = 5
+# Series of an earlier form are made anew.
+_FORMAT = 2
 # What Arrow's errors are, without importing it.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 _MICROSECONDS = 6
@@ -99,7 +101,8 @@ def files_of(series: Series) -> Iterator[str]:
 
 def _signature(source: Path, events: Sequence[AnomalyEvent]) -> str:
     facts = source.stat()
-    return f"{facts.st_size} {facts.st_mtime_ns} {' '.join(f'{event.id}:{event.recording}' for event in events)}"
+    named = " ".join(f"{event.id}:{event.recording}" for event in events)
+    return f"format {_FORMAT} {facts.st_size} {facts.st_mtime_ns} {named}"
 
 
 def _read(source: Path) -> _Table:
@@ -173,10 +176,15 @@ def _recordings(table: _Table, stream: Stream, events: Sequence[AnomalyEvent], d
 def _bins(
     second_n: np.ndarray, score_n: np.ndarray, bins: int, decimals: int
 ) -> tuple[list[float], list[float | None], list[float | None]]:
-    """Middle, lowest and highest of each bin."""
+    """Middle, lowest and highest of each bin; the longest pauses have bins of their own, so that the line breaks."""
     import numpy as np
 
     first_b = np.arange(min(bins, len(score_n))) * len(score_n) // min(bins, len(score_n))
+    pause_p, end_p = _runs(np.isnan(score_n))
+    length_p = second_n[np.minimum(end_p, len(second_n) - 1)] - second_n[np.maximum(pause_p - 1, 0)]
+    longest_p = np.argsort(-length_p, kind="stable")[: bins // 4]
+    first_b = np.union1d(first_b, np.concatenate([pause_p[longest_p], end_p[longest_p]]))
+    first_b = first_b[first_b < len(score_n)]
     last_b = np.append(first_b[1:], len(score_n)) - 1
     middle_b = (second_n[first_b] + second_n[last_b]) / 2
     low_b, high_b = (ufunc.reduceat(score_n, first_b) for ufunc in (np.fmin, np.fmax))
@@ -185,11 +193,17 @@ def _bins(
 
 def _stretches(second_n: np.ndarray, inside_n: np.ndarray) -> list[tuple[float, float]]:
     """First and last second of each run of scores that are inside."""
+    first_r, end_r = _runs(inside_n)
+    bounds = zip(second_n[first_r].tolist(), second_n[end_r - 1].tolist(), strict=True)
+    return [(round(first, _MICROSECONDS), round(last, _MICROSECONDS)) for first, last in bounds]
+
+
+def _runs(inside_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each run of those inside begins, and where it is over."""
     import numpy as np
 
     edge_e = np.flatnonzero(np.diff(np.concatenate([[False], inside_n, [False]]).astype(np.int8)))
-    bounds = zip(second_n[edge_e[::2]].tolist(), second_n[edge_e[1::2] - 1].tolist(), strict=True)
-    return [(round(first, _MICROSECONDS), round(last, _MICROSECONDS)) for first, last in bounds]
+    return edge_e[::2], edge_e[1::2]
 
 
 def _write_parts(

@@ -89,6 +89,18 @@ def test_a_line_breaks_where_the_recording_paused(workspace):
     assert recording["low"] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
+def test_a_pause_stays_one_however_many_scores_share_a_bin(workspace):
+    path = write_score_table(workspace, "patchtst", {"a": np.full(50_000, 0.5)})
+    table = pd.read_parquet(path)
+    table["stretch"] = np.searchsorted([7_005, 30_003], np.arange(50_000), side="right")
+    table["seconds"] += 1000.0 * table["stretch"]
+    table.to_parquet(path, index=False)
+    (recording,) = load(workspace, export_state(workspace).streams["patchtst"].series)["recordings"]
+    assert [t for t, low in zip(recording["t"], recording["low"], strict=True) if low is None] == [7504.5, 31502.5]
+    assert recording["t"] == sorted(recording["t"])
+    assert len(recording["t"]) == len(recording["high"]) <= MAX_BINS + 4
+
+
 def test_a_million_scores_become_bins_that_keep_the_peak_and_parts_that_keep_everything(tmp_path):
     score = np.random.default_rng(0).gamma(2, 1, 1_000_000).astype(np.float32)
     score[777_777], score[500:1000] = 99.0, np.nan
