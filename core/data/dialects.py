@@ -26,19 +26,21 @@ csv.field_size_limit(_LONGEST_HEAD)  # Python's own limit is less than a wide he
 
 
 class Dialect(NamedTuple):
-    """num_columns: of the header. quoted: whether there is a quotation mark in the file."""
+    """num_columns: of the header. row_bytes: of a row, about. quoted: whether there is a quotation mark in the file."""
 
     encoding: str
     delimiter: str
     decimal: str
     num_columns: int
+    row_bytes: int
     quoted: bool
 
 
-def sniff(path: Path) -> Dialect:
+def sniff(path: Path, folder: Path | None = None) -> Dialect:
     """The dialect, from the head of the file, after a look at all of its bytes.
 
-    Raises DataError naming the row for NUL bytes, for a header that is none and for two columns of one name.
+    folder: where what is read goes; None for memory. Raises DataError naming the row for NUL bytes, for a header that
+    is none and for two columns of one name; and where there is no room for so much text.
     """
     head, is_cut = _head(path)
     if is_cut and not re.search(rb"[\r\n]", head):
@@ -46,7 +48,7 @@ def sniff(path: Path) -> Dialect:
             f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is no table"
         )
     encoding = _encoding(head, is_cut)
-    quoted = True if encoding.startswith("utf-16") else _look_through(path)
+    quoted = True if encoding.startswith("utf-16") else _look_through(path, folder)
     lines = head.decode(encoding, errors="replace").splitlines()
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
@@ -55,7 +57,8 @@ def sniff(path: Path) -> Dialect:
     header, *rows = csv.reader(lines, delimiter=delimiter)
     _check_header(header, path)
     decimal = delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell) for row in rows for cell in row)
-    return Dialect(encoding, delimiter, "," if decimal else ".", len(header), quoted)
+    row_bytes = 1 + len(head) // max(1, head.count(b"\n") or head.count(b"\r"))
+    return Dialect(encoding, delimiter, "," if decimal else ".", len(header), row_bytes, quoted)
 
 
 def row_widths(path: Path, dialect: Dialect) -> Iterator[tuple[int, int]]:
@@ -83,8 +86,8 @@ def _head(path: Path) -> tuple[bytes, bool]:
         return b"".join(blocks), bool(stream.read(1))
 
 
-def _look_through(path: Path) -> bool:
-    """Whether the file holds a quotation mark. Raises DataError for a NUL byte, and for more text than memory holds."""
+def _look_through(path: Path, folder: Path | None) -> bool:
+    """Whether the file holds a quotation mark. Raises DataError for a NUL byte, and for too much text."""
     row, size, quoted = 1, 0, False
     with _opened(path) as stream:
         while block := stream.read(16 * _BLOCK_BYTES):
@@ -97,7 +100,7 @@ def _look_through(path: Path) -> bool:
                     hint="cut the file before this row, or export it again",
                 )
             row, size, quoted = row + block.count(b"\n"), size + len(block), quoted or b'"' in block
-            refuse_large(path, size)
+            refuse_large(path, size, folder)
     return quoted
 
 

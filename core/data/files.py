@@ -11,6 +11,7 @@ from typing import Any
 from core.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
+PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
 ARRAY_SUFFIXES = (".npy", ".npz")
 
 # A sample in four months, and one in a nanosecond, the resolution of time here.
@@ -55,16 +56,22 @@ def _glob(pattern: str, root: Path) -> Iterable[Path]:
         return ()
 
 
-def refuse_large(path: Path, num_bytes: int) -> None:
-    """Raises DataError where `num_bytes` are more than the memory that is free."""
+def refuse_large(path: Path, num_bytes: int, folder: Path | None = None) -> None:
+    """Raises DataError where `num_bytes` are more than is free on the disk of `folder`; without one, of memory."""
     import psutil
 
-    free = psutil.virtual_memory().available
+    if folder is None:
+        free, what = psutil.virtual_memory().available, "memory"
+        hint = "name a folder in data.store_dir, which takes what memory does not, or split it by time"
+    else:
+        there = next(place for place in (folder, *folder.parents) if place.is_dir())
+        free, what = psutil.disk_usage(str(there)).free, f"the disk of {folder}"
+        hint = "name a folder on a larger disk in data.store_dir, or split it by time; data.parts takes globs"
     if num_bytes > free:
         raise DataError(
-            f"takes {num_bytes / 1e9:.1f} GB, more than the {free / 1e9:.1f} GB of memory that are free",
+            f"takes {num_bytes / 1e9:.1f} GB, more than the {free / 1e9:.1f} GB of {what} that are free",
             path=path,
-            hint="split it by time; data.parts takes globs",
+            hint=hint,
         )
 
 
@@ -82,26 +89,28 @@ _FOREIGN = (
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raises DataError for a file that, by its first bytes or its size, cannot be what its name says: before anybody
-    reads all of it."""
-    suffix = data_suffix(path)
+    """Raises DataError for a file that, by its first bytes, cannot be what its name says: before anybody reads it."""
     try:
         with path.open("rb") as file:
             head = file.read(512)
-        size = path.stat().st_size
     except OSError as error:
         raise DataError(
             f"cannot be read: {error.strerror}", path=path, hint="look at the disk and its rights"
         ) from error
-    if suffix != ".npz":
-        refuse_large(path, size)
-    if suffix not in (".csv", ".txt"):
+    if data_suffix(path) not in PLAIN_TEXT_SUFFIXES:
         return
     if len(head) == 512 and not any(head):
         raise DataError("NUL bytes and no text", path=path, row=1, hint="export it again")
     for magic, kind, hint in _FOREIGN:
         if head.lstrip()[: len(magic)].lower() == magic.lower():
             raise DataError(f"is {kind}, not csv", path=path, hint=hint)
+
+
+def ends_in_nul(path: Path) -> bool:
+    """Whether the last bytes are 0, as a power cut leaves them behind, and a copy that reserved its space."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 512))
+        return file.read().endswith(bytes(16))
 
 
 def data_suffix(path: Path) -> str:

@@ -10,17 +10,21 @@ import dataclasses
 import hashlib
 import json
 import logging
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from core.config.schema import STREAMS, Quality, Stream
+from core.data.blocks import blocks, by_column, gathered
+from core.data.channel_metrics import channel_metrics
+from core.data.medians import median
 from core.data.recording import NOT_A_TIME, Recording
+from core.data.sampling import sampling_rate, steps
 from core.workspace import write_text
 
 log = logging.getLogger(__name__)
@@ -28,13 +32,6 @@ log = logging.getLogger(__name__)
 SCHEMA_VERSION = 1
 
 _NS_PER_S = 1e9
-_MAD_TO_SIGMA = 1.4826
-# A channel of so few levels is a state, a set point or a counter: sitting at its extremes is what it does.
-_DISCRETE_LEVELS = 16
-# Smallest scale of a channel's steps, as a share of its level: float32 noise is a thousand times below it.
-_STEP_FLOOR = 1e-4
-# From this share of steps that move, a channel that mostly holds its value is judged by the moves it makes.
-_HABITUAL_MOVES = 0.01
 
 
 @dataclass(frozen=True)
@@ -128,18 +125,25 @@ def assess(
 
 
 def measure(
-    recording: Recording, *, stream: Stream, gap_factor: float, declared_rate_hz: float | None = None
+    recording: Recording,
+    *,
+    stream: Stream,
+    gap_factor: float,
+    declared_rate_hz: float | None = None,
+    folder: Path | None = None,
 ) -> dict[str, Any]:
     """What the rules hold against their limits, of a recording as it was read: JSON values.
 
     `declared_rate_hz` is held against the time stamps; without it, `recording.sampling_rate_hz` is. `notes` say what
-    the reader left out or read as missing, and which rows mending drops.
+    the reader left out or read as missing, and which rows mending drops. folder: where what is longer than memory
+    should hold lies meanwhile; None takes memory.
     """
     metrics = _time_metrics(recording, gap_factor, declared_rate_hz or recording.sampling_rate_hz, stream)
-    mended = cleaned(recording)
-    metrics |= _value_metrics(mended, gap_factor)
+    mended = cleaned(recording, folder)
+    metrics |= _value_metrics(mended, gap_factor, folder)
     metrics["notes"] = list(mended.notes)
-    metrics["missing_ratio"] = float(np.isnan(recording.values_tc).mean()) if recording.values_tc.size else 1.0
+    num_missing = sum(int(np.count_nonzero(np.isnan(block))) for block in blocks(recording.values_tc))
+    metrics["missing_ratio"] = num_missing / recording.values_tc.size if recording.values_tc.size else 1.0
     return metrics
 
 
@@ -182,18 +186,19 @@ def write_report(report: QualityReport, folder: Path) -> Path:
 
 
 # ----------------------------------------------------------------------------------------------------------------- time
-def cleaned(recording: Recording) -> Recording:
+def cleaned(recording: Recording, folder: Path | None = None) -> Recording:
     """The recording in order of time, without rows that have no time and without repeated time stamps.
 
-    The first of several rows with one time stamp is kept. Returns `recording` itself where nothing is to be done.
+    The first of several rows with one time stamp is kept. Returns `recording` itself where nothing is to be done; else
+    the order of all rows is worked out in memory, at 32 bytes a row, and the rows go to `folder` if they are many.
     """
     time_ns = recording.time_ns
-    if not len(recording) or (time_ns[0] != NOT_A_TIME and bool(np.all(time_ns[1:] > time_ns[:-1]))):
+    if not len(recording) or _is_in_order(time_ns):
         return recording
     row_n = np.flatnonzero(time_ns != NOT_A_TIME)
     num_untimed = len(recording) - len(row_n)
-    backward = bool(np.any(np.diff(time_ns[row_n]) < 0))
-    row_n = row_n[np.argsort(time_ns[row_n], kind="stable")]
+    backward = any((step_n < 0).any() for step_n in steps(time_ns))
+    row_n = row_n[np.argsort(time_ns[row_n], kind="stable")] if backward else row_n
     first_n = np.diff(time_ns[row_n], prepend=NOT_A_TIME) != 0
     num_repeated = int(len(row_n) - first_n.sum())
     row_n = row_n[first_n]
@@ -204,10 +209,22 @@ def cleaned(recording: Recording) -> Recording:
     )
     return dataclasses.replace(
         recording,
-        values_tc=recording.values_tc[row_n],
-        time_ns=time_ns[row_n],
+        values_tc=_chosen(recording.values_tc, row_n, folder),
+        time_ns=_chosen(time_ns, row_n, folder),
         notes=(*recording.notes, *(note for happened, note in mended if happened)),
     )
+
+
+def _is_in_order(time_ns: np.ndarray) -> bool:
+    in_order = (bool(np.all(block[1:] > block[:-1])) for block in blocks(time_ns, overlap=1))
+    return time_ns[0] != NOT_A_TIME and all(in_order)
+
+
+def _chosen(array: np.ndarray, row_n: np.ndarray, folder: Path | None) -> np.ndarray:
+    """Rows of an array, in this order."""
+    if not len(row_n):
+        return array[:0]
+    return gathered((array[block] for block in blocks(row_n)), folder)
 
 
 def segments(recording: Recording, gap_factor: float) -> np.ndarray:
@@ -215,40 +232,44 @@ def segments(recording: Recording, gap_factor: float) -> np.ndarray:
     rows = len(recording)
     if not rows:
         return np.empty((0, 2), dtype=np.int64)
-    edge_g = np.flatnonzero(_gaps(recording.time_ns, gap_factor)) + 1
+    edge_g = _gaps(recording.time_ns, gap_factor) + 1
     return np.stack([np.r_[0, edge_g], np.r_[edge_g, rows]], axis=1).astype(np.int64)
 
 
 def _gaps(time_ns: np.ndarray, gap_factor: float) -> np.ndarray:
-    """bool (T - 1,): the step after row t is longer than `gap_factor` median steps. `time_ns` is sorted."""
-    step_ns = np.diff(time_ns)
-    return step_ns > gap_factor * np.median(step_ns) if step_ns.size else np.zeros(0, dtype=bool)
+    """int64 (G,) rows whose step to the next is longer than `gap_factor` median steps. `time_ns` is sorted."""
+    longest = gap_factor * median(partial(steps, time_ns), max(len(time_ns) - 1, 0))
+    found, row = [np.empty(0, dtype=np.int64)], 0
+    for block in blocks(time_ns, overlap=1):
+        found.append(row + np.flatnonzero(np.diff(block) > longest))
+        row += len(block) - 1
+    return np.concatenate(found)
 
 
 def _time_metrics(recording: Recording, gap_factor: float, declared_hz: float | None, stream: Stream) -> dict[str, Any]:
-    rows = len(recording)
-    valid_ns = recording.time_ns[recording.time_ns != NOT_A_TIME]
-    step_ns = np.diff(valid_ns)
-    backward = int((step_ns < 0).sum())
-    ordered_ns = np.sort(valid_ns) if backward else valid_ns
-    forward_ns = np.diff(ordered_ns)
-    repeated = int((forward_ns == 0).sum())
-    unique_ns = ordered_ns[np.r_[True, forward_ns > 0]] if len(ordered_ns) else ordered_ns
-    gap_n = _gaps(unique_ns, gap_factor)
+    rows, time_ns = len(recording), recording.time_ns
+    num_valid = sum(int(np.count_nonzero(block != NOT_A_TIME)) for block in blocks(time_ns))
+    backward = sum(int(np.count_nonzero(step_n < 0)) for step_n in steps(time_ns))
+    ordered_ns = np.sort(time_ns[time_ns != NOT_A_TIME]) if backward else time_ns
+
+    def forward() -> Iterator[np.ndarray]:
+        return (step_n[step_n > 0] for step_n in steps(ordered_ns))
+
+    num_forward = sum(map(len, forward()))
+    longest = gap_factor * median(forward, num_forward)
+    gap_n = np.concatenate([np.empty(0, dtype=np.int64), *(step_n[step_n > longest] for step_n in forward())])
     measured_hz = None
     if recording.time_source == "timestamp":
-        from core.data.timestamps import sampling_rate  # brings pandas
-
-        measured_hz = sampling_rate(unique_ns, quantised=stream == "swinmae")
+        measured_hz = sampling_rate(ordered_ns, quantised=stream == "swinmae")
     return {
         "rows": rows,
-        "duration_s": float(np.ptp(valid_ns)) / _NS_PER_S if valid_ns.size else 0.0,
+        "duration_s": sum(int(step_n.sum()) for step_n in steps(ordered_ns)) / _NS_PER_S,
         "time_source": recording.time_source,
-        "invalid_timestamp_ratio": 1.0 - len(valid_ns) / rows if rows else 1.0,
-        "non_monotonic_ratio": backward / max(1, len(step_ns)),
-        "duplicate_ratio": repeated / max(1, len(valid_ns)),
-        "gap_count": int(gap_n.sum()),
-        "longest_gap_s": float(np.diff(unique_ns)[gap_n].max()) / _NS_PER_S if gap_n.any() else 0.0,
+        "invalid_timestamp_ratio": 1.0 - num_valid / rows if rows else 1.0,
+        "non_monotonic_ratio": backward / max(1, num_valid - 1),
+        "duplicate_ratio": (max(num_valid, 1) - 1 - num_forward) / max(1, num_valid),
+        "gap_count": len(gap_n),
+        "longest_gap_s": float(gap_n.max(initial=0)) / _NS_PER_S,
         "sampling_rate_hz": measured_hz,
         "declared_rate_hz": declared_hz,
         "sampling_rate_mismatch": abs(measured_hz / declared_hz - 1.0) if measured_hz and declared_hz else None,
@@ -256,77 +277,12 @@ def _time_metrics(recording: Recording, gap_factor: float, declared_hz: float | 
 
 
 # --------------------------------------------------------------------------------------------------------------- values
-def _value_metrics(recording: Recording, gap_factor: float) -> dict[str, Any]:
+def _value_metrics(recording: Recording, gap_factor: float, folder: Path | None) -> dict[str, Any]:
     """Per-channel metrics, on rows in order of time; a step over a gap is no step."""
-    values_ct = np.ascontiguousarray(recording.values_tc.T)
-    gap_t = _gaps(recording.time_ns, gap_factor)
+    values_ct = by_column(recording.values_tc, folder)
+    gap_g = _gaps(recording.time_ns, gap_factor)
     channels = {
-        name: _channel_metrics(values_t, gap_t) for name, values_t in zip(recording.channels, values_ct, strict=True)
+        name: channel_metrics(values_t, gap_g) for name, values_t in zip(recording.channels, values_ct, strict=True)
     }
     constant = sum(metrics["constant"] for metrics in channels.values())
     return {"constant_channel_ratio": constant / max(1, len(channels)), "channels": channels}
-
-
-def _channel_metrics(values_t: np.ndarray, gap_t: np.ndarray) -> dict[str, Any]:
-    missing_t = np.isnan(values_t)
-    observed_n = values_t[~missing_t]
-    metrics: dict[str, Any] = {
-        "missing_ratio": float(missing_t.mean()) if len(values_t) else 1.0,
-        "constant": False,
-        "stuck_ratio": _longest_run(values_t) / max(1, len(values_t)),
-        "largest_jump_sigma": None,
-        "clipping_ratio": None,
-        "flat_ratio": None,
-        "minimum": None,
-        "maximum": None,
-        "rms": None,
-    }
-    if not observed_n.size:
-        return metrics
-    low, high = observed_n.min(), observed_n.max()
-    metrics |= {"minimum": float(low), "maximum": float(high), "rms": float(observed_n.std(dtype=np.float64))}
-    step_n = np.diff(values_t)[~gap_t]
-    step_n = step_n[~np.isnan(step_n)]
-    if step_n.size:
-        metrics["flat_ratio"] = float((step_n == 0).mean())
-    if low == high:
-        metrics["constant"] = len(observed_n) > 1
-        return metrics
-    if step_n.size:
-        metrics["largest_jump_sigma"] = _largest_jump(step_n, float(np.abs(np.median(observed_n))))
-    clipped = float(((observed_n == low) | (observed_n == high)).mean())
-    metrics["clipping_ratio"] = None if _is_discrete(observed_n, clipped) else clipped
-    return metrics
-
-
-def _longest_run(values_t: np.ndarray) -> int:
-    """Length of the longest run of one repeated value; a missing value repeats nothing."""
-    if not len(values_t):
-        return 0
-    edge_n = np.flatnonzero(values_t[1:] != values_t[:-1])
-    run = int(np.diff(np.r_[-1, edge_n, len(values_t) - 1]).max())
-    return run if run > 1 else 0
-
-
-def _largest_jump(step_n: np.ndarray, level: float) -> float:
-    """Largest step in robust standard deviations of the channel's own steps.
-
-    The scale is the median absolute deviation. Where that is 0, because most steps are 0, it is the median of the
-    moves if moving is a habit of the channel, else the floor: so one jump of a channel that otherwise holds still
-    stands out, and the five-hundredth switch of a valve does not.
-    """
-    floor = max(_STEP_FLOOR * level, math.sqrt(float(np.finfo(np.float32).tiny)))
-    size_n = np.abs(step_n - np.median(step_n))
-    scale = _MAD_TO_SIGMA * float(np.median(size_n))
-    if scale <= floor:
-        move_m = size_n[size_n > floor]
-        habitual = len(move_m) > _HABITUAL_MOVES * len(size_n)
-        scale = _MAD_TO_SIGMA * float(np.median(move_m)) if habitual else floor
-    return float(size_n.max() / scale)
-
-
-def _is_discrete(observed_n: np.ndarray, clipped: float) -> bool:
-    """Whether the channel knows only a few levels. A stretch decides where it can, for sorting a channel is slow."""
-    if clipped == 0 or len(np.unique(observed_n[:4096])) > _DISCRETE_LEVELS:
-        return False
-    return len(np.unique(observed_n)) <= _DISCRETE_LEVELS

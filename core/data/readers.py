@@ -5,18 +5,19 @@ Labels never enter a recording: label files are read by `core.data.labels` only.
 
 from __future__ import annotations
 
-import math
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from core.config.schema import Data, Stream
+from core.data.arrays import Array, array_of
+from core.data.blocks import Rows, blocks
+from core.data.channels import Channels
 from core.data.files import (
     TABLE_SUFFIXES,
     data_suffix,
@@ -29,8 +30,9 @@ from core.data.files import (
     refuse_large,
 )
 from core.data.recording import NOT_A_TIME, RATE_TOLERANCE, Recording
-from core.data.tables import Table, channels_of, read_table, time_column
-from core.data.timestamps import Times, even_times, parse_times, sampling_rate
+from core.data.sampling import even_times, sampling_rate, steps
+from core.data.tables import Table, read_blocks, read_table, time_column
+from core.data.timestamps import Times, parse_times
 from core.errors import DataError
 from core.workspace import relative
 
@@ -44,12 +46,16 @@ _AXIS = re.compile(
 )
 # Above this share of repeated stamps, the clock of a vibration file is coarser than its sampling.
 _COARSE_CLOCK = 0.2
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+# A time stamp as text, and what parsing it takes.
+_BYTES_PER_STAMP = 300
 
 
-def read_recordings(path: Path, *, root: Path, stream: Stream, settings: Data) -> list[Recording]:
-    """Reads one sensor file; an `.npz` set holds many recordings, every other file one.
+def read_recordings(
+    path: Path, *, root: Path, stream: Stream, settings: Data, folder: Path | None = None
+) -> list[Recording]:
+    """Reads one sensor file, some rows at a time; an `.npz` set holds many recordings, every other file one.
 
+    folder: what is longer than memory should hold lies there, in files without a name; None takes memory for all.
     Raises DataError naming the file, the row and column where known, and the way out.
     """
     suffix = data_suffix(path)
@@ -60,8 +66,11 @@ def read_recordings(path: Path, *, root: Path, stream: Stream, settings: Data) -
     if not path.is_file():
         raise DataError("the file does not exist", path=path, hint=f"look into {path.parent}")
     refuse_foreign(path)
-    read = reader(path, settings)
-    return [_recording(path, root, stream, settings, read, values_tc, record) for record, values_tc in _records(read)]
+    read = reader(path, settings, folder)
+    return [
+        _recording(path, root, stream, settings, read, values_tc, record, folder)
+        for record, values_tc in _records(read)
+    ]
 
 
 class _Read(NamedTuple):
@@ -79,9 +88,16 @@ def _records(read: _Read) -> Iterable[tuple[int | None, np.ndarray]]:
 
 
 def _recording(
-    path: Path, root: Path, stream: Stream, settings: Data, read: _Read, values_tc: np.ndarray, record: int | None
+    path: Path,
+    root: Path,
+    stream: Stream,
+    settings: Data,
+    read: _Read,
+    values_tc: np.ndarray,
+    record: int | None,
+    folder: Path | None,
 ) -> Recording:
-    time_ns, rate_hz, source, notes = _timing(path, len(values_tc), read, stream, settings)
+    time_ns, rate_hz, source, notes = _timing(path, len(values_tc), read, stream, settings, folder)
     return Recording(
         file_id=relative(path, root) + ("" if record is None else f"#{record}"),
         path=path,
@@ -96,149 +112,143 @@ def _recording(
 
 
 # ------------------------------------------------------------------------------------------------------------- readers
-def _read_fdc_table(path: Path, settings: Data) -> _Read:
-    return _from_table(_filled(read_table(path), path), path, settings)
+def _read_fdc_table(path: Path, settings: Data, folder: Path | None) -> _Read:
+    return _from_tables(read_blocks(path, folder), path, settings, folder)
 
 
-def _from_table(table: Table, path: Path, settings: Data) -> _Read:
-    time, names = time_column(table.frame, settings.timestamp, path)
-    values_tc, channels, notes = channels_of(
-        table, time_names=names, chosen=settings.channels, exclude=settings.exclude, path=path
-    )
-    times = None if time is None else _times(time, names, table.first_row, path)
-    return _Read(values_tc, channels, times, [*table.notes, *notes, *(times.notes if times else ())], facts_of(path))
+def _from_tables(tables: Iterable[Table], path: Path, settings: Data, folder: Path | None) -> _Read:
+    channels, times, notes = None, _TimeColumn(path, settings.timestamp, folder), {}
+    for table in tables:
+        if table.frame.empty:
+            raise DataError("the table has no rows", path=path, hint="remove it from data.parts or export it again")
+        names = times.add(table)
+        if channels is None:
+            wanted = {"time_names": names, "chosen": settings.channels, "exclude": settings.exclude}
+            channels = Channels(table, **wanted, path=path, folder=folder)
+        channels.add(table)
+        notes |= dict.fromkeys(table.notes)
+    values_tc, names, found = channels.whole()
+    whole = times.whole()
+    return _Read(values_tc, names, whole, [*notes, *found, *(whole.notes if whole else ())], facts_of(path))
 
 
-def _times(column: pd.Series, names: tuple[str, ...], first_row: int, path: Path) -> Times:
-    times = parse_times(column)
-    if (times.time_ns == NOT_A_TIME).all():
-        raise DataError(
-            f"no time stamp can be read, not even the first, {column.iloc[0]!r}",
-            path=path,
-            row=first_row,
-            column=" + ".join(names),
-            hint="write ISO time stamps, or name another column in data.timestamp",
-        )
-    return times
+class _TimeColumn:
+    """The time stamps of a table that comes in blocks. Where the blocks do not speak for themselves, such as dates of
+    which it takes all rows to know day and month, the column is read again, whole."""
+
+    def __init__(self, path: Path, wanted: str, folder: Path | None):
+        self.path, self.wanted = path, wanted
+        self._rows = Rows(folder)
+        self._found: list[tuple[tuple[str, ...], Times]] = []  # of each block, its times left out
+        self._num_rows, self._can_be_read, self._first = 0, False, None
+
+    def add(self, table: Table) -> tuple[str, ...]:
+        """The names of the columns that time is made of."""
+        column, names = time_column(table.frame, self.wanted, self.path)
+        times = None
+        if column is not None:
+            times = parse_times(column)
+            self._rows.add(times.time_ns)
+            self._can_be_read |= bool((times.time_ns != NOT_A_TIME).any())
+            self._first = self._first or (column.iloc[0], table.first_row)
+            times = replace(times, time_ns=times.time_ns[:0])
+        self._found.append((names, times))
+        self._num_rows += len(table.frame)
+        return names
+
+    def whole(self) -> Times | None:
+        names, times = self._found[0]
+        if times is None:
+            return None
+        kinds = {(columns, each.source, each.notes) for columns, each in self._found}
+        if len(self._found) > 1 and (len(kinds) > 1 or times.weighed):
+            refuse_large(self.path, _BYTES_PER_STAMP * self._num_rows)
+            every_name = {name for names, _ in self._found for name in names}
+            column, names = time_column(read_table(self.path, every_name).frame, self.wanted, self.path)
+            times = parse_times(column)
+        else:
+            times = replace(times, time_ns=self._rows.whole())
+        if not self._can_be_read:
+            cell, row = self._first
+            raise DataError(
+                f"no time stamp can be read, not even the first, {cell!r}",
+                path=self.path,
+                row=row,
+                column=" + ".join(names),
+                hint="write ISO time stamps, or name another column in data.timestamp",
+            )
+        return times
 
 
-def _read_vibration_table(path: Path, settings: Data) -> _Read:
-    table = _filled(read_table(path), path)
-    axes = {match[1].lower(): name for name in table.frame.columns if (match := _AXIS.fullmatch(name))}
+def _read_vibration_table(path: Path, settings: Data, folder: Path | None) -> _Read:
+    tables = read_blocks(path, folder)
+    first = next(tables)
+    axes = {match[1].lower(): name for name in first.frame.columns if (match := _AXIS.fullmatch(name))}
     chosen = settings.channels or tuple(axes[axis] for axis in _AXES if axis in axes)
     if not chosen:
         raise DataError(
-            f"no column is an axis x, y or z; the file has {', '.join(table.frame.columns[:12])}",
+            f"no column is an axis x, y or z; the file has {', '.join(first.frame.columns[:12])}",
             path=path,
             hint="name the columns of the axes in data.channels",
         )
-    read = _from_table(table, path, settings.model_copy(update={"channels": chosen}))
+    read = _from_tables(chain([first], tables), path, settings.model_copy(update={"channels": chosen}), folder)
     if settings.channels:
         return read
     return read._replace(channels=tuple(axis for axis in _AXES if axes.get(axis) in read.channels))
 
 
-def _read_array(path: Path, settings: Data) -> _Read:
-    values = _load(path)
-    values_tc = values[:, None] if values.ndim == 1 else values
-    if values_tc.ndim == 2 and values_tc.shape[0] <= 3 < values_tc.shape[1]:
-        raise DataError(f"shape {values.shape} is (axes, T)", path=path, hint="save the array transposed, as (T, axes)")
-    if values_tc.ndim != 2 or values_tc.shape[1] > 3:
-        raise DataError(f"shape {values.shape} is no recording", path=path, hint="save (T,) or (T, 1 to 3 axes)")
-    return _from_array(values_tc, path, settings)
+def _read_array(path: Path, settings: Data, folder: Path | None) -> _Read:
+    with array_of(path, None, folder) as array:
+        shape = array.shape
+        if len(shape) == 2 and shape[0] <= 3 < shape[1]:
+            hint = "save the array transposed, as (T, axes)"
+            raise DataError(f"shape {shape} is (axes, T)", path=path, hint=hint)
+        if len(shape) not in (1, 2) or (*shape, 1)[1] > 3:
+            raise DataError(f"shape {shape} is no recording", path=path, hint="save (T,) or (T, 1 to 3 axes)")
+        columns = array._replace(shape=(shape[0], (*shape, 1)[1]))
+        return _from_array(columns, path, settings, folder)
 
 
-def _read_set(path: Path, settings: Data) -> _Read:
-    values_ntc = _load(path, key="x")
-    if values_ntc.ndim != 3 or values_ntc.shape[2] > 3:
-        raise DataError(f"x has shape {values_ntc.shape}", path=path, hint="save x as (records, T, 1 to 3 axes)")
-    return _from_array(values_ntc, path, settings)
+def _read_set(path: Path, settings: Data, folder: Path | None) -> _Read:
+    with array_of(path, "x", folder) as array:
+        if len(array.shape) != 3 or array.shape[2] > 3:
+            raise DataError(f"x has shape {array.shape}", path=path, hint="save x as (records, T, 1 to 3 axes)")
+        return _from_array(array, path, settings, folder)
 
 
-Reader = Callable[[Path, Data], _Read]
+Reader = Callable[[Path, Data, Path | None], _Read]
 READERS: dict[Stream, dict[str, Reader]] = {
     "patchtst": dict.fromkeys(TABLE_SUFFIXES, _read_fdc_table),
     "swinmae": {**dict.fromkeys(TABLE_SUFFIXES, _read_vibration_table), ".npy": _read_array, ".npz": _read_set},
 }
 
 
-def _filled(table: Table, path: Path) -> Table:
-    if table.frame.empty:
-        raise DataError("the table has no rows", path=path, hint="remove it from data.parts or export it again")
-    return table
-
-
-def _load(path: Path, key: str | None = None) -> np.ndarray:
-    """An array of real numbers as float32, or that of this name in a set; objects are refused, for unpickling them runs
-    code."""
-    try:
-        if key is None:
-            with path.open("rb") as file:
-                loaded = _array(file, path.stat().st_size, path)
-        else:
-            with zipfile.ZipFile(path) as archive:
-                loaded = _member(archive, key, path)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        kind = "np.save" if key is None else "np.savez, as an .npz file"
-        raise DataError(f"cannot be read: {error}", path=path, hint=f"save plain numbers with {kind}") from error
-    if loaded.size == 0:
-        raise DataError(f"shape {loaded.shape} holds no samples", path=path, hint="remove the file from data.parts")
-    with np.errstate(over="ignore"):
-        return loaded.astype(np.float32, copy=False)
-
-
-def _member(archive: zipfile.ZipFile, key: str, path: Path) -> np.ndarray:
-    names = [name.removesuffix(".npy") for name in archive.namelist()]
-    if key not in names:
-        raise DataError(f"no array {key!r}, only {names[:12]}", path=path, hint=f"save the records as {key!r}")
-    info = archive.getinfo(f"{key}.npy")
-    with archive.open(info) as file:
-        return _array(file, info.file_size, path)
-
-
-def _array(file: BinaryIO, num_bytes: int, path: Path) -> np.ndarray:
-    """The array in a stream of so many bytes, after a look at what its header promises."""
-    version = np.lib.format.read_magic(file)
-    read_header = _HEADERS.get(version)
-    if read_header is None:
-        raise ValueError(f"version {version} of the npy format")
-    shape, _, dtype = read_header(file)
-    if dtype.kind not in "iuf":
-        kind = "objects, which are never unpickled" if dtype.hasobject else f"{dtype}"
-        raise DataError(f"holds {kind}, no real numbers", path=path, hint="save float32 values with np.save")
-    promised = math.prod(shape) * dtype.itemsize
-    if promised > num_bytes - file.tell():
-        raise DataError(
-            f"is cut short: shape {shape} takes {promised} bytes, {num_bytes - file.tell()} are there",
-            path=path,
-            hint="copy the file again",
-        )
-    refuse_large(path, promised + 4 * math.prod(shape))
-    file.seek(0)
-    return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def _from_array(values: np.ndarray, path: Path, settings: Data) -> _Read:
-    facts, notes = facts_of(path), []
+def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -> _Read:
+    facts, notes, num_axes = facts_of(path), [], array.shape[-1]
     axes = tuple(facts.get("axes") or ())
-    channels = axes if len(axes) == values.shape[-1] else _AXES[: values.shape[-1]]
+    channels = axes if len(axes) == num_axes else _AXES[:num_axes]
     if axes and channels != axes:
-        notes.append(f"the sidecar names {len(axes)} axes, the array has {values.shape[-1]}: axes called {channels}")
+        notes.append(f"the sidecar names {len(axes)} axes, the array has {num_axes}: axes called {channels}")
     if missing := [name for name in settings.channels if name not in channels]:
         raise DataError("no such axis", path=path, column=missing[0], hint=f"its axes are {', '.join(channels)}")
     chosen = [name for name in settings.channels or channels if name not in settings.exclude]
-    if chosen != list(channels):
-        values = values[..., [channels.index(name) for name in chosen]]
-    infinite = np.isinf(values)
-    if infinite.any():
-        values = np.where(infinite, np.float32(np.nan), values)
-        notes.append(f"{int(infinite.sum())} values, infinite or beyond 32 bit, read as missing")
-    return _Read(values, tuple(chosen), None, notes, facts)
+    columns = [channels.index(name) for name in chosen]
+    rows, num_infinite = Rows(folder), 0
+    for number_n in array.numbers:
+        block = number_n.reshape(-1, *array.shape[1:])
+        block = block if chosen == list(channels) else block[..., columns]
+        infinite = np.isinf(block)
+        num_infinite += int(np.count_nonzero(infinite))
+        block[infinite] = np.nan
+        rows.add(block)
+    if num_infinite:
+        notes.append(f"{num_infinite} values, infinite or beyond 32 bit, read as missing")
+    return _Read(rows.whole(), tuple(chosen), None, notes, facts)
 
 
 # --------------------------------------------------------------------------------------------------------------- times
 def _timing(
-    path: Path, rows: int, read: _Read, stream: Stream, settings: Data
+    path: Path, rows: int, read: _Read, stream: Stream, settings: Data, folder: Path | None
 ) -> tuple[np.ndarray, float | None, Literal["timestamp", "sampling_rate", "index"], list[str]]:
     """Times (T,), sampling rate, where the times come from, and notes.
 
@@ -256,10 +266,10 @@ def _timing(
         time_ns = read.times.time_ns
         if stream == "swinmae" and rate_hz and _clock_is_coarse(time_ns):
             notes.append("the time stamps are coarser than the sampling: samples spaced evenly from the first one")
-            time_ns = even_times(rows, rate_hz, start_ns=int(time_ns[0]))
+            time_ns = even_times(rows, rate_hz, start_ns=int(time_ns[0]), folder=folder)
         return time_ns, rate_hz, "timestamp", notes
     if rate_hz:
-        return even_times(rows, rate_hz), rate_hz, "sampling_rate", notes
+        return even_times(rows, rate_hz, folder=folder), rate_hz, "sampling_rate", notes
     if stream == "swinmae":
         raise DataError(
             "the sampling rate is not known",
@@ -267,7 +277,7 @@ def _timing(
             hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or set data.sampling_rate_hz',
         )
     if read.times is None:
-        return even_times(rows, 1.0), None, "index", [*notes, "no time column: rows are numbered"]
+        return even_times(rows, 1.0, folder=folder), None, "index", [*notes, "no time column: rows are numbered"]
     return read.times.time_ns, None, "index", notes
 
 
@@ -288,5 +298,11 @@ def _rate(claims: dict[str, float | None]) -> tuple[float | None, list[str]]:
 
 
 def _clock_is_coarse(time_ns: np.ndarray) -> bool:
-    step_n = np.diff(time_ns)
-    return not (time_ns == NOT_A_TIME).any() and bool(np.all(step_n >= 0)) and (step_n == 0).mean() > _COARSE_CLOCK
+    if any((block == NOT_A_TIME).any() for block in blocks(time_ns)):
+        return False
+    backward, standing, count = (sum(found) for found in zip(*map(_kinds_of_steps, steps(time_ns)), strict=True))
+    return not backward and count > 0 and standing / count > _COARSE_CLOCK
+
+
+def _kinds_of_steps(step_n: np.ndarray) -> tuple[int, int, int]:
+    return int((step_n < 0).sum()), int((step_n == 0).sum()), len(step_n)

@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
+from core.data.blocks import Rows
+from core.data.files import refuse_large
 from core.data.quality import segments
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.errors import DataError
 
 # The smaller term of the fraction that stands for the ratio of rates is at most this.
 _LARGEST_TERM = 1000
+# Of a stretch while it is filtered: what it was, filled, filtered, and its times.
+_BYTES_PER_VALUE = 40
 
 
-def resampled(recording: Recording, rate_hz: float, *, gap_factor: float) -> Recording:
+def resampled(recording: Recording, rate_hz: float, *, gap_factor: float, folder: Path | None = None) -> Recording:
     """The recording at `rate_hz`: each stretch without a gap by itself, low-pass filtered below half of the lower rate.
 
     Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
     missing. Rows keep the times that they were measured at. Labels follow by time, or by `Recording.resampled_from_hz`
-    where rows have no time stamps. Raises DataError for a rate a thousand times another.
+    where rows have no time stamps. One stretch at a time is in memory; folder: where the result lies if it is long.
+    Raises DataError for a rate a thousand times another, and for a stretch too long for memory.
     """
     own_hz = recording.sampling_rate_hz
     if own_hz is None or not len(recording) or np.isclose(own_hz, rate_hz, rtol=RATE_TOLERANCE):
         return recording
     ratio = _ratio(recording, rate_hz)
-    values, times = [], []
+    values, times = Rows(folder), Rows(folder)
     for start, stop in segments(recording, gap_factor):
-        values.append(_stretch(recording.values_tc[start:stop], ratio))
-        times.append(_times(recording.time_ns[start:stop], np.arange(len(values[-1])) / float(ratio)))
+        needed = _BYTES_PER_VALUE * (stop - start) * recording.values_tc.shape[1] * max(float(ratio), 1.0)
+        refuse_large(recording.path, int(needed))
+        values_mc = _stretch(recording.values_tc[start:stop], ratio)
+        values.add(values_mc)
+        times.add(_times(recording.time_ns[start:stop], np.arange(len(values_mc)) / float(ratio)))
     note = f"resampled from {own_hz:g} to {rate_hz:g} Hz"
     if rate_hz > own_hz:
         note += f"; above {own_hz / 2:g} Hz it holds nothing, unlike recordings that were made at {rate_hz:g} Hz"
     return dataclasses.replace(
         recording,
-        values_tc=np.concatenate(values),
-        time_ns=np.concatenate(times),
+        values_tc=values.whole(),
+        time_ns=times.whole(),
         sampling_rate_hz=rate_hz,
         resampled_from_hz=own_hz,
         notes=(*recording.notes, note),

@@ -29,13 +29,22 @@ import numpy as np
 
 from core.config.schema import AnyConfig
 from core.data.blocks import IN_MEMORY, as_one, lie_back_to_back
+from core.data.dialects import sniff
 from core.data.entries import UNREADABLE, read_entry, read_json, sha256_of, state_of, write_entry
-from core.data.files import data_suffix, facts_of, refuse_foreign
+from core.data.files import (
+    PLAIN_TEXT_SUFFIXES,
+    data_suffix,
+    ends_in_nul,
+    facts_of,
+    refuse_foreign,
+    refuse_large,
+)
 from core.data.quality import cleaned, measure
 from core.data.recording import Recording
 from core.data.resampling import resampled
 from core.data.sampling import even_times
 from core.data.scaling import Scaler
+from core.errors import DataError
 from core.workspace import relative, write_json
 
 log = logging.getLogger(__name__)
@@ -78,7 +87,7 @@ class Store:
         """The recordings of a file, with ids relative to `root`. Raises DataError as `read_recordings` does."""
         if self.folder is None or not path.is_file():
             return _read(path, root, config, None)
-        refuse_foreign(path, self._room())
+        self._refuse_unusable(path)
         digest = self._digest(path, config)
         entry = self.folder / "readings" / digest
         reading = _load(entry, path, root, digest)
@@ -92,6 +101,20 @@ class Store:
                 self._added = True
                 return _load(entry, path, root, digest) or reading
         return reading
+
+    def _refuse_unusable(self, path: Path) -> None:
+        """Raises DataError for a file that need not be digested: it takes minutes where a file is large."""
+        refuse_foreign(path)
+        if data_suffix(path) in PLAIN_TEXT_SUFFIXES and ends_in_nul(path):
+            sniff(path, self._room())  # finds the row
+        num_bytes = path.stat().st_size
+        refuse_large(path, num_bytes, self._room())
+        if num_bytes > max(self.limit_bytes, IN_MEMORY):
+            raise DataError(
+                f"takes {num_bytes / 1e9:.1f} GB, more than the {self.limit_bytes / 1e9:g} GB the store may hold",
+                path=path,
+                hint="raise data.store_gb, or split the file by time; data.parts takes globs",
+            )
 
     def _room(self) -> Path | None:
         """Where what is longer than memory lies while it is read; None where nothing can be written."""

@@ -32,11 +32,15 @@ _SAMPLE = 64
 
 @dataclass(frozen=True)
 class Times:
-    """time_ns: int64 (T,), `NOT_A_TIME` where unreadable; source "index" means the column only counts rows."""
+    """time_ns: int64 (T,), `NOT_A_TIME` where unreadable; source "index" means the column only counts rows.
+
+    weighed: whether a form was chosen because most of these very rows allow or have it.
+    """
 
     time_ns: np.ndarray
     source: Literal["timestamp", "index"] = "timestamp"
     notes: tuple[str, ...] = field(default=())
+    weighed: bool = False
 
 
 def parse_times(column: pd.Series) -> Times:
@@ -51,27 +55,6 @@ def parse_times(column: pd.Series) -> Times:
     if pd.to_numeric(_sample(text), errors="coerce").notna().mean() > 0.5:
         return _from_numbers(pd.to_numeric(text, errors="coerce").astype("float64"))
     return _from_text(text)
-
-
-def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | None:
-    """Samples per second from time stamps (T,) in file order; None where no step goes forward.
-
-    The median step is right where rows were lost. `quantised` takes the mean of the steps that are no gap instead,
-    which is right where the stamps are coarser than the sampling (kilohertz data stamped in milliseconds).
-    """
-    step_n = np.diff(time_ns[time_ns != NOT_A_TIME])
-    forward_n = step_n[step_n > 0]
-    if not forward_n.size:
-        return None
-    step = float(np.median(forward_n))
-    if quantised:
-        step = float(step_n[(step_n >= 0) & (step_n <= 10 * step)].mean())
-    return _NS_PER_S / step
-
-
-def even_times(rows: int, rate_hz: float, *, start_ns: int = 0) -> np.ndarray:
-    """int64 (rows,) nanoseconds of evenly spaced samples."""
-    return start_ns + np.rint(np.arange(rows) * (_NS_PER_S / rate_hz)).astype(np.int64)
 
 
 def _as_ns(column: pd.Series) -> np.ndarray:
@@ -121,7 +104,7 @@ def _counts_rows(number_n: np.ndarray) -> bool:
 
 def _from_text(text: pd.Series) -> Times:
     text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
-    text, notes = _of_one_kind(text)
+    text, notes, weighed = _of_one_kind(text)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
     rest = text[parsed.isna() & text.notna()]
     forms = _plant_forms(_sample(rest))
@@ -129,23 +112,25 @@ def _from_text(text: pd.Series) -> Times:
         filled, note = _parse_plant(rest, forms)
         parsed = parsed.fillna(filled)
         notes += [note] if note else []
-    return Times(_as_ns(parsed.dt.tz_localize(None)), notes=tuple(notes))
+        weighed |= note is not None
+    return Times(_as_ns(parsed.dt.tz_localize(None)), notes=tuple(notes), weighed=weighed)
 
 
-def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str]]:
-    """Time stamps that all name a zone, or none: the rarer kind is hours off, so it becomes unreadable."""
+def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str], bool]:
+    """Time stamps that all name a zone, or none: the rarer kind is hours off, so it becomes unreadable. With notes, and
+    whether there were two kinds."""
     zoned = text.str.contains(_LIKE_A_ZONE).fillna(False).astype(bool)
     zoned[zoned] = text[zoned].str.contains(_ZONE).fillna(False).astype(bool)
     if not zoned.any():
-        return text, []
+        return text, [], False
     notes = ["time stamps converted to UTC"]
     zoneless = ~zoned & text.str.contains(r"\d:\d{2}").fillna(False).astype(bool)
     if not zoneless.any():
-        return text, notes
+        return text, notes, False
     rare, told = (zoneless, "name no zone") if zoneless.sum() <= zoned.sum() else (zoned, "name a zone")
     first = int(np.argmax(rare.to_numpy()))
     notes.append(f"{int(rare.sum())} time stamps {told} while others do not agree, the first {text.iloc[first]!r}")
-    return text.mask(rare), notes
+    return text.mask(rare), notes, True
 
 
 def _sample(text: pd.Series) -> pd.Series:

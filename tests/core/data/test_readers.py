@@ -13,7 +13,8 @@ from core.config.schema import Data
 from core.data.files import data_stem
 from core.data.readers import expand, matches, read_recordings
 from core.data.recording import NOT_A_TIME
-from core.data.timestamps import parse_times, sampling_rate
+from core.data.sampling import sampling_rate
+from core.data.timestamps import parse_times
 from core.errors import DataError
 from tests.support import SHARED_DATA, needs_shared_data
 

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import logging
 import os
@@ -7,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.data import readers
+from core.data import entries, readers
 from core.data import store as store_module
 from core.data.dataset import TRAINING_PARTS, check_quality, load_stream_data
 from core.data.recording import Recording
@@ -82,14 +83,14 @@ def test_training_data_is_the_same_with_and_without_a_store(tmp_path, parsed):
 
 
 def test_a_series_too_long_for_memory_lies_on_disk(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(store_module, "_JOINED_IN_MEMORY", 0)
+    monkeypatch.setattr(store_module, "IN_MEMORY", 0)
     for number in range(2):
         write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number)
     config = make_config()
     with caplog.at_level(logging.INFO):
         series = [load_stream_data(config, root=tmp_path, parts=TRAINING_PARTS).parts["train"].series for _ in range(2)]
     assert caplog.text.count("joining 2 recordings") == 1
-    assert len(list((tmp_path / "cache/recordings/series").glob("*.npy"))) == 1
+    assert len(list((tmp_path / "cache/recordings/series").glob("*/values.npy"))) == 1
     assert all(one.values_nc[:, 0].tolist() == [*range(200), *range(1000, 1200)] for one in series)
 
 
@@ -110,8 +111,8 @@ def test_a_file_of_other_bytes_is_parsed_anew_even_with_the_same_size_and_time(t
 def test_an_old_file_is_not_read_to_know_that_it_is_the_same(tmp_path, monkeypatch):
     path = write(tmp_path, "a\n1\n2\n")
     os.utime(path, (1e9, 1e9))
-    digests, real = [], store_module.hashlib.file_digest
-    monkeypatch.setattr(store_module.hashlib, "file_digest", lambda *args: digests.append(1) or real(*args))
+    digests, real = [], hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *args: digests.append(1) or real(*args))
     read(tmp_path), read(tmp_path)
     assert len(digests) == 1
     write(tmp_path, "a\n1\n4\n")
@@ -151,7 +152,7 @@ def test_a_copy_shares_its_entry(tmp_path, parsed):
     assert parsed == ["a.csv"]
 
 
-@pytest.mark.parametrize("torn", ["values.npy", "times.npy", "reading.json"])
+@pytest.mark.parametrize("torn", ["values.npy", "times.npy", "about.json"])
 @pytest.mark.parametrize("length", [0, 100])
 def test_a_torn_entry_is_made_anew(tmp_path, parsed, torn, length, caplog):
     write(tmp_path, MESSY)
@@ -175,7 +176,7 @@ def test_a_store_that_cannot_be_written_is_told_and_stops_nothing(tmp_path, capl
 def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
     for name in ("a.csv", "b.csv", "c.csv"):
         write_ramp(tmp_path, name, 200, first=ord(name[0]))
-    config = make_config(store_gb=10e-6)  # about two of them
+    config = make_config(store_gb=14e-6)  # about two of them
     for age, name in enumerate(("a.csv", "b.csv")):
         store = Store.of(config, tmp_path)
         store.read(tmp_path / "data" / name, root=tmp_path, config=config)
@@ -184,7 +185,7 @@ def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
             os.utime(entry, (1e9 + age, 1e9 + age))
     read(tmp_path, "a.csv")
     with caplog.at_level(logging.INFO):
-        check_quality(make_config(store_gb=10e-6, parts=dict.fromkeys(SPLIT, C_ALONE)), root=tmp_path)
+        check_quality(make_config(store_gb=14e-6, parts=dict.fromkeys(SPLIT, C_ALONE)), root=tmp_path)
     assert "is full: forgetting" in caplog.text
     parsed.clear()
     read(tmp_path, "a.csv"), read(tmp_path, "c.csv"), read(tmp_path, "b.csv")
@@ -199,6 +200,6 @@ def test_an_empty_store_dir_writes_nothing(tmp_path):
 
 def test_nothing_is_left_of_an_entry_that_was_not_finished(tmp_path, monkeypatch):
     write(tmp_path, MESSY)
-    monkeypatch.setattr(store_module, "write_json", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(entries, "write_json", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
     read(tmp_path)
     assert list((tmp_path / "cache/recordings/readings").iterdir()) == []

@@ -1,0 +1,94 @@
+"""Arrays that stand in `.npy` and `.npz` files, read some rows at a time."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from core.data.blocks import BLOCK_BYTES
+from core.data.files import refuse_large
+from core.errors import DataError, WriteError
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class Array(NamedTuple):
+    """An array that stands in a file: its shape, and its numbers, some at a time, float32 (n,) in order."""
+
+    shape: tuple[int, ...]
+    numbers: Iterator[np.ndarray]
+
+
+@contextmanager
+def array_of(path: Path, key: str | None, folder: Path | None) -> Iterator[Array]:
+    """An array of real numbers, or that of this name in a set; objects are refused, for unpickling them runs code."""
+    try:
+        with ExitStack() as opened:
+            if key is None:
+                file = opened.enter_context(path.open("rb"))
+                num_bytes = path.stat().st_size
+            else:
+                archive = opened.enter_context(zipfile.ZipFile(path))
+                member = _member(archive, key, path)
+                file, num_bytes = opened.enter_context(archive.open(member)), member.file_size
+            yield _array(file, num_bytes, path, folder)
+    except WriteError:
+        raise
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        kind = "np.save" if key is None else "np.savez, as an .npz file"
+        raise DataError(f"cannot be read: {error}", path=path, hint=f"save plain numbers with {kind}") from error
+
+
+def _member(archive: zipfile.ZipFile, key: str, path: Path) -> zipfile.ZipInfo:
+    names = [name.removesuffix(".npy") for name in archive.namelist()]
+    if key not in names:
+        raise DataError(f"no array {key!r}, only {names[:12]}", path=path, hint=f"save the records as {key!r}")
+    return archive.getinfo(f"{key}.npy")
+
+
+def _array(file: BinaryIO, num_bytes: int, path: Path, folder: Path | None) -> Array:
+    """The array in a stream of so many bytes, after a look at what its header promises."""
+    version = np.lib.format.read_magic(file)
+    read_header = _HEADERS.get(version)
+    if read_header is None:
+        raise ValueError(f"version {version} of the npy format")
+    shape, by_column, dtype = read_header(file)
+    if dtype.kind not in "iuf":
+        kind = "objects, which are never unpickled" if dtype.hasobject else f"{dtype}"
+        raise DataError(f"holds {kind}, no real numbers", path=path, hint="save float32 values with np.save")
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > num_bytes - file.tell():
+        raise DataError(
+            f"is cut short: shape {shape} takes {promised} bytes, {num_bytes - file.tell()} are there",
+            path=path,
+            hint="copy the file again",
+        )
+    if not promised:
+        raise DataError(f"shape {shape} holds no samples", path=path, hint="remove the file from data.parts")
+    if by_column and len(shape) > 1:
+        refuse_large(path, promised + 4 * math.prod(shape))
+        file.seek(0)
+        whole = np.lib.format.read_array(file, allow_pickle=False)
+        return Array(shape, iter([_as_float32(whole.reshape(-1))]))
+    refuse_large(path, (promised if folder is None else 0) + 4 * math.prod(shape), folder)
+    return Array(shape, _numbers(file, promised, dtype, math.prod(shape[1:]) * dtype.itemsize))
+
+
+def _numbers(file: BinaryIO, num_bytes: int, dtype: np.dtype, row_bytes: int) -> Iterator[np.ndarray]:
+    """Whole rows at a time."""
+    size = max(1, BLOCK_BYTES // row_bytes) * row_bytes
+    for start in range(0, num_bytes, size):
+        block = file.read(min(size, num_bytes - start))
+        yield _as_float32(np.frombuffer(block, dtype=dtype))
+
+
+def _as_float32(number_n: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, and infinite is missing
+        return number_n.astype(np.float32)

@@ -1,0 +1,127 @@
+"""Arrays longer than memory: looked at some rows at a time, put together in files without a name."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from core.workspace import writing
+
+# Of an array that is looked at together.
+BLOCK_BYTES = 2**24
+# What is longer lies in a file.
+IN_MEMORY = 2**26
+
+
+def blocks(array: np.ndarray, *, overlap: int = 0) -> Iterator[np.ndarray]:
+    """All rows of an array, some at a time; each block but the last repeated `overlap` rows of the next.
+
+    What lies in a file is taken out of memory again as soon as the next block is asked for.
+    """
+    size = max(1, BLOCK_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(array), size):
+        yield array[start : start + size + overlap]
+        if len(array) > size:
+            give_back(array)
+
+
+def give_back(array: np.ndarray) -> None:
+    """The pages of its file that this process has looked at; the system may keep them in its cache."""
+    mapped = _mapping_of(array)
+    if mapped is not None and hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping_of(array: np.ndarray) -> mmap.mmap | None:
+    base = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    return base
+
+
+class Rows:
+    """An array of which one block of rows comes after the other: in memory while it is short, and where no folder is
+    given; else in a file in `folder` that has no name and is gone with the array.
+
+    Raises WriteError where the disk of the folder is full.
+    """
+
+    def __init__(self, folder: Path | None):
+        self.folder = folder
+        self._blocks: list[np.ndarray] = []
+        self._num_bytes = self._num_rows = 0
+        self._file = None
+
+    def add(self, block: np.ndarray) -> None:
+        self._num_bytes, self._num_rows = self._num_bytes + block.nbytes, self._num_rows + len(block)
+        self._blocks.append(block)
+        if self.folder is not None and self._num_bytes > IN_MEMORY:
+            with writing(self.folder / "rows"):
+                self._write()
+
+    def whole(self) -> np.ndarray:
+        """All rows so far, in order; nothing may be added afterwards."""
+        if self._file is None:
+            return self._blocks[0] if len(self._blocks) == 1 else np.concatenate(self._blocks)
+        like = self._blocks[0]
+        with writing(self.folder / "rows"), self._file as file:
+            file.flush()
+            return np.memmap(file, dtype=like.dtype, mode="c", shape=(self._num_rows, *like.shape[1:]))
+
+    def _write(self) -> None:
+        if self._file is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - `whole` closes it
+        for block in self._blocks:
+            self._file.write(np.ascontiguousarray(block).data)
+        self._blocks = [block[:0] for block in self._blocks[:1]]
+
+
+def gathered(parts: Iterable[np.ndarray], folder: Path | None) -> np.ndarray:
+    """Blocks of rows as one array."""
+    rows = Rows(folder)
+    for part in parts:
+        rows.add(part)
+    return rows.whole()
+
+
+def by_column(values_tc: np.ndarray, folder: Path | None) -> np.ndarray:
+    """The transposed array (C, T) with each column in one piece, as those need that are judged one by one."""
+    if folder is None or values_tc.nbytes <= IN_MEMORY:
+        return np.ascontiguousarray(values_tc.T)
+    num_rows, num_columns = values_tc.shape
+    with writing(folder / "columns"), tempfile.TemporaryFile(dir=folder) as file:
+        file.truncate(values_tc.nbytes)
+        start = 0
+        for block in blocks(values_tc):
+            for column, values_n in enumerate(np.ascontiguousarray(block.T)):
+                file.seek(values_tc.itemsize * (column * num_rows + start))
+                file.write(values_n.data)
+            start += len(block)
+        file.flush()
+        return np.memmap(file, dtype=values_tc.dtype, mode="c", shape=(num_columns, num_rows))
+
+
+def as_one(parts: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
+    """Arrays (n, …) one after the other; not copied where they lie like that already, as the records of a set do."""
+    if lie_back_to_back(parts):
+        first = parts[0]
+        return np.lib.stride_tricks.as_strided(first, (sum(map(len, parts)), *first.shape[1:]), first.strides)
+    return gathered((block for part in parts for block in blocks(part)), folder)
+
+
+def lie_back_to_back(parts: Sequence[np.ndarray]) -> bool:
+    """Whether arrays (n, …) follow each other in memory without a gap."""
+    if not all(part.flags.c_contiguous and part.shape[1:] == parts[0].shape[1:] for part in parts):
+        return False
+    starts = [part.__array_interface__["data"][0] for part in parts]
+    base = parts[0].base
+    return all(
+        start + part.nbytes == following and after.base is base
+        for (start, part), (following, after) in pairwise(zip(starts, parts, strict=True))
+    )

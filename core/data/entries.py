@@ -1,0 +1,125 @@
+"""Folders of arrays that are written once and then only looked at: whole or not there at all.
+
+    <entry>/*.npy          read memory-mapped
+    <entry>/about.json     what the writer said, and the SHA-256 of every array
+    <entry>/sound.json     the sizes and times the arrays had when their digests were last known to be right
+
+Reading gigabytes at each start to digest them would take longer than training on them for a while. So they are read
+through only where sizes and times are not those: after the entry was copied, restored from a backup or written to. What
+a disk changes without telling the file system stays unseen; that is the file system's to find.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.data.blocks import blocks
+from core.workspace import temporary_folder, write_json
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError)
+"""What `read_entry` raises for an entry that is missing, torn or changed."""
+
+_ABOUT, _SOUND = "about.json", "sound.json"
+
+
+def write_entry(entry: Path, arrays: Mapping[str, Sequence[np.ndarray]], about: Mapping[str, Any]) -> None:
+    """arrays: by file name, each as pieces that follow each other. An entry that another process has written meanwhile
+    stays."""
+    with _atomic_folder(entry) as part:
+        part.mkdir()
+        digests = {name: _write_rows(part / name, pieces) for name, pieces in arrays.items()}
+        write_json(part / _ABOUT, {**about, "sha256": digests})
+        _note_as_sound(part, digests)
+
+
+def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
+    """What its writer said, and its arrays. Raises one of `UNREADABLE`."""
+    about = json.loads((entry / _ABOUT).read_text(encoding="utf-8"))
+    digests = about["sha256"]
+    if read_json(entry / _SOUND) != _states_of(entry, digests):
+        for name, digest in digests.items():
+            if sha256_of(entry / name) != digest:
+                raise ValueError(f"{name} is not what was written")
+        _note_as_sound(entry, digests)
+    return about, {name: _mapped(entry / name) for name in digests}
+
+
+def _note_as_sound(entry: Path, names: Iterable[str]) -> None:
+    try:
+        write_json(entry / _SOUND, _states_of(entry, names))
+    except OSError:  # a store that may only be read
+        log.debug("cannot note that %s is sound", entry, exc_info=True)
+
+
+def _states_of(entry: Path, names: Iterable[str]) -> dict[str, dict[str, int]]:
+    return {name: state_of(entry / name) for name in names}
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """An array in a file that never changes: tensors want to be writable, but what is written stays in memory."""
+    return np.load(path, mmap_mode="c", allow_pickle=False)
+
+
+def _write_rows(path: Path, parts: Sequence[np.ndarray]) -> str:
+    """Arrays one after the other in one file, flushed to disk, without a copy of them all in memory; its SHA-256."""
+    header = {
+        "descr": np.lib.format.dtype_to_descr(parts[0].dtype),
+        "fortran_order": False,
+        "shape": (sum(map(len, parts)), *parts[0].shape[1:]),
+    }
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, header)
+    digest = hashlib.sha256(head.getvalue())
+    with path.open("wb") as file:
+        file.write(head.getvalue())
+        for block in (block for part in parts for block in blocks(part)):
+            whole = np.ascontiguousarray(block)
+            digest.update(whole)
+            file.write(whole.data)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _atomic_folder(path: Path) -> Iterator[Path]:
+    """Gives a path in a new hidden folder; what is there in the end becomes `path`, unless that exists by then."""
+    with temporary_folder(path) as folder:
+        yield folder / path.name
+        if not path.exists():
+            try:
+                (folder / path.name).rename(path)
+            except OSError:
+                if not path.exists():
+                    raise
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def state_of(path: Path) -> dict[str, int]:
+    """What changes when a file does."""
+    state = path.stat()
+    return {"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "changed_ns": state.st_ctime_ns}
+
+
+def read_json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,60 @@
+"""How fast a recording was sampled, by its time stamps, and the times of one that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from core.data.blocks import BLOCK_BYTES, blocks, gathered
+from core.data.medians import median
+from core.data.recording import NOT_A_TIME
+
+_NS_PER_S = 1_000_000_000
+
+
+def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | None:
+    """Samples per second from time stamps (T,) in file order; None where no step goes forward.
+
+    The median step is right where rows were lost. `quantised` takes the mean of the steps that are no gap instead,
+    which is right where the stamps are coarser than the sampling (kilohertz data stamped in milliseconds).
+    """
+    forward = partial(_forward_steps, time_ns)
+    count = sum(map(len, forward()))
+    if not count:
+        return None
+    step = float(median(forward, count))
+    if quantised:
+        sums = [(int(step_n.sum()), len(step_n)) for step_n in map(partial(_no_gaps, 10 * step), steps(time_ns))]
+        step = sum(total for total, _ in sums) / sum(number for _, number in sums)
+    return _NS_PER_S / step
+
+
+def steps(time_ns: np.ndarray) -> Iterator[np.ndarray]:
+    """From each readable time stamp to the next, int64 (n,), some at a time."""
+    before = np.empty(0, dtype=np.int64)
+    for block in blocks(time_ns):
+        known_n = np.concatenate([before, block[block != NOT_A_TIME]])
+        yield np.diff(known_n)
+        before = known_n[-1:]
+
+
+def _forward_steps(time_ns: np.ndarray) -> Iterator[np.ndarray]:
+    return (step_n[step_n > 0] for step_n in steps(time_ns))
+
+
+def _no_gaps(longest: float, step_n: np.ndarray) -> np.ndarray:
+    return step_n[(step_n >= 0) & (step_n <= longest)]
+
+
+def even_times(rows: int, rate_hz: float, *, start_ns: int = 0, folder: Path | None = None) -> np.ndarray:
+    """int64 (rows,) nanoseconds of evenly spaced samples; folder: where they lie if they are many, None for memory."""
+    size = BLOCK_BYTES // 8
+    places = (np.arange(first, min(first + size, rows)) for first in range(0, rows, size))
+    return gathered(_evenly(places, rate_hz, start_ns), folder) if rows else np.empty(0, dtype=np.int64)
+
+
+def _evenly(places: Iterable[np.ndarray], rate_hz: float, start_ns: int) -> Iterator[np.ndarray]:
+    return (start_ns + np.rint(place_n * (_NS_PER_S / rate_hz)).astype(np.int64) for place_n in places)
