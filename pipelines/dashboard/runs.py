@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from core.config.schema import STREAMS, Stream
+from core.owner import Owner
 from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Number, Time, encodable
@@ -74,6 +75,7 @@ class _Status(BaseModel):
     eta_seconds: Number = None
     peak_memory_mb: Number = None
     pid: int | None = None
+    owner: str = ""
 
     @field_validator("best", mode="before")
     @classmethod
@@ -83,11 +85,14 @@ class _Status(BaseModel):
         return None if loss is None or loss != loss else value
 
     def is_abandoned(self, now: datetime) -> bool:
-        """Says running, but its process is gone and it has been silent.
+        """Says running, but its process is gone; where that cannot be told, it has been silent.
 
         A process id means something on one host only; the silence keeps a live run on another host of a shared
         folder from being declared dead.
         """
+        owner = Owner.named_in(self.owner)
+        if owner is not None and owner.is_of_here:
+            return self.state == "running" and owner.is_dead()
         silent = self.updated_at is None or now - self.updated_at > SILENCE
         return self.state == "running" and silent and not is_alive(self.pid, self.updated_at)
 
@@ -197,7 +202,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         return RunStream(
             state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
         )
-    stream = RunStream(**{**status.model_dump(exclude={"schema_version", "pid"}), **common})
+    stream = RunStream(**{**status.model_dump(exclude={"schema_version", "pid", "owner"}), **common})
     if status.is_abandoned(now):
         stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
     if stream.state != "running":
