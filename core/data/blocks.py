@@ -16,6 +16,7 @@ from core.workspace import writing
 BLOCK_BYTES = 2**24
 # What is longer lies in a file.
 IN_MEMORY = 2**26
+LOOKED_AT = 2**26
 
 
 def blocks(array: np.ndarray, *, overlap: int = 0) -> Iterator[np.ndarray]:
@@ -35,6 +36,23 @@ def give_back(array: np.ndarray) -> None:
     mapped = _mapping_of(array)
     if mapped is not None and hasattr(mapped, "madvise"):
         mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class Pages:
+    """What was looked at of an array in a file: given back each time it comes to `LOOKED_AT` bytes, so that a process
+    does not grow by a whole file that it cuts windows from. The system still has them, and gives them again at once."""
+
+    def __init__(self, array: np.ndarray | None = None):
+        self._array = array if array is not None and _mapping_of(array) is not None else None
+        self._num_bytes = 0
+
+    def looked_at(self, num_bytes: int) -> None:
+        if self._array is None:
+            return
+        self._num_bytes += num_bytes
+        if self._num_bytes > LOOKED_AT:
+            give_back(self._array)
+            self._num_bytes = 0
 
 
 def _mapping_of(array: np.ndarray) -> mmap.mmap | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import torch
 
+from core.data.blocks import Pages
 from core.data.recording import Recording
 from core.data.scaling import Scaler
 
@@ -22,21 +23,26 @@ class Series:
         missing. It may lie on any device, or in a memory-mapped file.
     offsets_r: int64 (R + 1,): recording r has the rows offsets_r[r] to offsets_r[r + 1].
     scaler: scales what is cut from the series; without one it stays as it is.
+    pages: what of a memory-mapped file was looked at.
     """
 
     values_nc: torch.Tensor
     recordings: tuple[Recording, ...]
     offsets_r: np.ndarray
     scaler: Scaler | None = None
+    pages: Pages = field(default_factory=Pages, compare=False)
 
     @classmethod
     def of(cls, recordings: Sequence[Recording], values_nc: np.ndarray, scaler: Scaler | None = None) -> Series:
         """`values_nc`: the rows of all recordings, float32 (N, C); copied only where rows do not lie in one piece."""
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
-        return cls(torch.from_numpy(np.ascontiguousarray(values_nc)), tuple(recordings), offsets_r, scaler)
+        values_nc = np.ascontiguousarray(values_nc)
+        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc))
 
     def to(self, device: torch.device) -> Series:
-        return replace(self, values_nc=self.values_nc.to(device))
+        moved_nc = self.values_nc.to(device)
+        pages = self.pages if moved_nc is self.values_nc else Pages(None)
+        return replace(self, values_nc=moved_nc, pages=pages)
 
     def scaled_(self, values_btc: torch.Tensor) -> torch.Tensor:
         """Scales a piece cut from the series, in place: float32 (B, T, C).
@@ -94,7 +100,9 @@ class WindowSet:
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
         """Scaled windows (B, T, C) float32 on the series' device: one gather that copies each window as a whole."""
         starts_b = self.starts_w[index_b].to(self.series.values_nc.device)
-        return self.series.scaled_(self._view_nf.index_select(0, starts_b).unflatten(1, (self.window, -1)))
+        batch_bf = self._view_nf.index_select(0, starts_b)
+        self.series.pages.looked_at(batch_bf.nbytes)
+        return self.series.scaled_(batch_bf.unflatten(1, (self.window, -1)))
 
     def batches(self, size: int) -> Iterator[torch.Tensor]:
         """All windows in order, `size` at a time."""
