@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -226,8 +226,10 @@ def fit_process(
         mine_s = group.holds(calibration_k2)
         own_k2, others_k2 = _told_apart(group.normal_k2, calibration_k2)
         if can_be_held_out(mine_s.sum(), len(rows_of(others_k2))):
-            before, _ = fit(values_nc, others_k2, span=span)
-            calibration_sc[mine_s] = before.errors(values_nc, own_k2)
+            unaware, _ = fit(values_nc, others_k2, span=span)
+            # By the yardstick that new rows are measured by: what counts is how much worse an unseen row is foretold.
+            unaware = replace(unaware, usual_3c=charts[group.key].usual_3c)
+            calibration_sc[mine_s] = unaware.errors(values_nc, own_k2)
         else:
             calibration_sc[mine_s] = normal_sc[np.searchsorted(rows_of(group.normal_k2), calibration_n[mine_s])]
     return ProcessStatistics(charts), calibration_sc

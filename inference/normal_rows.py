@@ -4,9 +4,9 @@ Normal rows are judged by what did not see them (cross-fitting: Chernozhukov et 
 that their errors are as large as those of new rows. Folds are neighbours in time: what drifts within the normal data is
 foretold badly there, and so is trusted less.
 
-The part `calibration` is judged more severely, by what the other normal parts teach alone (split conformal prediction:
-Papadopoulos et al., ECML 2002): a fold in the middle is foretold from both sides, the future is not, so a plant that
-drifts would be called normal by too low a threshold.
+The part `calibration` is judged by what the other normal parts teach alone (split conformal prediction: Papadopoulos et
+al., ECML 2002): a fold in the middle is foretold from both sides, the future is not, and the threshold of a plant that
+drifts would come out too low.
 
 Suffixes: n row, c channel, k stretch or fold.
 """

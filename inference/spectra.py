@@ -22,7 +22,6 @@ from torch import Tensor
 
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
-from inference.normal_rows import can_be_held_out
 from inference.running import Ewma
 
 BANDS = 64
@@ -102,10 +101,7 @@ class SpectralStatistics:
 
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Half the level's squared distance and half the bands', over the normal ones: float32 (W, C)."""
-        return self._errors(spectra_of(windows, span=self.span))
-
-    def _errors(self, spectra: Spectra) -> np.ndarray:
-        return self._relative(torch.stack(self.normal.distances(spectra), dim=1))
+        return self._relative(torch.stack(self.normal.distances(spectra_of(windows, span=self.span)), dim=1))
 
     def _relative(self, distance_w2c: Tensor) -> np.ndarray:
         return (distance_w2c / self.usual_2c).mean(1).float().numpy()
@@ -122,30 +118,20 @@ class SpectralStatistics:
 
 
 def fit_spectral(normal: Mapping[PartName, WindowSet], *, span: int) -> tuple[SpectralStatistics, np.ndarray]:
-    """What the windows of all normal parts teach, and the errors of the part `calibration` as `errors` would give them
-    had it not been learned from (`inference.normal_rows`)."""
+    """What the windows of all normal parts teach, and the errors of the part `calibration`, out of fold."""
     of_part = {name: spectra_of(part, span=span) for name, part in normal.items()}
-    learned, distance_w2c = _fit(Spectra.joined(list(of_part.values())), span)
-    calibration = of_part["calibration"]
-    others = [spectra for name, spectra in of_part.items() if name != "calibration"]
-    if can_be_held_out(len(calibration.level_wc), sum(len(spectra.level_wc) for spectra in others)):
-        before, _ = _fit(Spectra.joined(others), span)
-        return learned, before._errors(calibration)
-    mine = distance_w2c.split([len(part.level_wc) for part in of_part.values()])[list(of_part).index("calibration")]
-    return learned, learned._relative(mine)
-
-
-def _fit(normal: Spectra, span: int) -> tuple[SpectralStatistics, Tensor]:
-    """What normal windows teach, and their distances (W, 2, C), out of fold."""
-    num_windows = len(normal.level_wc)
-    folds = normal.split([len(fold) for fold in torch.arange(num_windows).tensor_split(min(FOLDS, num_windows))])
+    everything = Spectra.joined(list(of_part.values()))
+    num_windows = len(everything.level_wc)
+    folds = everything.split([len(fold) for fold in torch.arange(num_windows).tensor_split(min(FOLDS, num_windows))])
     others = [Spectra.joined([*folds[:at], *folds[at + 1 :]] or folds) for at in range(len(folds))]
     distance_w2c = torch.cat(
         [torch.stack(NormalSpectra.fit(rest).distances(fold), dim=1) for rest, fold in zip(others, folds, strict=True)]
     )
     mean_2c, rms_2c = distance_w2c.nanmean(0), distance_w2c.square().nanmean(0).sqrt()
     usual_2c = torch.maximum(mean_2c, rms_2c / 3**0.5).clamp(min=_SMALLEST)
-    return SpectralStatistics(NormalSpectra.fit(normal), usual_2c, span), distance_w2c
+    learned = SpectralStatistics(NormalSpectra.fit(everything), usual_2c, span)
+    mine = distance_w2c.split([len(part.level_wc) for part in of_part.values()])[list(of_part).index("calibration")]
+    return learned, learned._relative(mine)
 
 
 def spectra_of(windows: WindowSet, *, span: int) -> Spectra:

@@ -103,6 +103,6 @@ def alone_in(stream: Stream, data: StreamData) -> tuple[str, ...]:
 def fit_statistics(
     config: AnyConfig, normal: Mapping[PartName, WindowSet], alone: Collection[str]
 ) -> tuple[Statistics, np.ndarray]:
-    """What all normal parts teach, and the errors (S, C) of the part `calibration`, had it not been learned from."""
+    """What all normal parts teach, and the errors (S, C) of the part `calibration`, by what did not see it."""
     span = config.scoring.smoothing_span
     return fit_process(normal, alone, span=span) if config.stream == "patchtst" else fit_spectral(normal, span=span)

@@ -110,13 +110,6 @@ def test_bands_hold_the_mean_power():
     np.testing.assert_allclose(bands(windows)[1, 0].numpy(), expected, atol=1e-3)
 
 
-def test_calibration_windows_are_judged_by_what_the_other_normal_parts_teach():
-    normal = parts_of(train=machine(300, 0), validation=machine(50, 1), calibration=machine(200, 2, gain=1.2))
-    _, calibration_wc = fit_spectral(normal, span=1)
-    others, _ = fit_spectral({"train": normal["train"], "calibration": normal["validation"]}, span=1)
-    np.testing.assert_array_equal(calibration_wc, others.errors(normal["calibration"]))
-
-
 def test_windows_shorter_than_the_bands_have_fewer_of_them():
     values_nc = machine(4, 0)
     windows = windows_of(values_nc, torch.arange(0, 200, 20), 20)
