@@ -23,6 +23,7 @@ COMMANDS: dict[str, Command] = {
     "quality": Command("pipelines.check_data_quality", "judge the sensor files of a stream"),
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
+    "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
     "calibrate": Command("inference.recalibrate", "learn anew what is normal from newer data; the model stays"),
     "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are whole"),

@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -16,26 +17,39 @@ from core.config.schema import AnyConfig, Stream
 from core.devices.process import start_right
 from core.errors import EXIT_OK
 from core.workspace import new_run_id
+from trainers import elastic
+from trainers.supervising import Supervisor, is_supervised, training_command
 
 
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog=f"train {stream}", description=f"Trains {title}.")
     add_config_arguments(parser, default=local_config_file(stream))
-    parser.add_argument("--resume", metavar="auto|never|PATH", help="short for training.resume=…")
+    parser.add_argument("--resume", metavar="auto|never|unfinished|PATH", help="short for training.resume=…")
+    parser.add_argument("--allow-changes", action="store_true", help="short for training.allow_changes=true")
+    parser.add_argument(
+        "--until-done", action="store_true", help="start again, and go on, whenever training is stopped or killed"
+    )
     parser.add_argument("--batch-size", type=int, metavar="N", help="short for training.batch_size=N: no measuring")
     parser.add_argument("--run-id", help="name of the run's folder (default: a new one)")
 
     def command(arguments: argparse.Namespace) -> int:
+        if (code := elastic.ending()) is not None:
+            return code
         if arguments.resume:
             arguments.overrides.append(f"training.resume='{arguments.resume}'")
+        if arguments.allow_changes:
+            arguments.overrides.append("training.allow_changes=true")
         if arguments.batch_size is not None:
             arguments.overrides.append(f"training.batch_size={arguments.batch_size}")
         loaded = config_of(arguments, stream=stream)
         if arguments.print_config:
             return print_config(arguments, loaded)
+        words = sys.argv[1:] if argv is None else list(argv)
+        if arguments.until_done and not is_supervised():
+            last = checkpoint.last_path(root_of(arguments) / loaded.config.logging.checkpoint_path)
+            return Supervisor(training_command(stream, words), last=last).run()
         if arguments.owns_process:
             start_right(loaded.config)
-        words = sys.argv[1:] if argv is None else list(argv)
         if (exit_code := _train_in_processes(loaded.config, arguments, words)) is not None:
             return exit_code
         is_main = os.environ.get("RANK", "0") == "0"
@@ -49,7 +63,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
             sys.stdout.write("\n")
         return EXIT_OK
 
-    return run_command(command, parser, argv)
+    return elastic.ended(run_command(command, parser, argv))
 
 
 def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words: Sequence[str]) -> int | None:
@@ -63,9 +77,10 @@ def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words:
     count = DeviceManager(config).num_processes
     if count == 1 and settings.nodes == 1:
         return None
-    from trainers.distributed import launch
+    from trainers.launching import launch
 
+    if hasattr(signal, "SIGUSR1"):  # torchrun passes SIGTERM on; this one, too, only in new versions
+        signal.signal(signal.SIGUSR1, lambda number, frame: signal.raise_signal(signal.SIGTERM))
     run_id = [] if arguments.run_id else ["--run-id", new_run_id()]  # one for all
-    last = checkpoint.last_path(root_of(arguments) / config.logging.checkpoint_path)
     module = f"trainers.train_{config.stream}_ssl"
-    return launch(module, [*words, *run_id], count, settings, last_checkpoint=last)
+    return launch(module, [*words, *run_id], count, settings)

@@ -76,7 +76,7 @@ def decide_batch(
     model.gradient_checkpointing = sized.tier.gradient_checkpointing if wanted == "auto" else wanted
     parts = 1 if settings.accumulate == "auto" else settings.accumulate
     fixed = None if settings.batch_size == "auto" else settings.batch_size
-    if saved is not None:
+    if saved is not None and (fixed is not None or settings.effective_batch == "auto"):
         effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
     elif fixed is not None:
         effective, reason = fixed * parts * world.size, "as asked for"

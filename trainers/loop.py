@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any, Protocol
@@ -21,25 +22,25 @@ from core.devices.backend import backend
 from core.devices.batching import BatchPlan
 from core.devices.gauges import Gauges
 from core.devices.plan import DevicePlan
-from core.errors import LandfallError, StoppedError
+from core.devices.random_state import random_state, set_random_state
+from core.errors import CheckpointError, LandfallError, StoppedError
 from core.loss_curve import LossCurve
 from core.pictures import save_png
 from core.progress import Progress
 from core.reproducibility import generator
 from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, write_loss_csv
+from core.stopping import StopRequest
 from core.workspace import relative
 from trainers.distributed import ALONE, World
 from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
 from trainers.profiling import profiled
-from trainers.resuming import check_fit
+from trainers.recovery import WAY_OUT, Recovery, Sentinel, TakenStep, Trouble
+from trainers.resuming import check_fit, tell_exactness, versions
 from trainers.schedule import learning_rate
-from trainers.signals import Meeting, StopRequest
+from trainers.signals import Meeting
 
 log = logging.getLogger(__name__)
-
-# Step, learning rate, and loss and gradient norm still on the device.
-PendingStep = tuple[int, float, torch.Tensor, torch.Tensor]
 
 
 class Watcher(Protocol):
@@ -54,11 +55,18 @@ class Watcher(Protocol):
 
 @dataclass
 class Position:
-    """Where a run is: whole epochs done, optimizer steps done in the current one, and what they gave."""
+    """Where a run is: whole epochs done, optimizer steps done in the current one, and what they gave.
+
+    shift: windows that the epoch's steps begin later, since it was begun with another number of windows a step.
+    rate: the learning rate of the last step. left_out: windows of the current epoch whose step was undone for good.
+    """
 
     epoch: int = 0
     step: int = 0
+    shift: int = 0
+    rate: float = 0.0
     loss_sum: float = 0.0
+    left_out: int = 0
     seconds: float = 0.0
     history: list[EpochRecord] = field(default_factory=list)
 
@@ -99,27 +107,34 @@ class Trainer:
     ):
         self.model = model.to(plan.device, plan.dtype)
         self.train, self.validation = train, validation
-        self.config, self.plan, self.root, self.bundle, self.world = config, plan, root, bundle, world
+        self.config, self.root, self.bundle, self.world = config, root, bundle, world
         self.backend, self.gauges = backend(plan.kind), Gauges(plan.kind)
         self.batch, self.effective = batch, batch.effective
         self.best_path = root / config.logging.checkpoint_path
         self.last_path = checkpoint.last_path(self.best_path)
+        self.objective = Objective(self.model, config=config, plan=plan, micro=batch.micro, world=world)
         self.optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
-        self.loss_scaler = torch.amp.GradScaler(plan.kind, enabled=plan.needs_loss_scaling)
-        self.objective = Objective(
-            self.model, config=config, plan=plan, micro=batch.micro, world=world, loss_scaler=self.loss_scaler
-        )
+        self.recovery, self.sentinel = Recovery(self.objective, train, root=root), Sentinel(plan)
         self.position = Position()
         self._step_seconds = self._validation_seconds = 0.0
+        self._saved_at = time.monotonic()
+        self._went_on_from: Path | None = None
 
         settings = config.training
         self.windows_per_epoch = min(settings.windows_per_epoch or len(train), len(train))
-        if self.windows_per_epoch % self.effective < world.size:  # a last step with nothing for some process
-            self.windows_per_epoch -= self.windows_per_epoch % self.effective
         self.steps_per_epoch = math.ceil(self.windows_per_epoch / self.effective)
         self.total_steps = self.steps_per_epoch * settings.epochs
         self.total_windows = self.windows_per_epoch * settings.epochs
         self.warmup_steps = round(settings.warmup_ratio * self.total_steps)
+
+    @property
+    def plan(self) -> DevicePlan:
+        """What the run computes with; a recovery may raise its precision."""
+        return self.objective.plan
+
+    @property
+    def loss_scaler(self) -> torch.amp.GradScaler:
+        return self.objective.loss_scaler
 
     @property
     def steps_done(self) -> int:
@@ -130,8 +145,11 @@ class Trainer:
     def fit(self, run: RunLog, stop: StopRequest, *, watcher: Watcher | None = None) -> Position:
         """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
         self._watcher = watcher
+        if self._went_on_from != self.last_path:  # from here on, what lies there is of this run
+            self._save_state()
+        self._save_best_again()
         epochs_left = self.config.training.epochs - self.position.epoch
-        remaining = self.windows_per_epoch * epochs_left - self.position.step * self.effective
+        remaining = self.windows_per_epoch * epochs_left - self._windows_until(self.position.step)
         mode = self.config.logging.progress if self.world.is_main else "off"
         bar = Progress(remaining, self.config.stream, unit="windows", mode=mode)
         with bar as progress, self._loss_curve(run) as curve:
@@ -158,51 +176,58 @@ class Trainer:
 
     def _run_epoch(self, run: RunLog, stop: StopRequest, progress: Progress) -> EpochRecord:
         epoch, started = self.position.epoch, time.perf_counter() - self.position.seconds
-        steps = self._epoch_order(epoch).split(self.effective)
-        loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device, dtype=self.plan.dtype)
-        pending: list[PendingStep] = []
+        steps = self._epoch_steps(epoch)
+        self._loss_sum = torch.tensor(self.position.loss_sum, device=self.plan.device, dtype=self.plan.dtype)
+        pending: list[TakenStep] = []
         meeting = Meeting(stop, self.world, self.plan.device)
         self.model.train()
         with profiled(self._trace_path(run)) as step_profiled:
-            for step in range(self.position.step, len(steps)):
-                if meeting.must_stop(
+            while (step := self.position.step) < len(steps):
+                agreed = meeting.ask(
                     step_seconds=self._step_seconds,
                     validation_seconds=self._expected_validation_seconds(),
                     steps_left=len(steps) - step,
-                ):
-                    if pending:
-                        self._log_steps(run, epoch, pending)
-                    self._stop(stop, loss_sum, time.perf_counter() - started)
-                step_started = time.perf_counter()
-                rate, loss, norm = self._optimize(steps[step], epoch, step)
-                loss_sum += loss * len(steps[step])
-                pending.append((epoch * self.steps_per_epoch + step + 1, rate, loss, norm))
-                if len(pending) == self.config.logging.every_steps or step + 1 == len(steps):
-                    last_loss = self._log_steps(run, epoch, pending)
-                    pending.clear()
-                    note = f"epoch {epoch + 1}/{self.config.training.epochs} loss {last_loss:.4f}"
+                    save_is_due=self._save_is_due(),
+                )
+                if agreed.stop or agreed.save:
+                    self._settle(run, steps, pending)
+                    self._save_midway(time.perf_counter() - started)
+                    if agreed.stop:
+                        raise self._stopped(stop)
+                    if self.position.step != step:  # a step was lost
+                        continue
+                step_started, note = time.perf_counter(), ""
+                pending.append(self._optimize(steps[step], epoch, step))
+                self.position.step = step + 1
+                is_due = len(pending) == self.config.logging.every_steps or step + 1 == len(steps)
+                if is_due or (self.sentinel.asks_at_once and pending[-1].lost):
+                    note = self._settle(run, steps, pending)
                 # An old outlier, such as a step that compiled, fades.
                 self._step_seconds = max(0.9 * self._step_seconds, time.perf_counter() - step_started)
                 step_profiled()
-                progress.advance(len(steps[step]), note if not pending else "")
-                self.position.step = step + 1
+                progress.advance(self._windows_until(self.position.step) - self._windows_until(step), note)
         train_seconds = time.perf_counter() - started
-        val_loss = self.objective.mean_loss(self.validation)
+        learned = self.windows_per_epoch - self.position.left_out
+        if not learned:
+            raise LandfallError(f"no step of epoch {epoch + 1} was finite: nothing was learned", hint=WAY_OUT)
+        val_loss = self._validation_loss(run, stop)
+        if val_loss is None:
+            self._save_midway(train_seconds)
+            raise self._stopped(stop)
         self._validation_seconds = time.perf_counter() - started - train_seconds
         return EpochRecord(
             epoch=epoch + 1,
-            train_loss=loss_sum.item() / self.windows_per_epoch,
+            train_loss=self._loss_sum.item() / learned,
             val_loss=val_loss,
-            lr=rate,
+            lr=self.position.rate,
             seconds=round(time.perf_counter() - started, 3),
             windows_per_second=round(self.windows_per_epoch / train_seconds, 2),
         )
 
-    def _optimize(self, index_b: torch.Tensor, epoch: int, step: int) -> tuple[float, torch.Tensor, torch.Tensor]:
-        """One optimizer step over the windows; gives learning rate, mean loss and gradient norm, the last two on the
-        device, so that no step waits for the host."""
+    def _optimize(self, index_b: torch.Tensor, epoch: int, step: int) -> TakenStep:
+        """One optimizer step over the windows; its figures stay on the device, so that no step waits for the host."""
         settings = self.config.training
-        rate = learning_rate(
+        rate = self.recovery.rate_factor * learning_rate(
             epoch * self.steps_per_epoch + step,
             total_steps=self.total_steps,
             warmup_steps=self.warmup_steps,
@@ -213,11 +238,13 @@ class Trainer:
             group["lr"] = rate
         loss = self.objective.backward(self.train, index_b, "masks", epoch, step)
         self.loss_scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip_val or math.inf)
-        self.loss_scaler.step(self.optimizer)
+        norm = self.objective.parallel.clip_gradients(self.config.gradient_clip_val or math.inf)
+        lost = self.sentinel.step(self.optimizer, loss, norm)
         self.loss_scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        return rate, loss, norm
+        taken = TakenStep(step, rate, loss, norm, lost, loss_sum=self._loss_sum, undo=self.objective.undo)
+        self._loss_sum = self._loss_sum + loss * len(index_b)
+        return taken
 
     def _expected_validation_seconds(self) -> float:
         """As the last one; before the first, a third of what training on as many windows takes."""
@@ -233,42 +260,103 @@ class Trainer:
         order = torch.randperm(len(self.train), generator=generator(self.config.seed, "order", epoch))
         return order[: self.windows_per_epoch]
 
-    def _log_steps(self, run: RunLog, epoch: int, pending: list[PendingStep]) -> float:
-        """Writes the pending step records with one transfer from the device; gives the last loss."""
-        figures = torch.stack([torch.stack([loss, norm]) for _, _, loss, norm in pending]).tolist()
-        rows = [(step, loss, rate, norm) for (step, rate, _, _), (loss, norm) in zip(pending, figures, strict=True)]
-        run.steps(epoch + 1, rows, reading=self.gauges.read() if self.world.is_main else None)
+    def _epoch_steps(self, epoch: int) -> list[torch.Tensor]:
+        """The windows of each step."""
+        ends = [self._windows_until(step) for step in range(self.steps_per_epoch + 1)]
+        order = self._epoch_order(epoch)
+        return [order[start:stop] for start, stop in pairwise(ends)]
+
+    def _settle(self, run: RunLog, steps: Sequence[torch.Tensor], pending: list[TakenStep]) -> str:
+        """Looks at the pending steps with one transfer from the device and writes their records; gives a note for the
+        progress. From here on weights and position are those after the last step that was not lost."""
+        figures = [torch.stack([taken.loss, taken.norm, taken.lost]) for taken in pending]
+        figures = torch.stack(figures).tolist() if figures else []
+        good = [(taken, loss, norm) for taken, (loss, norm, lost) in zip(pending, figures, strict=True) if not lost]
+        if good:
+            self.position.rate = good[-1][0].rate
+            self._log_steps(run, good)
+        if len(good) < len(pending):
+            loss, norm, _ = figures[len(good)]
+            self._go_back(run, pending[len(good)], steps, loss, norm)
+        pending.clear()
+        return f"epoch {self.position.epoch + 1}/{self.config.training.epochs} loss {good[-1][1]:.4f}" if good else ""
+
+    def _log_steps(self, run: RunLog, taken: Sequence[tuple[TakenStep, float, float]]) -> None:
+        before = self.position.epoch * self.steps_per_epoch
+        rows = [(before + step.index + 1, loss, step.rate, norm) for step, loss, norm in taken]
+        run.steps(self.position.epoch + 1, rows, reading=self.gauges.read() if self.world.is_main else None)
         if self._watcher is not None:
             self._watcher.steps(rows[-1][0] / self.steps_per_epoch, mean(loss for _, loss, _, _ in rows))
-        return rows[-1][1]
+
+    def _windows_until(self, step: int) -> int:
+        """Of the epoch's windows, those of the first steps."""
+        return min(max(0, step * self.effective + self.position.shift), self.windows_per_epoch)
+
+    def _go_back(self, run: RunLog, lost: TakenStep, steps: Sequence[torch.Tensor], loss: float, norm: float) -> None:
+        """To before the lost step, which is taken again or left out. Raises LandfallError where no remedy is left."""
+        lost.undo()
+        self._loss_sum, self.position.step = lost.loss_sum, lost.index
+        epoch, index_b = self.position.epoch, steps[lost.index]
+        trouble = Trouble(epoch + 1, self.steps_done + 1, loss, self.plan.precision, norm, lost.rate)
+        if not self.recovery.from_step(run, trouble, index_b, "masks", epoch, lost.index):
+            self.position.step += 1
+            self.position.left_out += len(index_b)
+        self.sentinel = Sentinel(self.plan)
+
+    def _validation_loss(self, run: RunLog, stop: StopRequest) -> float | None:
+        """Finite, or LandfallError says why not; None where it is to stop before the end."""
+        while (loss := self.objective.mean_loss(self.validation, stop)) is not None and not math.isfinite(loss):
+            trouble = Trouble(self.position.epoch + 1, self.steps_done, loss, self.plan.precision)
+            self.recovery.from_validation(run, trouble)
+        return loss
 
     def _finish_epoch(self, record: EpochRecord, run: RunLog) -> None:
-        if not (math.isfinite(record.train_loss) and math.isfinite(record.val_loss)):
-            raise LandfallError(
-                f"the loss became {record.train_loss} (validation {record.val_loss}) in epoch {record.epoch}",
-                hint="lower training.learning_rate, or set precision=32",
-            )
-        previous = self.position.best
         history = [*self.position.history, record]
-        self.position = Position(epoch=record.epoch, history=history)
-        if previous is None or record.val_loss < previous.val_loss:
-            self._save(self.best_path, {})
+        self.position = Position(epoch=record.epoch, rate=record.lr, history=history)
         if self.world.is_main:
             write_loss_csv(loss_csv_path(self.root, self.config), history)
         run.epoch(record, best=self.position.best)
-        self._save(self.last_path, self._training_state())  # last: a run killed before it does the whole epoch again
+        self._save_state()  # a run killed before it does what is left of the epoch again, and tells of it again
+        if self.position.best is record:  # last: a resumed run sees that it is missing, and has its weights
+            self._save(self.best_path, {})
         log.info(
             "epoch %d/%d: train %.5f, validation %.5f, %.1f windows/s",
             record.epoch, self.config.training.epochs, record.train_loss, record.val_loss, record.windows_per_second,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------- saving and resuming
-    def _stop(self, stop: StopRequest, loss_sum: torch.Tensor, seconds: float) -> None:
-        self.position.loss_sum, self.position.seconds = loss_sum.item(), seconds
-        self._save(self.last_path, self._training_state())
-        raise StoppedError(stop.reason or "", relative(self.last_path, self.root), interrupted=stop.interrupted)
+    def _save_is_due(self) -> bool:
+        minutes = self.config.training.checkpoint_every_minutes
+        return minutes > 0 and time.monotonic() - self._saved_at > 60 * minutes
 
-    def _save(self, path: Path, extra: Mapping[str, Any]) -> None:
+    def _save_midway(self, seconds: float) -> None:
+        """After settled steps of an epoch, or all of them; seconds: what the epoch took so far."""
+        self.position.loss_sum, self.position.seconds = self._loss_sum.item(), seconds
+        self._save_state()
+
+    def _stopped(self, stop: StopRequest) -> StoppedError:
+        return StoppedError(stop.reason or "", relative(self.last_path, self.root), interrupted=stop.interrupted)
+
+    def _save_state(self) -> None:
+        self._save(self.last_path, self._training_state(), keep=self.config.training.keep)
+        self._saved_at = time.monotonic()
+
+    def _save_best_again(self) -> None:
+        """A run that was killed between saving an epoch's state and the best model, which is that epoch's, has no other
+        copy of it than its weights."""
+        best = self.position.best
+        if best is None or best.epoch != self.position.epoch or self.position.step:
+            return
+        expected = {"run_id": self.bundle["run_id"], "epoch": best.epoch, "val_loss": best.val_loss}
+        try:
+            is_there = checkpoint.verify(self.best_path).items() >= expected.items()
+        except CheckpointError:
+            is_there = False
+        if not is_there:
+            self._save(self.best_path, {})
+
+    def _save(self, path: Path, extra: Mapping[str, Any], *, keep: int = 1) -> None:
+        model = self.objective.parallel.whole(self.model.state_dict())
         if not self.world.is_main:
             return
         best = self.position.best
@@ -278,44 +366,62 @@ class Trainer:
             "epoch": self.position.epoch,
             "val_loss": self.position.history[-1].val_loss if self.position.history else None,
         }
-        state = {"model": self.model.state_dict(), **self.bundle, **facts, **extra}
+        state = {"model": model, **self.bundle, **facts, **extra}
         metrics = {"best_epoch": best.epoch, "best_val_loss": best.val_loss} if best else {}
         description = {
             **facts,
             "metrics": metrics,
             "config": self.bundle["config"],
-            "hardware": {**self.plan.to_json(), "batch": self.batch.to_json()},
+            "hardware": self._hardware(),
             "parameters": sum(p.numel() for p in self.model.parameters()),
         }
-        checkpoint.save(path, state, description=description)
+        checkpoint.save(path, state, description=description, keep=keep)
+
+    def _hardware(self) -> dict[str, Any]:
+        """What the weights were computed with."""
+        batch = self.batch.to_json()
+        return {**self.plan.to_json(), "batch": batch, "processes": self.world.size, "versions": versions()}
 
     def _training_state(self) -> dict[str, Any]:
         return {
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.objective.parallel.whole(self.optimizer.state_dict()),
             "loss_scaler": self.loss_scaler.state_dict(),
             "position": asdict(self.position),
-            "windows": self._num_windows(),
+            "recovery": self.recovery.state_dict(),
             "effective_batch": self.effective,
-            "rng": self.backend.rng_state(),
+            "windows_done": self._windows_until(self.position.step),
+            "random": random_state(self.backend),
         }
-
-    def _num_windows(self) -> list[int]:
-        return [len(self.train), len(self.validation)]
 
     def resume(self, path: Path) -> None:
         """Goes on from a checkpoint. Raises CheckpointError where it is torn, or its configuration or data differ."""
-        state = checkpoint.load(path)
-        check_fit(
-            path,
-            state,
-            config=self.bundle["config"],
-            windows=self._num_windows(),
-            effective=self.effective,
-        )
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        state, told = checkpoint.load_described(path)
+        settings = self.config.training
+        config, data = self.bundle["config"], self.bundle["data"]
+        check_fit(path, state, config=config, data=data, allow_changes=settings.allow_changes)
+        # Rates, decay and the kernel that updates are this run's; only what was learned is the checkpoint's.
+        learned = {**state["optimizer"], "param_groups": self.optimizer.state_dict()["param_groups"]}
+        try:
+            self.objective.parallel.load_model(state["model"])
+            self.objective.parallel.load_optimizer(self.optimizer, learned)
+        except (RuntimeError, ValueError) as error:
+            misfit = str(error).splitlines()[-1].strip()
+            hint = "start anew with --resume never"
+            raise CheckpointError(path, f"has weights of another model: {misfit}", hint=hint) from error
+        self.recovery.load_state_dict(state["recovery"])
+        self.sentinel = Sentinel(self.plan)
         if state["loss_scaler"] and self.plan.needs_loss_scaling:  # the other precisions have none
             self.loss_scaler.load_state_dict(state["loss_scaler"])
-        self.backend.set_rng_state(state["rng"])
+        set_random_state(self.backend, state["random"])
         history = [EpochRecord(**record) for record in state["position"].pop("history")]
         self.position = Position(**state["position"], history=history)
+        if state["effective_batch"] != self.effective:
+            self._go_on_after(state["windows_done"])
+        self._went_on_from = path
+        tell_exactness(told["hardware"], self._hardware())
+
+    def _go_on_after(self, windows: int) -> None:
+        """The steps that are left of the epoch take the windows that are left of it."""
+        left = math.ceil(max(0, self.windows_per_epoch - windows) / self.effective)
+        self.position.step = self.steps_per_epoch - left
+        self.position.shift = windows - self.position.step * self.effective

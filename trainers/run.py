@@ -15,6 +15,7 @@ from core import checkpoint
 from core.config.compose import LoadedConfig, render
 from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
+from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform
 from core.devices import memory
 from core.devices.backend import backend
@@ -23,16 +24,17 @@ from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
 from core.devices.report import REPORT_FILE, device_report
 from core.environment import environment_record
-from core.errors import CheckpointError
+from core.errors import CheckpointError, UsageError
 from core.lock import Lock
 from core.models.factory import build_model, count_parameters
-from core.reproducibility import derive_seed
-from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path, read_status
+from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path
+from core.stopping import StopRequest
 from core.workspace import new_run_id, write_json
+from trainers import elastic
 from trainers.decisions import Sized, decide_batch, decide_model_size, start_report
 from trainers.distributed import World, joined
 from trainers.loop import Trainer, Watcher
-from trainers.signals import StopRequest
+from trainers.resuming import checkpoint_to_resume
 
 log = logging.getLogger(__name__)
 
@@ -80,19 +82,57 @@ def train(
     resuming is asked for and impossible, StoppedError after a signal or near the wall-time limit.
     """
     manager = manager or DeviceManager(loaded.config)
-    with Lock(run_id) as lock:
-        if World.from_environment().is_main:
+    world = World.from_environment()
+    plan = manager.plan(index=world.local_rank, processes=world.local_size)
+    backend(plan.kind).select(plan.index)
+    with joined(world, plan, loaded.config.distributed):
+        told = world.gather((elastic.begun(), run_id))
+        begun = next((run for run, _ in told if run is not None), None)
+        run_id = begun or told[0][1]  # each machine made one of its own
+        if run_id is not None:
+            elastic.begin(run_id)
+        return _resume_or_begin(
+            loaded, root=root, run_id=run_id, is_restarted=begun is not None, manager=manager, plan=plan, world=world,
+            watcher=watcher,
+        )  # fmt: skip
+
+
+def _resume_or_begin(
+    loaded: LoadedConfig,
+    *,
+    root: Path,
+    run_id: str | None,
+    is_restarted: bool,
+    manager: DeviceManager,
+    plan: DevicePlan,
+    world: World,
+    watcher: Watcher | None,
+) -> TrainingResult:
+    """As `training.resume` says; anew where it allows that and the checkpoint does not fit."""
+    with Lock(run_id) as lock, StopRequest(loaded.config.timeout_hours) as stop:
+        if world.is_main:
             _take_outputs(lock, loaded.config, root)
         attempt = partial(
-            _train, loaded, root=root, run_id=run_id, manager=manager, watcher=watcher, lock=lock, resume_from=None
-        )
+            _train, loaded, root=root, run_id=run_id, manager=manager, plan=plan, world=world, watcher=watcher,
+            lock=lock, stop=stop, resume_from=None,
+        )  # fmt: skip
         try:
-            return attempt(resume_from=_checkpoint_to_resume(loaded.config, root, run_id))
+            path = checkpoint_to_resume(loaded.config, root, run_id, is_restarted=is_restarted)
+            _refuse_different_views(world, path)
+            return attempt(resume_from=path)
         except CheckpointError as error:
             if loaded.config.training.resume != "unfinished":
                 raise
             log.warning("%s; starting anew", error.message)
             return attempt()
+
+
+def _refuse_different_views(world: World, path: Path | None) -> None:
+    """Raises UsageError where the processes of a run do not see the same checkpoint."""
+    if len(set(world.gather(checkpoint.describe(path)["sha256"] if path is not None else None))) > 1:
+        raise UsageError(
+            "the machines see different checkpoints to go on from", hint="give all of them one folder, on a shared disk"
+        )
 
 
 def _take_outputs(lock: Lock, config: AnyConfig, root: Path) -> None:
@@ -107,18 +147,18 @@ def _train(
     root: Path,
     run_id: str | None,
     manager: DeviceManager,
+    plan: DevicePlan,
+    world: World,
     watcher: Watcher | None,
     lock: Lock,
+    stop: StopRequest,
     resume_from: Path | None,
 ) -> TrainingResult:
     """Prepares process and hardware, and trains on them."""
-    world = World.from_environment()
-    plan = manager.plan(index=world.local_rank, processes=world.local_size)
     if world.is_alone and manager.num_processes > 1:
         log.warning(
             "training in this process alone; `landfall train` starts one for each of %d devices", manager.num_processes
         )
-    backend(plan.kind).select(plan.index)
     seed_and_fix(loaded.config)
     torch.set_num_threads(plan.threads)
 
@@ -129,9 +169,9 @@ def _train(
     if world.is_main:
         write_json(root / loaded.config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
 
-    with joined(world, plan, sized.config.distributed), memory.applied(plan):
+    with memory.applied(plan):
         return _fit(replace(loaded, config=sized.config), sized, plan=plan, world=world, root=root, run_id=run_id,
-                    resume_from=resume_from, saved=saved, watcher=watcher, lock=lock)  # fmt: skip
+                    resume_from=resume_from, saved=saved, watcher=watcher, lock=lock, stop=stop)  # fmt: skip
 
 
 def _fit(
@@ -146,6 +186,7 @@ def _fit(
     saved: Mapping[str, Any] | None,
     watcher: Watcher | None,
     lock: Lock,
+    stop: StopRequest,
 ) -> TrainingResult:
     """Reads, builds, resumes and trains; `loaded` holds the model's final size."""
     config = loaded.config
@@ -153,19 +194,20 @@ def _fit(
     trainer, decisions = _build_trainer(sized, data, plan=plan, root=root, run_id=run_id, world=world, saved=saved)
     if resume_from is not None:
         trainer.resume(resume_from)
-        log.info("resuming %s after %d epochs, %d steps", run_id, trainer.position.epoch, trainer.position.step)
-    if not world.is_alone:  # each process drops out other values
-        torch.manual_seed(derive_seed(config.seed, "process", world.rank, trainer.steps_done))
+        log.info(
+            "resuming %s after %d epochs, %d steps, from %s",
+            run_id, trainer.position.epoch, trainer.position.step, resume_from.name,
+        )  # fmt: skip
     log_type = RunLog if world.is_main else SilentRunLog
     with (
         log_type(root, config, run_id, steps=trainer.total_steps, windows=trainer.total_windows, lock=lock) as run,
-        StopRequest(config.timeout_hours) as stop,
+        stop.deferred(),
     ):
         run.write_config(render(loaded))
         run.write_environment(environment_record(root, plan, decisions))
         if world.is_main:
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
-        run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch)
+        run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch, recoveries=trainer.recovery.used)
         position = trainer.fit(run, stop, watcher=watcher)
     return TrainingResult(
         run_id=run_id,
@@ -213,6 +255,7 @@ def _build_trainer(
         "transform": transform.to_dict(),
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
+        "data": {name: identity(data.parts[name]) for name in TRAINING_PARTS},
     }
     trainer = Trainer(
         model, train, validation, config=config, plan=plan, batch=batch, root=root, bundle=bundle, world=world
@@ -223,33 +266,3 @@ def _build_trainer(
         "batch": batch.to_json(),
     }
     return trainer, decisions
-
-
-def _checkpoint_to_resume(config: AnyConfig, root: Path, run_id: str | None) -> Path | None:
-    """`auto` takes the last checkpoint if there is one, `unfinished` if its run has not ended; a path must exist and be
-    whole."""
-    choice = config.training.resume
-    if choice == "never":
-        return None
-    last = checkpoint.last_path(root / config.logging.checkpoint_path)
-    if choice == "unfinished" and not _is_unfinished(last, config, root, run_id):
-        return None
-    if choice == "auto" and not last.is_file():
-        log.info("nothing to resume: %s does not exist; starting anew", last.name)
-        return None
-    path = last if choice in ("auto", "unfinished") else root / choice
-    if not path.is_file():
-        raise CheckpointError(path, "does not exist", hint="set training.resume to auto or never")
-    told = checkpoint.verify(path)
-    if "batch" not in told.get("hardware", {}):
-        raise CheckpointError(path, "does not say what its steps are made of", hint="train anew with --resume never")
-    return path
-
-
-def _is_unfinished(last: Path, config: AnyConfig, root: Path, run_id: str | None) -> bool:
-    """Whether the run of the last checkpoint was stopped, failed or died; with a `run_id`, whether it is that one."""
-    if not last.is_file():
-        return False
-    saved = checkpoint.describe(last)["run_id"]
-    status = read_status(root / config.logging.log_dir / saved)
-    return status is not None and status["state"] != "completed" and run_id in (None, saved)

@@ -310,10 +310,30 @@ class Training(Section):
     weight_decay: float = Field(0.05, ge=0.0, description="AdamW weight decay; biases and norms are exempt.")
     betas: tuple[Ratio, Ratio] = Field((0.9, 0.95), description="AdamW moment decay rates.")
     early_stopping: EarlyStopping = Field(EarlyStopping(), description="When to stop before the last epoch.")
+    recoveries: int = Field(
+        5,
+        ge=0,
+        description="How often a run may undo a step whose loss or gradient is not finite and go on: computing more "
+        "precisely where the hardware can, else without the step and at half the learning rate.",
+    )
     resume: str = Field(
         "never",
-        description="`never`, `auto` (the last checkpoint; one that does not fit is refused), `unfinished` (the last "
-        "checkpoint if its run was stopped or died and it fits, else anew), or a checkpoint file.",
+        description="`never`, `auto` (the newest checkpoint that is whole; one that does not fit is refused), "
+        "`unfinished` (the same if its run was stopped or died and it fits, else anew), or a checkpoint file.",
+    )
+    allow_changes: bool = Field(
+        False,
+        description="Go on from a checkpoint although configuration or data have changed since; without it that is "
+        "refused, with the differences.",
+    )
+    checkpoint_every_minutes: float = Field(
+        10.0,
+        ge=0.0,
+        description="Time between two savings of the training state inside an epoch; 0 saves at the end of epochs and "
+        "when training is stopped.",
+    )
+    keep: Count = Field(
+        2, description="Training states to keep: where the last one is damaged, `auto` goes on from the one before it."
     )
 
 

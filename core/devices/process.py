@@ -72,6 +72,11 @@ def command_start() -> float | None:
     return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
 
 
+def without_start(environ: Mapping[str, str]) -> dict[str, str]:
+    """For a process whose time is to count from its own start."""
+    return {name: value for name, value in environ.items() if name != _STARTED_AT}
+
+
 def restart_with(environment: Mapping[str, str]) -> None:
     """This command again, in a process with `environment` added to the present one. Returns only where that has been
     tried before: a process that loses its environment is not started for ever."""

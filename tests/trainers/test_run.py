@@ -72,21 +72,27 @@ def test_measuring_leaves_no_trace_in_what_is_learned(plant):
     assert losses(measured) == losses(fixed)
 
 
-@pytest.mark.parametrize("change", [("training.effective_batch=4",), ("training.batch_size=4",)])
-def test_a_resumed_run_keeps_the_windows_of_its_steps(plant, change):
-    """The steps of a checkpoint count windows: another number would lose the place. How they are computed is free."""
+@pytest.mark.parametrize(
+    "change, effective, micro",
+    [((), 16, 16), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, 4)],
+)
+def test_a_resumed_run_keeps_the_windows_of_its_steps_unless_others_are_asked_for(plant, change, effective, micro):
+    """What one machine holds at once decides how steps are computed, not what is learned."""
     run_training(plant, "training.epochs=2", "training.effective_batch=16", words=MEASURED)
     run_training(plant, "training.epochs=2", "training.resume=auto", *change, words=MEASURED)
     batch = environment_of(plant)["batch"]
-    assert batch["effective"] == 16
-    assert batch["micro"] == (4 if "training.batch_size=4" in change else 16)
+    assert (batch["effective"], batch["micro"]) == (effective, micro)
 
 
-def test_a_run_goes_on_in_another_precision(plant):
+def test_a_run_goes_on_in_another_precision_and_says_so(plant, caplog):
     """Loss scaling has a state in 16 bit only."""
+    caplog.set_level("INFO")
     run_training(plant, "training.epochs=2")
+    run_training(plant, "training.epochs=2", "training.resume=auto")
+    assert "going on bit for bit" in caplog.text
     again = run_training(plant, "training.epochs=2", "training.resume=auto", "precision=16-mixed")
     assert len(again.history) == 2
+    assert "going on, but not bit for bit: precision was 32, is 16-mixed." in caplog.text
 
 
 def test_a_checkpoint_that_does_not_know_its_steps_is_refused(plant):
@@ -96,7 +102,7 @@ def test_a_checkpoint_that_does_not_know_its_steps_is_refused(plant):
     del told["hardware"]["batch"]
     sidecar.write_text(json.dumps(told))
     with pytest.raises(CheckpointError, match="does not say what its steps are made of"):
-        run_training(plant, "training.epochs=1", "training.resume=auto")
+        run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.last.pt")
 
 
 class Cramped:

@@ -1,0 +1,276 @@
+"""Where training goes on: in the middle of an epoch, under another batch, after a validation that was cut short, and
+from the state before a damaged one."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+from core import checkpoint
+from core.errors import CheckpointError, StoppedError
+from core.runlog import RunLog, read_loss_csv
+from tests.trainers.test_loop import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
+from trainers.loop import Trainer
+from trainers.objective import Objective
+from trainers.resuming import tell_exactness
+
+LAST = "checkpoints/patchtst_ssl.last.pt"
+
+
+def stop(trainer: Trainer, after: int) -> None:
+    """after: questions whether to stop: one before each step and each block of validation."""
+    with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps) as run, pytest.raises(StoppedError):
+        trainer.fit(run, StopAfter(after))
+
+
+def seen_in(*models: StandIn) -> Counter[int]:
+    return Counter(index for model in models for batch in model.seen for index in batch)
+
+
+# ------------------------------------------------------------------------------------------------------------ positions
+@pytest.mark.parametrize("before, steps", [(4, 3), (8, 2), (5, 4)])
+@pytest.mark.parametrize("after", [1, 3, 8, 16])
+def test_under_another_batch_each_window_of_the_epoch_is_still_seen_once(workspace, before, steps, after):
+    first = make_trainer(workspace, "training.epochs=2", f"training.batch_size={before}")
+    stop(first, steps)
+    second = make_trainer(workspace, "training.epochs=2", f"training.batch_size={after}")
+    second.resume(second.last_path)
+    assert second.steps_done <= second.steps_per_epoch
+    history = fit(second).history
+    assert seen_in(first.model, second.model) == Counter(dict.fromkeys(range(NUM_WINDOWS), 2))
+    assert len(history) == 2
+    shares = [len(batch) for batch in second.model.seen]
+    left = NUM_WINDOWS - before * steps
+    assert sum(shares) == left + NUM_WINDOWS
+    assert shares[: left // after] == [after] * (left // after), "whole steps of the new size from the start"
+
+
+def test_a_change_of_batch_within_an_epoch_may_come_twice(workspace):
+    models = []
+    for batch, steps in ((8, 1), (3, 2), (2, None)):
+        trainer = make_trainer(workspace, "training.epochs=1", f"training.batch_size={batch}")
+        models.append(trainer.model)
+        if len(models) > 1:
+            trainer.resume(trainer.last_path)
+        if steps is None:
+            fit(trainer)
+        else:
+            stop(trainer, steps)
+    assert seen_in(*models) == Counter(range(NUM_WINDOWS))
+
+
+def test_a_run_has_a_state_before_its_first_step(workspace):
+    trainer = make_trainer(workspace)
+    stop(trainer, 0)
+    again = make_trainer(workspace)
+    again.resume(again.last_path)
+    assert (again.steps_done, trainer.model.seen) == (0, [])
+
+
+def test_a_request_during_validation_is_not_lost_and_no_step_is_repeated(workspace):
+    """The epoch has three steps of eight windows: the fourth question is asked within validation."""
+    expected = losses(fit(make_trainer(workspace, "training.epochs=2")).history)
+    first = make_trainer(workspace, "training.epochs=2")
+    stop(first, 3)
+    assert checkpoint.describe(first.last_path)["epoch"] == 0
+    second = make_trainer(workspace, "training.epochs=2")
+    second.resume(second.last_path)
+    assert losses(fit(second).history) == expected
+    assert seen_in(first.model) == Counter(range(NUM_WINDOWS))
+    assert seen_in(second.model) == Counter(range(NUM_WINDOWS)), "only the second epoch"
+
+
+def test_several_processes_end_their_validation_together(workspace, monkeypatch):
+    trainer = make_trainer(workspace)
+    asked = StopAfter(0)
+    assert trainer.objective.mean_loss(trainer.validation, asked) is None
+    monkeypatch.setattr(trainer.objective, "world", replace(trainer.world, size=2))
+    monkeypatch.setattr(type(trainer.world), "add", lambda self, values: values)
+    monkeypatch.setattr(Objective, "_meet_after", lambda *arguments: None)
+    assert trainer.objective.mean_loss(trainer.validation, asked) is not None
+
+
+# --------------------------------------------------------------------------------------------------------------- saving
+def states_saved(trainer: Trainer, monkeypatch) -> list[tuple[int, int]]:
+    """Position of each training state that a run saves: epoch and step."""
+    saved, save = [], Trainer._save_state
+    monkeypatch.setattr(
+        Trainer, "_save_state", lambda self: saved.append((self.position.epoch, self.position.step)) or save(self)
+    )
+    fit(trainer)
+    return saved
+
+
+def test_states_are_saved_by_time_inside_an_epoch(workspace, monkeypatch):
+    trainer = make_trainer(workspace, "training.epochs=2", "training.checkpoint_every_minutes=1e-9")
+    assert states_saved(trainer, monkeypatch) == [
+        (0, 0),
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (2, 0),
+    ]
+
+
+@pytest.mark.parametrize("minutes", ["0", "10"])
+def test_else_only_at_the_start_and_after_each_epoch(workspace, monkeypatch, minutes):
+    trainer = make_trainer(workspace, "training.epochs=2", f"training.checkpoint_every_minutes={minutes}")
+    assert states_saved(trainer, monkeypatch) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_a_state_says_all_that_a_run_needs(workspace):
+    trainer = make_trainer(workspace, "training.epochs=1")
+    fit(trainer)
+    state, told = checkpoint.load_described(trainer.last_path)
+    assert {
+        "model",
+        "optimizer",
+        "loss_scaler",
+        "position",
+        "random",
+        "config",
+        "data",
+        "effective_batch",
+    } <= state.keys()
+    assert {"torch", "numpy", "python"} <= state["random"].keys()
+    assert told["hardware"]["versions"].keys() == {"landfall", "python", "torch", "numpy"}
+    assert None not in told["hardware"]["versions"].values()
+
+
+def test_random_numbers_of_numpy_and_python_go_on_too(workspace):
+    import random
+
+    import numpy as np
+
+    def draws() -> list[float]:
+        return [
+            random.random(),
+            random.gauss(0, 1),
+            float(np.random.rand()),
+            float(np.random.normal()),
+            torch.rand(()).item(),
+        ]
+
+    random.gauss(0, 1), np.random.normal()  # both keep a second number for the next call
+    trainer = make_trainer(workspace)
+    stop(trainer, 1)
+    expected = draws()
+    draws()
+    trainer.resume(trainer.last_path)
+    assert draws() == expected
+
+
+def test_a_run_killed_between_its_state_and_its_best_model_saves_that_again(workspace, monkeypatch):
+    trainer = make_trainer(workspace, "training.epochs=2")
+    save = Trainer._save
+
+    def dies_before_best(self, path, extra, *, keep=1):
+        if path == self.best_path and self.position.epoch == 2:
+            raise KeyboardInterrupt
+        save(self, path, extra, keep=keep)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_save", dies_before_best)
+        with pytest.raises(KeyboardInterrupt):
+            fit(trainer)
+    assert checkpoint.describe(trainer.best_path)["epoch"] == 1
+    again = make_trainer(workspace, "training.epochs=2")
+    again.resume(again.last_path)
+    fit(again)
+    best = checkpoint.load(again.best_path)
+    assert best["epoch"] == again.position.best.epoch == 2
+    assert torch.equal(best["model"]["weight"], trainer.model.weight)
+
+
+# ------------------------------------------------------------------------------------------------------------- choosing
+@pytest.fixture
+def trained(plant):
+    """A workspace with a run of three epochs, and what it learned."""
+    return plant, run_training(plant, "training.epochs=3")
+
+
+AGAIN = ("training.epochs=3", "training.resume=auto")
+
+
+@pytest.mark.parametrize("damage", ["flipped", "torn", "missing", "no sidecar"])
+def test_a_damaged_state_gives_way_to_the_one_before_it_loudly(trained, caplog, damage):
+    root, first = trained
+    last = root / LAST
+    data = bytearray(last.read_bytes())
+    data[len(data) // 2] ^= 1
+    {
+        "flipped": lambda: last.write_bytes(data),
+        "torn": lambda: last.write_bytes(data[:1000]),
+        "missing": last.unlink,
+        "no sidecar": checkpoint.sidecar_path(last).unlink,
+    }[damage]()
+    caplog.set_level("INFO")
+    again = run_training(root, *AGAIN)
+    (told,) = [record for record in caplog.records if "going back to the state before it" in record.message]
+    assert told.levelname == "WARNING"
+    assert "patchtst_ssl.last.pt: " in told.message
+    assert "resuming run-1 after 2 epochs, 0 steps, from patchtst_ssl.last.1.pt" in caplog.text
+    assert losses(again.history) == losses(first.history)
+    assert losses(read_loss_csv(again.loss_csv)) == losses(first.history)
+    assert checkpoint.verify(last)["epoch"] == 3, "there is a whole one again"
+
+
+def test_where_all_states_are_damaged_the_newest_is_named(trained):
+    root, _ = trained
+    for name in (LAST, "checkpoints/patchtst_ssl.last.1.pt"):
+        (root / name).write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt: is torn or was changed"):
+        run_training(root, *AGAIN)
+
+
+def test_a_file_that_was_asked_for_is_not_replaced_by_another(trained):
+    root, _ = trained
+    (root / LAST).write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match="is torn or was changed"):
+        run_training(root, "training.epochs=3", f"training.resume={LAST}")
+
+
+def test_as_many_states_are_kept_as_asked_for(plant):
+    run_training(plant, "training.epochs=4", "training.keep=3")
+    kept = sorted(path.name for path in (plant / "checkpoints").glob("*.last*.pt"))
+    assert kept == ["patchtst_ssl.last.1.pt", "patchtst_ssl.last.2.pt", "patchtst_ssl.last.pt"]
+    epochs = [checkpoint.verify(plant / "checkpoints" / name)["epoch"] for name in kept]
+    assert epochs == [3, 2, 4]
+
+
+def test_unfinished_by_name_has_nothing_left_to_do_for_a_completed_run(trained, caplog):
+    """A job that is started again after its training was done does not train again."""
+    root, first = trained
+    caplog.set_level("INFO")
+    again = run_training(root, "training.epochs=3", "training.resume=unfinished", run_id="run-1")
+    assert again.history == first.history
+    assert "resuming run-1 after 3 epochs" in caplog.text
+
+
+def test_an_older_landfalls_state_is_refused_clearly(trained):
+    root, _ = trained
+    state, told = checkpoint.load_described(root / LAST)
+    del state["data"]
+    checkpoint.save(root / LAST, state, description=told)
+    with pytest.raises(CheckpointError, match="does not say what data it was trained on: an older Landfall wrote it"):
+        run_training(root, *AGAIN)
+
+
+# ------------------------------------------------------------------------------------------------------------ exactness
+def test_what_the_last_digits_depend_on_is_told(trained, caplog):
+    root, _ = trained
+    hardware = checkpoint.describe(root / LAST)["hardware"]
+    caplog.set_level("INFO")
+    tell_exactness(hardware, json.loads(json.dumps(hardware)))
+    assert "going on bit for bit" in caplog.text
+    other = {**hardware, "name": "Tesla T4", "processes": 2, "batch": {**hardware["batch"], "micro": 1}}
+    tell_exactness(hardware, other)
+    for difference in ("is Tesla T4", "processes was 1, is 2", "windows at once was 8, is 1"):
+        assert difference in caplog.text
+    assert batch_of(8).to_json().keys() == hardware["batch"].keys()

@@ -1,0 +1,111 @@
+"""A batch script for SLURM as text: `landfall slurm patchtst [key=value …] > train.sh; sbatch train.sh`.
+
+SLURM sends SIGUSR1 a while before the time is over; training saves and ends with 75, and the script puts the job back
+into the queue, where it goes on. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.config.compose import local_config_file
+from core.config.execution import Distributed
+from core.config.schema import STREAMS
+from core.errors import EXIT_OK, EXIT_RESUMABLE, UsageError
+from trainers.supervising import training_command
+
+_PORT = 29500
+# SLURM reads these lines itself: no quotes, no blanks, no second line.
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:=@%+/\[\]-]+")
+
+_SCRIPT = """\
+#!/bin/bash
+{options}
+
+# Before the time is over SLURM sends USR1: training saves and ends with {resumable}, and the job is queued again.
+cd -- {root} || exit 1
+going_on=()
+if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
+    going_on=(--resume unfinished)
+fi
+{meeting}srun {command} "${{going_on[@]}}"
+code=$?
+if [ "$code" -eq {resumable} ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
+"""
+_MEETING = """\
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+"""
+
+
+def slurm_script(
+    stream: str, words: Sequence[str], *, root: Path, settings: Distributed, time: str, lead_s: int,
+    options: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The script that trains in `root` with the words of the training command.
+
+    time: as SLURM writes it. lead_s: seconds before the end of it at which SLURM asks to save. options: more of
+    sbatch's, such as `partition=gpu`. Raises UsageError for an option that a line of SLURM's cannot hold.
+    """
+    asked = {
+        "job-name": f"landfall-{stream}",
+        "time": time,
+        "signal": f"USR1@{lead_s}",
+        "requeue": None,
+        "open-mode": "append",
+        "nodes": str(settings.nodes),
+        "ntasks-per-node": "1",
+    }
+    asked |= {name: value or None for name, _, value in (option.partition("=") for option in options)}
+    lines = [f"--{name}" + (f"={value}" if value else "") for name, value in asked.items()]
+    if unfit := next((line for line in lines if not _PLAIN.fullmatch(line)), None):
+        raise UsageError(f"sbatch cannot read {unfit!r}", hint="options are NAME=VALUE, without blanks and quotes")
+    command, meeting = shlex.join(training_command(stream, words)), ""
+    if settings.nodes > 1 and not settings.rendezvous:
+        meeting, command = _MEETING, f"{command} \"distributed.rendezvous='$first:{_PORT}'\""
+    return _SCRIPT.format(
+        options="\n".join(f"#SBATCH {line}" for line in lines),
+        resumable=EXIT_RESUMABLE,
+        root=shlex.quote(str(root)),
+        meeting=meeting,
+        command=command,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="slurm", description="Prints a batch script that trains until it is done.")
+    parser.add_argument("stream", choices=STREAMS, help="what to train")
+    parser.add_argument("--time", default="08:00:00", metavar="LIMIT", help="wall time of one start (default: 8 h)")
+    parser.add_argument("--lead", type=int, default=300, metavar="S", help="seconds to save in (default: 300)")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of sbatch, such as gres=gpu:1; repeatable"
+    )
+    add_config_arguments(parser, default=local_config_file("<stream>"))
+    parser.set_defaults(config=None)
+    return run_command(_print, parser, argv)
+
+
+def _print(arguments: argparse.Namespace) -> int:
+    named = ["--config", str(arguments.config)] if arguments.config else []
+    arguments.config = arguments.config or local_config_file(arguments.stream)
+    loaded = config_of(arguments, stream=arguments.stream)
+    if arguments.print_config:
+        return print_config(arguments, loaded)
+    script = slurm_script(
+        arguments.stream, [*named, *arguments.overrides], root=root_of(arguments), settings=loaded.config.distributed,
+        time=arguments.time, lead_s=arguments.lead, options=arguments.option,
+    )  # fmt: skip
+    sys.stdout.write(script)
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
