@@ -20,8 +20,6 @@ from inference.part_scores import PartScores
 POOLED = ""
 # With so many normal rows each, recordings are judged by their own past alone.
 OWN_ROWS = 256
-# The quantile of normal scores that is made equal in all groups.
-_LEVEL = 0.9
 _LEAST_LEVEL = 1e-6
 
 Membership = Callable[[np.ndarray], np.ndarray]
@@ -101,7 +99,7 @@ def rows_of(stretches_k2: np.ndarray) -> np.ndarray:
 # --------------------------------------------------------------------------------------------------------------- levels
 @dataclass(frozen=True)
 class Levels:
-    """How high the normal row scores of each group are, a high quantile of them, by its key; empty where all are one
+    """How high the normal row scores of each group are, their root mean square, by its key; empty where all are one
     group. usual: the level that all are brought to."""
 
     level: Mapping[str, np.float32]
@@ -116,9 +114,10 @@ class Levels:
 
 
 def level_of(score_n: np.ndarray) -> np.float32:
-    """NaN where nothing is scored."""
-    known_n = score_n[~np.isnan(score_n)]
-    return np.float32(max(float(np.quantile(known_n, _LEVEL)), _LEAST_LEVEL) if len(known_n) else np.nan)
+    """Root mean square: nearer to the high scores than a mean, and steadier than a quantile of a hundred of them. NaN
+    where nothing is scored."""
+    known_n = score_n[~np.isnan(score_n)].astype(np.float64)
+    return np.float32(max(np.sqrt(np.mean(known_n**2)), _LEAST_LEVEL) if len(known_n) else np.nan)
 
 
 def fit_levels(scores: PartScores, windows: WindowSet, alone: Collection[str]) -> tuple[PartScores, Levels]:
