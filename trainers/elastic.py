@@ -1,7 +1,10 @@
-"""How the processes of a job end, told to the command that started them and to those that torchrun starts after them.
+"""What the processes of a job leave for the command that started them, and for those torchrun starts in their place.
 
 torchrun starts all processes again when one ends with anything but 0. A planned stop is no failure to be repaired, and
-a wrong configuration is no failure that a new start repairs. Imports no torch.
+a wrong configuration is no failure that a new start repairs. And those that are started again are to go on where the
+others were: torchrun's own count of starts is each machine's, and leaves out starts because a machine came or went.
+
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -15,41 +18,55 @@ from pathlib import Path
 from core.errors import EXIT_DATA, EXIT_INTERRUPTED, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_USAGE
 from core.workspace import write_text
 
-# Names the file. No LANDFALL_ name: those are configuration.
-_NOTE = "_LANDFALL_ENDING"
+# Names the folder of the notes. No LANDFALL_ name: those are configuration.
+_FOLDER = "_LANDFALL_JOB"
+_ENDING, _BEGUN = "ending", "begun"
 _PLANNED = (EXIT_RESUMABLE, EXIT_INTERRUPTED)
 # Errors that the next start would find again.
 _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
 
 
-def is_restarted() -> bool:
-    """Whether torchrun started this process in the place of one that died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
-
-
 @contextmanager
 def taking_notes() -> Iterator[None]:
-    """For the command that starts processes: inside, `noted` gives how they ended."""
+    """For the command that starts processes: while they run, their notes lie in a folder of this machine."""
     with tempfile.TemporaryDirectory(prefix="landfall-") as folder:
-        os.environ[_NOTE] = str(Path(folder) / "ending")
+        os.environ[_FOLDER] = folder
         try:
             yield
         finally:
-            del os.environ[_NOTE]
+            del os.environ[_FOLDER]
 
 
-def noted() -> int | None:
+def ending() -> int | None:
     """The exit code with which a process of this job ended for good; None where none did."""
-    if _NOTE not in os.environ:
-        return None
-    note = Path(os.environ[_NOTE])
-    return int(note.read_text()) if note.exists() else None
+    code = _read(_ENDING)
+    return int(code) if code is not None else None
 
 
 def ended(code: int) -> int:
-    """What a process of a job exits with: 0 for a planned stop, which the note then tells; else the code."""
-    if _NOTE not in os.environ:
+    """What a process exits with. In a job a planned stop is noted and is 0 for torchrun."""
+    if _FOLDER not in os.environ:
         return code
     if code in (*_PLANNED, *_FINAL):
-        write_text(Path(os.environ[_NOTE]), str(code))
+        _write(_ENDING, str(code))
     return EXIT_OK if code in _PLANNED else code
+
+
+def begun() -> str | None:
+    """The run that earlier processes of this job trained; None for the first."""
+    return _read(_BEGUN)
+
+
+def begin(run_id: str) -> None:
+    """To be called only after every process of the job has asked what was `begun`."""
+    if _FOLDER in os.environ:
+        _write(_BEGUN, run_id)
+
+
+def _read(name: str) -> str | None:
+    note = Path(os.environ[_FOLDER]) / name if _FOLDER in os.environ else None
+    return note.read_text(encoding="utf-8") if note is not None and note.exists() else None
+
+
+def _write(name: str, text: str) -> None:
+    write_text(Path(os.environ[_FOLDER]) / name, text)

@@ -100,6 +100,9 @@ def launch(
 
     words = torchrun_arguments(module, arguments, count, settings, _meeting_point(settings))
     log.info("starting %d processes: torchrun %s", count, " ".join(words))
+    if settings.max_restarts:
+        # Else those that are started again find the addresses of those that died: pytorch issue 135712.
+        os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     with elastic.taking_notes():
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
@@ -108,11 +111,11 @@ def launch(
             log.error("process %d of %d ended with exit code %d", rank + 1, count, failure.exitcode)
             return failure.exitcode if failure.exitcode > 0 else EXIT_FAILURE
         except SignalException as stopped:
-            if (code := elastic.noted()) is None:
+            if (code := elastic.ending()) is None:
                 log.error("stopped by %s before a checkpoint was written", signal.Signals(stopped.sigval).name)
                 return EXIT_FAILURE
             return code
-        return elastic.noted() or EXIT_OK
+        return elastic.ending() or EXIT_OK
 
 
 def _meeting_point(settings: Distributed) -> MeetingPoint | None:

@@ -1,0 +1,171 @@
+import os
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+from core.config.compose import load_config, local_config_file
+from core.config.execution import Distributed
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.manager import DeviceManager
+from core.errors import ConfigError, LandfallError
+from trainers import elastic
+from trainers.launching import MeetingPoint, launch, torchrun_arguments
+
+CPU = DeviceCapabilities("cpu", "Plain CPU", 16, 64_000, 60_000, ("float32",), True, "16 cores may be used")
+A100 = DeviceCapabilities(
+    "cuda", "NVIDIA A100-SXM4-40GB", 8, 40_536, 40_000, ("float32", "float16", "bfloat16"), True, "passed", "8.0",
+    supports_distributed=True,
+)  # fmt: skip
+A10 = replace(A100, name="NVIDIA A10G", count=1, memory_total_mb=23_028, compute_capability="8.6")
+L4 = replace(A100, name="NVIDIA L4", count=4, memory_total_mb=23_034, compute_capability="8.9")
+T4 = DeviceCapabilities("cuda", "Tesla T4", 1, 15_102, 15_000, ("float32", "float16"), True, "passed", "7.5", "13.0")
+FIRST = MeetingPoint("10.0.0.1:29500", "10.0.0.1", "eth0", is_here=True)
+
+
+# ---------------------------------------------------------------------------------------------------- torchrun's words
+def test_one_machine_meets_by_itself():
+    words = torchrun_arguments("trainers.train_patchtst_ssl", ["devices=4"], 4, Distributed(max_restarts=3), None)
+    assert words == [
+        *("--standalone", "--nnodes=1", "--nproc-per-node=4", "--max-restarts=3", "--shutdown-timeout=300"),
+        *("-m", "trainers.train_patchtst_ssl", "devices=4"),
+    ]
+
+
+def test_several_machines_meet_at_the_first():
+    settings = Distributed(nodes=4, min_nodes=2, max_restarts=1, rendezvous=FIRST.endpoint, timeout_minutes=30)
+    words = torchrun_arguments("m", [], 8, settings, FIRST)
+    assert {"--rdzv-endpoint=10.0.0.1:29500", "--local-addr=10.0.0.1", "--nnodes=2:4"} <= set(words)
+    assert "--rdzv-conf=join_timeout=1800,is_host=true" in words
+    assert "--standalone" not in words
+    words = torchrun_arguments("m", [], 8, settings, replace(FIRST, address="10.0.0.2", is_here=False))
+    assert {"--local-addr=10.0.0.2", "--rdzv-conf=join_timeout=1800,is_host=false"} <= set(words)
+
+
+def test_a_machine_does_not_tell_others_an_address_that_means_themselves():
+    here = MeetingPoint.at("127.0.0.1:29500")
+    assert (here.is_loopback, here.is_here) == (True, True)
+    words = torchrun_arguments("m", [], 8, Distributed(nodes=2), here)
+    assert not [word for word in words if word.startswith("--local-addr") or "is_host" in word]
+
+
+@pytest.mark.parametrize("endpoint", ["node-1", "nobody.invalid:29500", ":29500:", "10.0.0.1:port"])
+def test_a_meeting_point_that_cannot_be_reached(endpoint):
+    with pytest.raises(LandfallError, match=r"distributed.rendezvous = .* cannot be reached") as caught:
+        MeetingPoint.at(endpoint)
+    assert "host:port" in caught.value.hint
+
+
+def test_several_machines_without_a_meeting_point():
+    with pytest.raises(LandfallError, match=r"distributed.nodes = 2 without a meeting point"):
+        launch("m", [], 8, Distributed(nodes=2), run=pytest.fail)
+
+
+def test_gloo_takes_the_way_to_the_first_machine(monkeypatch):
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    monkeypatch.setattr(MeetingPoint, "at", lambda endpoint: FIRST)
+    settings = Distributed(nodes=2, rendezvous=FIRST.endpoint)
+    launch("m", [], 1, settings, run=lambda arguments: None)
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "eth0"
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
+    launch("m", [], 1, settings, run=lambda arguments: None)
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "ib0"
+
+
+@pytest.mark.parametrize(
+    "words, fault",
+    [
+        (["distributed.nodes=2", "distributed.min_nodes=3"], "min_nodes = 3 of nodes = 2"),
+        (["distributed.nodes=2", "distributed.min_nodes=1"], "min_nodes = 1 with max_restarts = 0"),
+    ],
+)
+def test_fewer_machines_than_there_are(workspace, words, fault):
+    with pytest.raises(ConfigError, match=fault):
+        load_config(local_config_file("patchtst"), words, root=workspace, environment={})
+
+
+# ------------------------------------------------------------------------------------------------------- how it ended
+def raising(error: Exception):
+    def run(arguments):
+        raise error
+
+    return run
+
+
+def failed(code: int) -> ChildFailedError:
+    error = ChildFailedError.__new__(ChildFailedError)
+    error.get_first_failure = lambda: (1, SimpleNamespace(spec=ProcessFailure, exitcode=code))
+    return error
+
+
+@pytest.mark.parametrize("code, expected", [(3, 3), (1, 1), (-9, 1)], ids=["data", "error", "killed"])
+def test_the_exit_code_is_that_of_the_process_that_failed(code, expected):
+    assert launch("m", [], 2, Distributed(), run=raising(failed(code))) == expected
+
+
+@pytest.mark.parametrize("code", [75, 130])
+def test_a_planned_stop_is_no_failure_for_torchrun_and_keeps_its_exit_code(code):
+    ends = []
+    assert launch("m", [], 2, Distributed(max_restarts=3), run=lambda _: ends.append(elastic.ended(code))) == code
+    assert ends == [0]
+    assert elastic.ended(code) == code, "outside of a job"
+
+
+@pytest.mark.parametrize("code", [2, 3, 4])
+def test_what_a_new_start_would_find_again_is_not_tried_again(code):
+    def run(arguments):
+        assert elastic.ending() is None
+        assert elastic.ended(code) == code, "torchrun is to end the other processes"
+        assert elastic.ending() == code
+        raise failed(code)
+
+    assert launch("m", [], 2, Distributed(max_restarts=3), run=run) == code
+    assert elastic.ending() is None
+
+
+def test_a_process_that_crashed_is_tried_again():
+    def run(arguments):
+        assert elastic.ended(1) == 1
+        assert elastic.ending() is None
+
+    assert launch("m", [], 2, Distributed(max_restarts=3), run=run) == 0
+
+
+@pytest.mark.parametrize("number, saved, code", [("SIGTERM", 75, 75), ("SIGINT", 130, 130), ("SIGTERM", None, 1)])
+def test_a_signal_is_resumable_only_with_a_checkpoint(number, saved, code):
+    def run(arguments):
+        if saved:
+            elastic.ended(saved)
+        raise SignalException("stopped", signal.Signals[number])
+
+    assert launch("m", [], 2, Distributed(), run=run) == code
+
+
+# ------------------------------------------------------------------------------------------------------------- recipes
+# The recipes of the documentation, against hardware that stands in, up to the start of the processes.
+RECIPES = {
+    ("local=default", "local/devices=single_gpu"): ((A100, CPU), 1),
+    ("trainer=multi_gpu", "local=hpc", "local/devices=multi_gpu", "devices=4"): ((A100, CPU), 4),
+    ("trainer=kaggle_safe", "local=default", "local/devices=kaggle_t4"): ((T4, CPU), 1),
+    ("trainer=kaggle_safe", "local=default", "local/devices=kaggle_a10"): ((A10, CPU), 1),
+    ("trainer=kaggle_safe", "local=default", "local/devices=kaggle_l4"): ((L4, CPU), 4),
+    ("trainer=multi_gpu", "local=hpc", "local/devices=hpc_a100", "devices=8"): ((A100, CPU), 8),
+    ("trainer=multi_gpu", "local=hpc", "local/devices=hpc_a100", "devices=16"): ((A100, CPU), 8),
+}
+
+
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("recipe, expected", RECIPES.items(), ids=[" ".join(recipe) for recipe in RECIPES])
+def test_recipes_start_a_process_for_each_device(workspace, stream, recipe, expected):
+    found, count = expected
+    config = load_config(local_config_file(stream), recipe, root=workspace, environment={}).config
+    plan = DeviceManager(config, SimpleNamespace(detect_capabilities=lambda: list(found))).plan()
+    assert (plan.kind, plan.count) == ("cuda", count)
+    started = []
+    module = f"trainers.train_{stream}_ssl"
+    assert launch(module, recipe, plan.count, config.distributed, run=started.append) == 0
+    assert (started[0].nproc_per_node, started[0].training_script) == (str(count), module)
+    assert started[0].training_script_args == list(recipe)
