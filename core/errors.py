@@ -7,6 +7,7 @@ parse the text.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,8 +127,9 @@ class WriteError(OutputError, OSError):
     )
 
     def __init__(self, path: Path | str, cause: OSError):
-        super().__init__(f"{path} cannot be written: {cause.strerror}", hint=self.WAYS_OUT.get(cause.errno))
-        self.errno, self.strerror, self.filename = cause.errno, cause.strerror, str(path)
+        problem = os.strerror(cause.errno)  # the same words whichever library met it
+        super().__init__(f"{path} cannot be written: {problem}", hint=self.WAYS_OUT.get(cause.errno))
+        self.errno, self.strerror, self.filename = cause.errno, problem, str(path)
 
 
 class LockedError(UsageError):

@@ -80,17 +80,18 @@ class Lock:
         path = target.with_name(f".{target.name}.{self._token}.lock")
         if path in self._taken:
             return
+        self._taken.append(path)
         for _ in range(_ATTEMPTS):
             self._write(path, held=False)
             other = _other(path, target)
             if other is None:
                 self._write(path, held=True)
-                self._taken.append(path)
                 return
             path.unlink(missing_ok=True)
             if other.held:
                 break
             time.sleep(random.uniform(0.0, _LONGEST_PAUSE_S))
+        self._taken.remove(path)
         way_out = f"wait for it, end it, or give this run another {key}"
         raise LockedError(target, other.in_words(), hint=way_out)
 

@@ -21,6 +21,7 @@ from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig, Scoring
 from core.devices.process import start_right
 from core.errors import EXIT_OK
+from core.stopping import StopRequest
 from core.workspace import atomic_file, relative, utc_now, write_json, write_text
 
 if TYPE_CHECKING:
@@ -79,9 +80,15 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     events, picture and summary.
 
     checkpoint: relative to `root`; default: the configuration's.
-    Raises CheckpointError for a checkpoint that is missing, torn or of another configuration, and DataError for data
-    that cannot be scored or too little of it to set a threshold.
+    Raises CheckpointError for a checkpoint that is missing, torn or of another configuration, DataError for data that
+    cannot be scored or too little of it to set a threshold, and StoppedError after a signal or near the wall-time limit,
+    where a new start has more time.
     """
+    with StopRequest(loaded.config.timeout_hours, keeps_nothing=True):
+        return _score_stream(loaded, root=root, checkpoint=checkpoint)
+
+
+def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> ScoringResult:
     from core.devices import memory
     from inference.event_documents import write_event_documents
     from inference.event_views import Scored
@@ -105,9 +112,9 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     judged = _detection(scores, threshold.value, config.scoring)
     summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
     # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
-    paths.summary.unlink(missing_ok=True)
     with atomic_file(paths.scores) as part:
         scores.to_parquet(part, index=False)
+        paths.summary.unlink(missing_ok=True)
     write_text(paths.events, events.to_csv(index=False, lineterminator="\n"))
     write_text(
         paths.events_json, events.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
