@@ -108,21 +108,22 @@ def gathered(parts: Iterable[np.ndarray], folder: Path | None) -> np.ndarray:
     return rows.whole()
 
 
-def by_column(values_tc: np.ndarray, folder: Path | None) -> np.ndarray:
-    """The transposed array (C, T) with each column in one piece, as those need that are judged one by one."""
-    if folder is None or values_tc.nbytes <= IN_MEMORY:
-        return np.ascontiguousarray(values_tc.T)
-    num_rows, num_columns = values_tc.shape
+def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
+    """The columns of all parts' rows (C, T), each in one piece, as those need that are judged one by one."""
+    num_rows, num_columns = sum(map(len, parts_tc)), parts_tc[0].shape[1]
+    itemsize, dtype = parts_tc[0].itemsize, parts_tc[0].dtype
+    if folder is None or num_rows * num_columns * itemsize <= IN_MEMORY:
+        return np.ascontiguousarray((parts_tc[0] if len(parts_tc) == 1 else np.concatenate(parts_tc)).T)
     with writing(folder / "columns"), tempfile.TemporaryFile(dir=folder) as file:
-        file.truncate(values_tc.nbytes)
+        file.truncate(num_rows * num_columns * itemsize)
         start = 0
-        for block in blocks(values_tc):
+        for block in (block for part_tc in parts_tc for block in blocks(part_tc)):
             for column, values_n in enumerate(np.ascontiguousarray(block.T)):
-                file.seek(values_tc.itemsize * (column * num_rows + start))
+                file.seek(itemsize * (column * num_rows + start))
                 file.write(values_n.data)
             start += len(block)
         file.flush()
-        return np.memmap(file, dtype=values_tc.dtype, mode="c", shape=(num_columns, num_rows))
+        return np.memmap(file, dtype=dtype, mode="c", shape=(num_columns, num_rows))
 
 
 def as_one(parts: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:

@@ -83,7 +83,7 @@ def load_stream_data(
         rows = [(recordings[s.recording], s.start, s.stop) for s in stretches["train"]]
         training = [recording.values_tc[start:stop] for recording, start, stop in rows]
         scaler = store.scaler(
-            partial(Scaler.fit, training, channels, config.data.scaling),
+            partial(Scaler.fit, training, channels, config.data.scaling, store.room()),
             rows=rows,
             channels=channels,
             scaling=config.data.scaling.model_dump(mode="json"),

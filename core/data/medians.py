@@ -1,4 +1,4 @@
-"""Exact medians of more numbers than memory holds: each pass over them counts 16 more bits of their order."""
+"""Exact medians and percentiles of more numbers than memory holds, by passes that count 16 bits of their order each."""
 
 from __future__ import annotations
 
@@ -21,6 +21,23 @@ def median(numbers: Blocks, count: int) -> float:
         return np.median(np.concatenate(found)) if count else np.nan
     middle = order_statistics(numbers, [(count - 1) // 2, count // 2])
     return np.mean(middle)
+
+
+def percentiles(numbers: Blocks, count: int, percents: Sequence[float]) -> np.ndarray:
+    """As `np.percentile` of all `count` numbers in 64 bit; NaN where there are none."""
+    if count <= _FEW:
+        found = list(numbers())
+        return (
+            np.percentile(np.concatenate(found).astype(np.float64), percents)
+            if count
+            else np.full(len(percents), np.nan)
+        )
+    place_p = np.array(percents) / 100 * (count - 1)
+    below_p = np.floor(place_p).astype(np.int64)
+    ranks = [*below_p.tolist(), *np.minimum(below_p + 1, count - 1).tolist()]
+    low_p, high_p = np.split(order_statistics(numbers, ranks).astype(np.float64), 2)
+    share_p, step_p = place_p - below_p, high_p - low_p
+    return np.where(share_p < 0.5, low_p + step_p * share_p, high_p - step_p * (1 - share_p))
 
 
 def order_statistics(numbers: Blocks, ranks: Sequence[int]) -> np.ndarray:

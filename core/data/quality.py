@@ -279,7 +279,7 @@ def _time_metrics(recording: Recording, gap_factor: float, declared_hz: float | 
 # --------------------------------------------------------------------------------------------------------------- values
 def _value_metrics(recording: Recording, gap_factor: float, folder: Path | None) -> dict[str, Any]:
     """Per-channel metrics, on rows in order of time; a step over a gap is no step."""
-    values_ct = by_column(recording.values_tc, folder)
+    values_ct = by_column([recording.values_tc], folder)
     gap_g = _gaps(recording.time_ns, gap_factor)
     channels = {
         name: channel_metrics(values_t, gap_g) for name, values_t in zip(recording.channels, values_ct, strict=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from core.config.schema import Scaling
+from core.data.blocks import blocks, by_column
+from core.data.medians import percentiles
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +27,6 @@ CONSTANT_SHARE = 1e-3
 RUNAWAY = 1e12
 # Scales stay where float32 has all its digits.
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-# Channels looked at together: their values are held in 64 bit meanwhile.
-_BLOCK = 8
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,19 @@ class Scaler:
     floored: Mapping[str, str]
 
     @classmethod
-    def fit(cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling) -> Self:
-        """Fits on training stretches (T, C), NaN left out. Stretches are never differenced across their ends."""
+    def fit(
+        cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling, folder: Path | None = None
+    ) -> Self:
+        """Fits on training stretches (T, C), NaN left out. Stretches are never differenced across their ends.
+
+        folder: where what is longer than memory should hold lies meanwhile; None takes memory.
+        """
         if settings.method == "none":
             zeros, ones = (0.0,) * len(channels), (1.0,) * len(channels)
             return cls("none", tuple(channels), zeros, ones, settings.clip, {})
-        blocks = [slice(first, first + _BLOCK) for first in range(0, len(channels), _BLOCK)]
-        statistics = [_statistics([part_tc[:, block] for part_tc in parts_tc], settings) for block in blocks]
-        center_c, *spreads, runaways_c = np.concatenate(statistics, axis=1)
+        last_row_p = np.cumsum([len(part_tc) for part_tc in parts_tc]) - 1
+        statistics = [_statistics(values_t, last_row_p, settings) for values_t in by_column(parts_tc, folder)]
+        center_c, *spreads, runaways_c = np.stack(statistics, axis=1)
         scale_c, floored = _with_floors(*spreads, channels)
         for i in np.flatnonzero(runaways_c):
             told = f"{runaways_c[i]:.0f} values beyond {RUNAWAY:g} times its usual ones not counted"
@@ -73,40 +79,52 @@ class Scaler:
         return cls(**as_tuples)
 
 
-def _statistics(parts_tc: Sequence[np.ndarray], settings: Scaling) -> np.ndarray:
-    """Of each channel its centre, its spread, the spread's floor, deviation, resolution, largest value and number of
-    runaways: (7, C)."""
-    values_tc = np.concatenate(parts_tc).astype(np.float64)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty|Degrees of freedom")
-        runaways_c = _forget_runaways(values_tc)
-        std_c = np.nan_to_num(np.nanstd(values_tc, axis=0))
-        level_c = np.nan_to_num(np.nanmax(np.abs(values_tc), axis=0))
-        if settings.method == "robust":
-            lowest_c, low_c, center_c, high_c, highest_c = np.nanpercentile(values_tc, [1, 25, 50, 75, 99], axis=0)
-            statistic_c = np.nan_to_num(high_c - low_c) / IQR_OF_NORMAL
-            floor_c = settings.floor * np.nan_to_num(highest_c - lowest_c) / SPAN_OF_NORMAL
-        else:
-            center_c, statistic_c, floor_c = np.nanmean(values_tc, axis=0), std_c, np.zeros_like(std_c)
-    stretches = np.split(values_tc, np.cumsum([len(part_tc) for part_tc in parts_tc])[:-1])
-    return np.stack([center_c, statistic_c, floor_c, std_c, _resolution(stretches), level_c, runaways_c])
+def _statistics(values_t: np.ndarray, last_row_p: np.ndarray, settings: Scaling) -> np.ndarray:
+    """Of a channel its centre, its spread, the spread's floor, deviation, resolution, largest value and number of
+    runaways: (7,). last_row_p: where its stretches end."""
+    limit = RUNAWAY * _usual_size(values_t)
+    counted = partial(_counted, values_t, limit)
+    count = sum(map(len, counted()))
+    num_runaways = sum(int(np.count_nonzero(np.abs(block.astype(np.float64)) > limit)) for block in blocks(values_t))
+    if not count:
+        return np.array([np.nan, 0.0, 0.0, 0.0, 0.0, 0.0, num_runaways])
+    mean = sum(block.sum(dtype=np.float64) for block in counted()) / count
+    std = np.sqrt(sum(np.square(block - np.float64(mean)).sum() for block in counted()) / count)
+    level = max(float(np.abs(block).max(initial=0.0)) for block in counted())
+    center, spread, floor = mean, std, 0.0
+    if settings.method == "robust":
+        lowest, low, center, high, highest = percentiles(counted, count, [1, 25, 50, 75, 99])
+        spread = (high - low) / IQR_OF_NORMAL
+        floor = settings.floor * (highest - lowest) / SPAN_OF_NORMAL
+    return np.array([center, spread, floor, std, _resolution(values_t, limit, last_row_p), level, num_runaways])
 
 
-def _forget_runaways(values_tc: np.ndarray) -> np.ndarray:
-    """Makes values NaN that are beyond `RUNAWAY` times their channel's median size, zeros apart: how many, (C,)."""
-    size_tc = np.abs(values_tc)
-    usual_c = np.nanmedian(np.where(size_tc > 0, size_tc, np.nan), axis=0)
-    runaway_tc = size_tc > RUNAWAY * usual_c
-    values_tc[runaway_tc] = np.nan
-    return runaway_tc.sum(axis=0)
+def _usual_size(values_t: np.ndarray) -> float:
+    """The median size of the values, zeros apart: what lies `RUNAWAY` times beyond it does not count."""
+
+    def sizes() -> Iterator[np.ndarray]:
+        return (size_n[size_n > 0] for size_n in map(np.abs, blocks(values_t)))
+
+    return float(percentiles(sizes, sum(map(len, sizes())), [50])[0])
 
 
-def _resolution(parts_tc: Sequence[np.ndarray]) -> np.ndarray:
-    """The smallest change each channel ever makes (C,): about its quantisation step; 0 for a constant channel."""
-    steps_tc = np.concatenate([np.abs(np.diff(part_tc, axis=0)) for part_tc in parts_tc])
-    steps_tc[~(steps_tc > 0)] = np.inf
-    smallest_c = steps_tc.min(axis=0, initial=np.inf)
-    return np.where(np.isfinite(smallest_c), smallest_c, 0.0)
+def _counted(values_t: np.ndarray, limit: float) -> Iterator[np.ndarray]:
+    """The values that are there and no runaways, some at a time."""
+    return (block[~(np.isnan(block) | (np.abs(block.astype(np.float64)) > limit))] for block in blocks(values_t))
+
+
+def _resolution(values_t: np.ndarray, limit: float, last_row_p: np.ndarray) -> float:
+    """The smallest change the channel ever makes: about its quantisation step; 0 for a constant channel."""
+    smallest, row = np.inf, 0
+    for block in blocks(values_t, overlap=1):
+        value_n = block.astype(np.float64)
+        value_n[np.abs(value_n) > limit] = np.nan
+        step_n = np.abs(np.diff(value_n))
+        ends = last_row_p[(last_row_p >= row) & (last_row_p < row + len(step_n))] - row
+        step_n[ends] = np.nan
+        smallest = min(smallest, step_n[step_n > 0].min(initial=np.inf))
+        row += len(step_n)
+    return smallest if np.isfinite(smallest) else 0.0
 
 
 def _with_floors(

@@ -94,7 +94,7 @@ class Store:
         if reading is not None:
             self.num_known += 1
             return reading
-        reading = _read(path, root, config, self._room())
+        reading = _read(path, root, config, self.room())
         if any(map(len, reading.recordings)):
             with self._keeping("what was read"):
                 _keep(reading, entry, is_set=reading.recordings[0].file_id != relative(path, root))
@@ -106,9 +106,9 @@ class Store:
         """Raises DataError for a file that need not be digested: it takes minutes where a file is large."""
         refuse_foreign(path)
         if data_suffix(path) in PLAIN_TEXT_SUFFIXES and ends_in_nul(path):
-            sniff(path, self._room())  # finds the row
+            sniff(path, self.room())  # finds the row
         num_bytes = path.stat().st_size
-        refuse_large(path, num_bytes, self._room())
+        refuse_large(path, num_bytes, self.room())
         if num_bytes > max(self.limit_bytes, IN_MEMORY):
             raise DataError(
                 f"takes {num_bytes / 1e9:.1f} GB, more than the {self.limit_bytes / 1e9:g} GB the store may hold",
@@ -116,7 +116,7 @@ class Store:
                 hint="raise data.store_gb, or split the file by time; data.parts takes globs",
             )
 
-    def _room(self) -> Path | None:
+    def room(self) -> Path | None:
         """Where what is longer than memory lies while it is read; None where nothing can be written."""
         if self.folder is None:
             return None
@@ -169,7 +169,7 @@ class Store:
             return as_one(values, None)
         digests = [recording.digest for recording in recordings]
         if self.folder is None or not all(digests):
-            return as_one(values, self._room())
+            return as_one(values, self.room())
         entry = self.folder / "series" / _digest_of(digests)
         if not entry.is_dir():
             log.info("joining %d recordings of %.1f GB on disk, once", len(values), sum(v.nbytes for v in values) / 1e9)
@@ -181,7 +181,7 @@ class Store:
         except UNREADABLE as error:
             log.warning("the joined recordings %s cannot be read (%s): joining them anew", entry.name[:12], error)
             _delete(entry)
-            return as_one(values, self._room())
+            return as_one(values, self.room())
         _mark_used(entry)
         return values_nc
 
