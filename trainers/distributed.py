@@ -1,29 +1,26 @@
-"""Several processes that train one model: torchrun starts them, DistributedDataParallel joins their gradients."""
+"""The processes that train one model, as torchrun numbers them, and what they tell each other."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import logging
 import os
-import signal
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
-from torch import distributed, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import distributed
 
 from core.config.execution import DeviceKind, Distributed
 from core.devices.plan import DevicePlan
-from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,15 +57,20 @@ class World:
             distributed.all_reduce(values)
         return values
 
-    def wrap(self, model: nn.Module, plan: DevicePlan) -> nn.Module:
-        """The model whose backward pass averages gradients over all processes; alone, the model itself."""
+    def least(self, number: int, device: torch.device) -> int:
+        """The smallest of the numbers of all processes; `device`: where they compute."""
         if self.is_alone:
-            return model
-        devices = None if plan.kind in ("cpu", "mps") else [plan.device]
-        # Buffers are not sent around: `Objective` joins batch statistics itself, exactly.
-        known = inspect.signature(DistributedDataParallel).parameters
-        silent = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # before torch 2.13
-        return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **{silent: False})
+            return number
+        answer = torch.tensor(number, device=device)
+        distributed.all_reduce(answer, op=distributed.ReduceOp.MIN)
+        return int(answer)
+
+    def gather(self, value: T) -> list[T]:
+        """What each process says, in order of rank; small things that can be pickled."""
+        told = [value] * self.size
+        if not self.is_alone:
+            distributed.all_gather_object(told, value)
+        return told
 
 
 ALONE = World()
@@ -95,77 +97,3 @@ def joined(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[No
         # What still talks to the group must be gone before it: freed after it, it waits for ever now and then.
         gc.collect()
         distributed.destroy_process_group()
-
-
-@contextlib.contextmanager
-def gradients_stay_here(network: nn.Module, quiet: bool) -> Iterator[None]:
-    """Backward passes inside do not talk to the other processes: only the last of a step needs to."""
-    with network.no_sync() if quiet and isinstance(network, DistributedDataParallel) else contextlib.nullcontext():
-        yield
-
-
-# ------------------------------------------------------------------------------------------------------------- starting
-# What a process gets after a signal to finish its step, or validation, and to save.
-SHUTDOWN_S = 300
-
-
-def torchrun_arguments(module: str, arguments: Sequence[str], count: int, settings: Distributed) -> list[str]:
-    """What torchrun is called with to run `python -m module arguments` in `count` processes on this machine."""
-    meeting = ["--standalone"]
-    if settings.nodes > 1:
-        if not settings.rendezvous:
-            raise LandfallError(
-                f"distributed.nodes = {settings.nodes} without a meeting point",
-                hint="set distributed.rendezvous to host:port of the first machine",
-            )
-        wait = round(settings.timeout_minutes * 60)
-        meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={settings.rendezvous}", "--rdzv-id=landfall"]
-        meeting += [f"--rdzv-conf=join_timeout={wait}"]
-    return [
-        *meeting,
-        f"--nnodes={settings.nodes}",
-        f"--nproc-per-node={count}",
-        "--max-restarts=0",  # a planned stop is no failure to be repaired
-        f"--shutdown-timeout={SHUTDOWN_S}",
-        "-m",
-        module,
-        *arguments,
-    ]
-
-
-def launch(
-    module: str,
-    arguments: Sequence[str],
-    count: int,
-    settings: Distributed,
-    *,
-    last_checkpoint: Path,
-    run: Callable[..., Any] | None = None,
-) -> int:
-    """Trains in `count` processes and gives the exit code of the first that failed, or 0.
-
-    last_checkpoint: what they save when they are stopped; without a new one a signal counts as a failure.
-    """
-    from torch.distributed import run as torchrun
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    words = torchrun_arguments(module, arguments, count, settings)
-    log.info("starting %d processes: torchrun %s", count, " ".join(words))
-    before = _changed_at(last_checkpoint)
-    try:
-        (run or torchrun.run)(torchrun.parse_args(words))
-    except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        log.error("process %d of %d ended with exit code %d", rank + 1, count, failure.exitcode)
-        return failure.exitcode if failure.exitcode > 0 else EXIT_FAILURE
-    except SignalException as stopped:
-        if _changed_at(last_checkpoint) == before:
-            log.error("stopped by %s before a checkpoint was written", signal.Signals(stopped.sigval).name)
-            return EXIT_FAILURE
-        return EXIT_INTERRUPTED if stopped.sigval == signal.SIGINT else EXIT_RESUMABLE
-    return EXIT_OK
-
-
-def _changed_at(path: Path) -> int | None:
-    return path.stat().st_mtime_ns if path.exists() else None

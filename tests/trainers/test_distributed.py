@@ -1,37 +1,45 @@
+"""Runs of several processes, on one machine and on two, against the run of one."""
+
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
-from types import SimpleNamespace
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 import torch
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from core import checkpoint
 from core.config.compose import load_config, local_config_file
-from core.config.execution import Distributed
-from core.devices.capabilities import DeviceCapabilities
-from core.devices.manager import DeviceManager
-from core.errors import LandfallError
-from core.runlog import read_loss_csv
+from core.runlog import EpochRecord, read_loss_csv, read_metrics, read_status
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
-from trainers.distributed import World, launch, torchrun_arguments
+from trainers.distributed import World
+from trainers.run import train
 
-CPU = DeviceCapabilities("cpu", "Plain CPU", 16, 64_000, 60_000, ("float32",), True, "16 cores may be used")
-A100 = DeviceCapabilities(
-    "cuda", "NVIDIA A100-SXM4-40GB", 8, 40_536, 40_000, ("float32", "float16", "bfloat16"), True, "passed", "8.0",
-    supports_distributed=True,
-)  # fmt: skip
-A10 = replace(A100, name="NVIDIA A10G", count=1, memory_total_mb=23_028, compute_capability="8.6")
-L4 = replace(A100, name="NVIDIA L4", count=4, memory_total_mb=23_034, compute_capability="8.9")
-T4 = DeviceCapabilities("cuda", "Tesla T4", 1, 15_102, 15_000, ("float32", "float16"), True, "passed", "7.5", "13.0")
+# Under batch normalisation some gradients are nothing but rounding, of which the optimizer makes whole steps.
+PLAIN = (*TINY, "data.stride=4", "model.norm=layer", "model.dropout=0", "training.epochs=3")
+# The last step of an epoch has one window: nothing for the second of two processes.
+UNEVEN = "training.windows_per_epoch=97"
+# Long enough to be found in the middle.
+LONG = ("data.stride=2", "training.epochs=5", "logging.every_steps=1")
+TOGETHER = ("devices=2", "training.batch_size=4")
+VIBRATION = (
+    *("device.prefer=cpu", "max_threads=1", "logging.progress='off'", "logging.tensorboard=false"),
+    *("data.window=256", "data.stride=128", "data.guard=0", "scalogram.image_size=32", "model.window_size=4"),
+    *("model.embed_dim=8", "model.depths=[1,1]", "model.num_heads=[2,2]", "model.decoder_depths=[1]"),
+    *("data.sampling_rate_hz=1000", "training.epochs=2", "training.learning_rate=0.001"),
+)
 
 
+# ------------------------------------------------------------------------------------------------------------ numbering
 def test_a_process_that_torchrun_did_not_start_is_alone():
     world = World.from_environment({"RANK": "3"})
     assert (world.rank, world.size, world.is_main, world.is_alone) == (0, 1, True, True)
@@ -50,96 +58,191 @@ def test_the_shares_of_all_processes_are_the_whole():
     assert {len(share) for share in shares} == {2, 3}
 
 
-def test_one_machine_meets_by_itself():
-    words = torchrun_arguments("trainers.train_patchtst_ssl", ["devices=4"], 4, Distributed())
-    assert words == [
-        *("--standalone", "--nnodes=1", "--nproc-per-node=4", "--max-restarts=0", "--shutdown-timeout=300"),
-        *("-m", "trainers.train_patchtst_ssl", "devices=4"),
-    ]
+# ----------------------------------------------------------------------------------------------------------------- jobs
+def alone(root: Path, words: Sequence[str], stream: str = "patchtst") -> tuple[EpochRecord, ...]:
+    """The history of a run in this process."""
+    loaded = load_config(local_config_file(stream), words, root=root, environment={})
+    return train(loaded, root=root).history
 
 
-def test_several_machines_meet_at_the_first():
-    settings = Distributed(nodes=2, rendezvous="node-1:29500", timeout_minutes=30)
-    words = torchrun_arguments("m", [], 8, settings)
-    assert "--rdzv-endpoint=node-1:29500" in words
-    assert "--rdzv-conf=join_timeout=1800" in words
-    assert "--standalone" not in words
+def start(root: Path, words: Sequence[str], stream: str = "patchtst", before: Sequence[str] = ()) -> subprocess.Popen:
+    """The training command. Without an OMP_NUM_THREADS torchrun would warn."""
+    command = [*before, sys.executable, "-m", f"trainers.train_{stream}_ssl", "--repo-root", str(root), *words]
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_several_machines_without_a_meeting_point():
-    with pytest.raises(LandfallError, match=r"distributed.nodes = 2 without a meeting point"):
-        torchrun_arguments("m", [], 8, Distributed(nodes=2))
+def finish(job: subprocess.Popen, expected: int = 0) -> tuple[str, str]:
+    try:
+        out, err = job.communicate(timeout=240)
+    finally:
+        for process in [*psutil.Process(job.pid).children(recursive=True), job] if job.returncode is None else []:
+            process.kill()
+    assert job.returncode == expected, err
+    return out, err
 
 
-@pytest.mark.parametrize("code, expected", [(75, 75), (3, 3), (-9, 1)], ids=["resumable", "data", "killed"])
-def test_the_exit_code_is_that_of_the_process_that_failed(tmp_path, code, expected):
-    def run(arguments):
-        failure = SimpleNamespace(spec=ProcessFailure, exitcode=code)
-        error = ChildFailedError.__new__(ChildFailedError)
-        error.get_first_failure = lambda: (1, failure)
-        raise error
-
-    assert launch("m", [], 2, Distributed(), last_checkpoint=tmp_path / "last.pt", run=run) == expected
+def history(root: Path, stream: str = "patchtst") -> list[EpochRecord]:
+    return read_loss_csv(root / f"artifacts/loss/{stream}_loss_history.csv")
 
 
-# The recipes of the documentation, against hardware that stands in, up to the start of the processes.
-RECIPES = {
-    ("local=default", "local/devices=single_gpu"): ((A100, CPU), 1),
-    ("trainer=multi_gpu", "local=hpc", "local/devices=multi_gpu", "devices=4"): ((A100, CPU), 4),
-    ("trainer=kaggle_safe", "local=default", "local/devices=kaggle_t4"): ((T4, CPU), 1),
-    ("trainer=kaggle_safe", "local=default", "local/devices=kaggle_a10"): ((A10, CPU), 1),
-    ("trainer=kaggle_safe", "local=default", "local/devices=kaggle_l4"): ((L4, CPU), 4),
-    ("trainer=multi_gpu", "local=hpc", "local/devices=hpc_a100", "devices=8"): ((A100, CPU), 8),
-    ("trainer=multi_gpu", "local=hpc", "local/devices=hpc_a100", "devices=16"): ((A100, CPU), 8),
-}
+def assert_same_curve(one: Sequence[EpochRecord], other: Sequence[EpochRecord]) -> None:
+    for first, second in zip(one, other, strict=True):
+        assert second.train_loss == pytest.approx(first.train_loss, abs=1e-5)
+        assert second.val_loss == pytest.approx(first.val_loss, abs=1e-5)
 
 
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
-@pytest.mark.parametrize("recipe, expected", RECIPES.items(), ids=[" ".join(recipe) for recipe in RECIPES])
-def test_recipes_start_a_process_for_each_device(workspace, stream, recipe, expected):
-    found, count = expected
-    config = load_config(local_config_file(stream), recipe, root=workspace, environment={}).config
-    plan = DeviceManager(config, SimpleNamespace(detect_capabilities=lambda: list(found))).plan()
-    assert (plan.kind, plan.count) == ("cuda", count)
-    started = []
-    module = f"trainers.train_{stream}_ssl"
-    assert (
-        launch(module, recipe, plan.count, config.distributed, last_checkpoint=workspace / "x.pt", run=started.append)
-        == 0
-    )
-    assert (started[0].nproc_per_node, started[0].training_script) == (str(count), module)
-    assert started[0].training_script_args == list(recipe)
+def weights(root: Path, stream: str = "patchtst") -> dict[str, torch.Tensor]:
+    return checkpoint.load(root / f"checkpoints/{stream}_ssl.pt")["model"]
 
 
-@pytest.mark.parametrize("saved, code", [(True, 75), (False, 1)])
-def test_a_signal_is_resumable_only_with_a_checkpoint(tmp_path, saved, code):
-    last = tmp_path / "last.pt"
+def run_folder(root: Path) -> Path:
+    (folder,) = (root / "runs/patchtst_ssl").glob("2*")
+    return folder
 
-    def run(arguments):
-        if saved:
-            last.touch()
-        raise SignalException("stopped", signal.SIGTERM)
 
-    assert launch("m", [], 2, Distributed(), last_checkpoint=last, run=run) == code
+def wait_for_epoch(root: Path, epoch: int, job: subprocess.Popen) -> None:
+    """Until the run has taken some steps after it, of those it logs one by one."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and job.poll() is None:
+        folders = list((root / "runs/patchtst_ssl").glob("2*"))
+        status = read_status(folders[0]) if folders else None
+        if status is not None and status["step"] > epoch * status["steps"] / status["epochs"] + 2:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no epoch {epoch}: {finish(job)}")
+
+
+def epochs_resumed_after(err: str, folder: Path) -> int:
+    return int(re.search(rf"resuming {folder.name} after (\d+) epochs", err)[1])
+
+
+def process_of_rank(job: subprocess.Popen, rank: int) -> psutil.Process:
+    ranks = psutil.Process(job.pid).children(recursive=True)
+    return next(process for process in ranks if process.environ().get("RANK") == str(rank))
+
+
+# ------------------------------------------------------------------------------------------------------- the same curve
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(plant):
+    """The same losses with the same windows in a step, and from parts of weights the same model."""
+    expected = alone(plant, [*PLAIN, UNEVEN])
+    found = {}
+    for strategy in ("ddp", "fsdp"):
+        out, _ = finish(start(plant, [*PLAIN, UNEVEN, *TOGETHER, f"distributed.strategy={strategy}"]))
+        assert json.loads(out)["epochs"] == 3, "one process reports"
+        assert_same_curve(expected, history(plant))
+        told = checkpoint.verify(plant / "checkpoints/patchtst_ssl.pt")
+        assert (told["hardware"]["count"], told["hardware"]["batch"]["effective"]) == (2, 8)
+        found[strategy] = weights(plant)
+    for name, value in found["ddp"].items():
+        torch.testing.assert_close(found["fsdp"][name], value, rtol=1e-3, atol=1e-4, msg=name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("norm", [("model.norm=layer",), ("model.norm=batch", "model.norm_windows=4")])
-def test_two_processes_learn_what_one_learns(plant, norm):
-    """Two processes on the CPU, for real: the same losses as one with the same windows in a step, where these divide
-    into whole groups of batch normalisation. In 64 bit, where rounding does not grow into a difference."""
-    command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(plant), *TINY]
-    command += ["training.epochs=2", "data.stride=4", "training.windows_per_epoch=96", "device.enable_x64=true", *norm]
-    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT), "OMP_NUM_THREADS": "1"}
-    histories = []
-    for words in (["training.batch_size=8"], ["training.batch_size=4", "devices=2"]):
-        result = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, timeout=120)
-        assert result.returncode == 0, result.stderr
-        assert json.loads(result.stdout)["epochs"] == 2, "one process reports"
-        histories.append(read_loss_csv(plant / "artifacts/loss/patchtst_loss_history.csv"))
-    for alone, together in zip(*histories, strict=True):
-        assert together.train_loss == pytest.approx(alone.train_loss, rel=1e-9)
-        assert together.val_loss == pytest.approx(alone.val_loss, rel=1e-9)
-    told = checkpoint.verify(plant / "checkpoints/patchtst_ssl.pt")
-    assert told["hardware"]["count"] == 2
-    assert told["hardware"]["batch"]["effective"] == 8
+def test_two_processes_learn_images_as_one_does(workspace):
+    folder = workspace / "data" / "vib"
+    folder.mkdir(parents=True)
+    waves = np.sin(np.arange(12_000)[:, None] * np.array([0.31, 0.17, 0.05]))
+    noise = np.random.default_rng(5).normal(size=waves.shape)
+    np.save(folder / "train_0.npy", (waves + 0.1 * noise).astype(np.float32))
+    expected = alone(workspace, [*VIBRATION, "training.batch_size=8"], "swinmae")
+    finish(start(workspace, [*VIBRATION, *TOGETHER], "swinmae"))
+    assert_same_curve(expected, history(workspace, "swinmae"))
+
+
+# -------------------------------------------------------------------------------------------------------------- elastic
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path, strategy):
+    """All start again from the last checkpoint, and the run and its log go on as if nothing had been."""
+    other = tmp_path / "other"
+    shutil.copytree(plant, other)
+    words = [*PLAIN, *LONG]
+    expected = alone(other, words)
+
+    several = [*TOGETHER, "distributed.max_restarts=2", f"distributed.strategy={strategy}"]
+    job = start(plant, [*words, *several])
+    wait_for_epoch(plant, 2, job)
+    process_of_rank(job, 1).kill()
+    _, err = finish(job)
+    assert_same_curve(expected, history(plant))
+    done = epochs_resumed_after(err, run_folder(plant))
+    assert 2 <= done < 5
+    records = read_metrics(run_folder(plant) / "metrics.jsonl")
+    assert [record["epoch"] for record in records if record["kind"] == "epoch"] == [1, 2, 3, 4, 5]
+    steps = [record["step"] for record in records if record["kind"] == "step"]
+    assert steps == list(range(1, len(steps) + 1))
+    for number in range(1, done + 1):
+        assert err.count(f" epoch {number}/5: ") == 1, "done again"
+
+
+@pytest.mark.slow
+def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
+    """A signal to one ends both, with 75 and no new start; what is left one process learns, from the same windows."""
+    other = tmp_path / "other"
+    shutil.copytree(plant, other)
+    words = [*PLAIN, *LONG, "training.windows_per_epoch=201"]
+    expected = alone(other, words)
+
+    job = start(plant, [*words, *TOGETHER, "distributed.max_restarts=2"])
+    wait_for_epoch(plant, 1, job)
+    process_of_rank(job, 1).send_signal(signal.SIGTERM)
+    _, err = finish(job, expected=75)
+    assert err.count("joined by gloo") == 1
+    assert read_status(run_folder(plant))["state"] == "stopped"
+    assert_same_curve(expected, alone(plant, [*words, "training.resume=auto"]))
+
+
+@pytest.mark.slow
+def test_a_wrong_configuration_is_not_tried_again(plant):
+    words = [*PLAIN, *TOGETHER, "distributed.max_restarts=2", "data.parts.train.files=[data/fdc/none_*.csv]"]
+    started = time.monotonic()
+    _, err = finish(start(plant, words), expected=3)
+    assert "data/fdc/none_*.csv" in err
+    assert time.monotonic() - started < 120
+
+
+# --------------------------------------------------------------------------------------------------------- two machines
+@pytest.fixture
+def two_machines() -> Iterator[list[list[str]]]:
+    """Commands that run others on one of two machines joined by a cable: network namespaces of Linux."""
+    if sys.platform != "linux" or shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("network namespaces need Linux, the command ip, and root")
+    names = [f"landfall-{os.getpid()}-{number}" for number in (1, 2)]
+    first, second = names
+
+    def ip(*words: str) -> None:
+        result = subprocess.run(["ip", *words], capture_output=True, text=True)
+        if result.returncode:
+            pytest.skip(f"ip {' '.join(words)}: {result.stderr.strip()}")
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", "cable", "netns", first, "type", "veth", "peer", "name", "cable", "netns", second)
+        for number, name in enumerate(names, start=1):
+            ip("-n", name, "address", "add", f"10.77.0.{number}/24", "dev", "cable")
+            ip("-n", name, "link", "set", "cable", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield [["ip", "netns", "exec", name] for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+@pytest.mark.slow
+def test_two_machines_learn_what_one_process_learns(plant, two_machines, tmp_path):
+    """They know each other by address only, and go on after a process was killed on the second."""
+    other = tmp_path / "other"
+    shutil.copytree(plant, other)
+    words = [*PLAIN, *LONG]
+    expected = alone(other, words)
+    words += ["distributed.nodes=2", "distributed.rendezvous=10.77.0.1:29500", "distributed.max_restarts=1"]
+    jobs = [start(plant, [*words, "training.batch_size=4"], before=machine) for machine in two_machines]
+    wait_for_epoch(plant, 1, jobs[0])
+    process_of_rank(jobs[1], 1).kill()
+    told = [finish(job) for job in jobs]
+    assert [bool(out) for out, _ in told] == [True, False], "the first process reports"
+    assert epochs_resumed_after(told[0][1], run_folder(plant)) >= 1
+    assert_same_curve(expected, history(plant))

@@ -3,77 +3,27 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
-from core.config.compose import load_config, local_config_file
-from core.data.inputs import Identity, Inputs
-from core.data.recording import Recording
-from core.data.windows import Series, WindowSet
-from core.devices.plan import DevicePlan
-from core.errors import LandfallError
-from core.models.factory import build_model
-from tests.trainers.conftest import TINY
-from trainers.distributed import ALONE, World
-from trainers.objective import Objective
-
-CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
-NUM_WINDOWS, WINDOW, CHANNELS = 32, 32, 3
-OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB"
+from core.errors import DataError, LandfallError
+from tests.trainers.objectives import (
+    NUM_WINDOWS,
+    OUT_OF_MEMORY,
+    Cramped,
+    assert_same,
+    config_of,
+    gradients,
+    inputs_with_gaps,
+    model_of,
+    objective_of,
+)
 
 
 @pytest.fixture
 def config(workspace):
     def compose(*overrides: str):
-        return load_config(local_config_file("patchtst"), [*TINY, *overrides], root=workspace, environment={}).config
+        return config_of(workspace, *overrides)
 
     return compose
-
-
-def inputs_with_gaps() -> Inputs:
-    """Waves in which a fifth of the values is missing, unevenly over the windows."""
-    generator = torch.Generator().manual_seed(1)
-    rows = NUM_WINDOWS * WINDOW
-    values_tc = torch.sin(torch.arange(rows)[:, None] / torch.tensor([3.0, 5.0, 7.0]))
-    missing_tc = torch.rand(rows, CHANNELS, generator=generator) < torch.linspace(0, 0.4, rows)[:, None]
-    values = values_tc.masked_fill(missing_tc, math.nan).numpy()
-    recording = Recording("r", None, values, torch.arange(rows).numpy(), ("a", "b", "c"), None, "index")
-    windows = WindowSet(Series.of([recording], values), torch.arange(0, rows, WINDOW), WINDOW)
-    return Inputs(windows, Identity(), CPU.device)
-
-
-def objective_of(model: nn.Module, config, micro: int) -> Objective:
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    return Objective(model, config=config, plan=CPU, micro=micro, world=ALONE, loss_scaler=scaler)
-
-
-def model_of(config) -> nn.Module:
-    torch.manual_seed(0)
-    return build_model(config, num_channels=CHANNELS)
-
-
-def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: parameter.grad for name, parameter in model.named_parameters()}
-
-
-def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
-
-
-class Cramped(nn.Module):
-    """Memory for so many windows and no more."""
-
-    def __init__(self, model: nn.Module, most: int):
-        super().__init__()
-        self.inner, self.most = model, most
-        self.draw_mask = model.draw_mask
-
-    def forward(self, x, mask):
-        output = self.inner(x, mask)  # batch statistics have moved and random numbers are drawn when it fails
-        if len(x) > self.most:
-            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
-        return output
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
@@ -170,16 +120,6 @@ def test_a_part_counts_by_the_values_it_judged(config):
     assert loss != pytest.approx(sum(o.loss.item() for o in outputs) / len(outputs), rel=1e-4), "no gaps to speak of"
 
 
-def test_several_processes_name_the_batch_to_go_on_with(config):
-    """One that tried again would leave the others waiting."""
-    settings = config()
-    objective = objective_of(Cramped(model_of(settings), most=0), settings, 4)
-    objective.world = World(rank=0, size=2)
-    with pytest.raises(LandfallError, match="4 windows at a time in each process") as caught:
-        objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
-    assert "training.resume=auto training.batch_size=2" in caught.value.hint
-
-
 def test_a_step_without_a_single_observed_value_moves_nothing(config):
     settings = config("model.norm=layer")
     objective = objective_of(model_of(settings), settings, 2)
@@ -187,3 +127,30 @@ def test_a_step_without_a_single_observed_value_moves_nothing(config):
     inputs.windows.series.values_nc.fill_(math.nan)
     assert objective.backward(inputs, torch.arange(4), "masks", 0, 0).item() == 0.0
     assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients(objective.model).values())
+
+
+def test_validation_without_a_value_to_judge_is_refused(config):
+    """Its loss would be 0, and the best for ever."""
+    settings = config("model.norm=layer")
+    inputs = inputs_with_gaps()
+    inputs.windows.series.values_nc.fill_(math.nan)
+    with pytest.raises(DataError, match=f"the {NUM_WINDOWS} windows of the validation part hold no observed value"):
+        objective_of(model_of(settings), settings, 4).mean_loss(inputs)
+
+
+def test_the_last_step_can_be_taken_back(config):
+    """Also after a later one, and whatever the batch statistics became."""
+    settings = config("model.norm=batch", "model.dropout=0.3")
+    model = model_of(settings)
+    objective = objective_of(model, settings, 8)
+    before = {name: values.clone() for name, values in model.state_dict().items()}
+    torch.manual_seed(4)
+    rng = torch.get_rng_state()
+    objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
+    undo = objective.undo
+    objective.backward(inputs_with_gaps(), torch.arange(8, 16), "masks", 0, 1)
+    assert not torch.equal(torch.get_rng_state(), rng)
+    undo()
+    assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert all(gradient is None for gradient in gradients(model).values())

@@ -1,0 +1,74 @@
+"""Objectives over made windows, for tests in one process and in several."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from core.config.compose import load_config, local_config_file
+from core.config.schema import AnyConfig
+from core.data.inputs import Identity, Inputs
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+from core.devices.plan import DevicePlan
+from core.models.factory import build_model
+from tests.trainers.conftest import TINY
+from trainers.distributed import ALONE, World
+from trainers.objective import Objective
+
+CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
+NUM_WINDOWS, WINDOW, CHANNELS = 32, 32, 3
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB"
+
+
+def inputs_with_gaps() -> Inputs:
+    """Waves in which a fifth of the values is missing, unevenly over the windows."""
+    generator = torch.Generator().manual_seed(1)
+    rows = NUM_WINDOWS * WINDOW
+    values_tc = torch.sin(torch.arange(rows)[:, None] / torch.tensor([3.0, 5.0, 7.0]))
+    missing_tc = torch.rand(rows, CHANNELS, generator=generator) < torch.linspace(0, 0.4, rows)[:, None]
+    values = values_tc.masked_fill(missing_tc, math.nan).numpy()
+    recording = Recording("r", None, values, torch.arange(rows).numpy(), ("a", "b", "c"), None, "index")
+    windows = WindowSet(Series.of([recording], values), torch.arange(0, rows, WINDOW), WINDOW)
+    return Inputs(windows, Identity(), CPU.device)
+
+
+def config_of(root: Path, *overrides: str) -> AnyConfig:
+    return load_config(local_config_file("patchtst"), [*TINY, *overrides], root=root, environment={}).config
+
+
+def objective_of(model: nn.Module, config: AnyConfig, micro: int, world: World = ALONE) -> Objective:
+    return Objective(model, config=config, plan=CPU, micro=micro, world=world)
+
+
+def model_of(config: AnyConfig) -> nn.Module:
+    torch.manual_seed(0)
+    return build_model(config, num_channels=CHANNELS)
+
+
+def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
+
+
+class Cramped(nn.Module):
+    """Memory for so many windows and no more."""
+
+    def __init__(self, model: nn.Module, most: int):
+        super().__init__()
+        self.inner, self.most = model, most
+        self.draw_mask = model.draw_mask
+
+    def forward(self, x, mask):
+        output = self.inner(x, mask)  # batch statistics have moved and random numbers are drawn when it fails
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return output

@@ -1,0 +1,27 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import REPO_ROOT
+from tests.trainers.joint_checks import CHECKS
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each of two processes found, by check."""
+    out = tmp_path_factory.mktemp("joint")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", "tests.trainers.joint_checks", str(REPO_ROOT), str(out)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return [json.loads((out / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_two_processes(told, name):
+    for rank, found in enumerate(told):
+        assert found[name] is None, f"process {rank}: {found[name]}"
