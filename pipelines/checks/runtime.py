@@ -16,11 +16,10 @@ from core.config.schema import Stream
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context
+from pipelines.checks.scoring import model_has_not_collapsed, scoring_is_deterministic
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
-# Windows the scoring smoke looks at: enough to show that neither repetition nor order changes a score.
-_SMOKE_WINDOWS = 16
 
 
 def checkpoint_fits(context: Context, stream: Stream) -> str:
@@ -155,38 +154,6 @@ def scores_match(context: Context, stream: Stream) -> str:
     return f"{summary['scores']} scores, {alarms} alarms in {len(events)} events, threshold {threshold:.4g}"
 
 
-def scoring_is_deterministic(context: Context, stream: Stream) -> str:
-    """The smoke: a few test windows scored twice, and once in reverse order, give the same scores."""
-    import torch
-
-    from core.data.dataset import SCORING_PARTS, load_stream_data
-    from core.data.inputs import Inputs
-    from core.devices.manager import DeviceManager
-    from inference.scoring import infer_score, load_scoring_model
-
-    config = context.config(stream)
-    plan = DeviceManager(config).plan(processes=1)
-    scoring = load_scoring_model(context.checkpoint(stream), plan)
-    with tempfile.TemporaryDirectory() as folder:
-        # Reading judges the files again; the reports of the run are evidence and stay as they are.
-        elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
-        data = load_stream_data(elsewhere, root=context.root, parts=SCORING_PARTS, scaler=scoring.scaler)
-    windows = data.parts["test"]
-    index_b = torch.linspace(0, len(windows) - 1, min(_SMOKE_WINDOWS, len(windows))).long()
-    batch = Inputs(windows.subset(index_b), scoring.transform, plan.device).batch(torch.arange(len(index_b)))
-    first, again = (infer_score(batch, scoring.model, stream)[0] for _ in range(2))
-    backwards = infer_score(batch.flip(0), scoring.model, stream)[0].flip(0)
-    hint = "train again; if that does not help, this is a fault of Landfall"
-    if not torch.allclose(first, again, rtol=0.0, atol=0.0, equal_nan=True):
-        raise CheckFailed("the same windows gave other scores the second time", hint)
-    if not torch.allclose(first, backwards, rtol=1e-5, atol=1e-6, equal_nan=True):
-        raise CheckFailed("the order of windows in a batch changes their scores", hint)
-    # NaN is the score of a window without a single observed value.
-    if first.isinf().any() or first.isnan().all():
-        raise CheckFailed("a score is infinite, or none is a number", hint)
-    return f"{len(index_b)} windows scored alike twice and in reverse order"
-
-
 def executed_notebook(context: Context, stream: Stream) -> str:
     """The newest executed notebook of the stream ran to its end; training by command line needs none."""
     import nbformat
@@ -236,6 +203,9 @@ CHECKS = (
     Check("scores", "V-03", "Scores and events", scores_match, per_stream=True, needs="checkpoint"),
     Check(
         "smoke", "V-03", "Scoring smoke", scoring_is_deterministic, per_stream=True, is_smoke=True, needs="checkpoint"
+    ),
+    Check(
+        "collapse", "V-03", "Model answers", model_has_not_collapsed, per_stream=True, is_smoke=True, needs="checkpoint"
     ),
     Check("notebook", "V-03", "Executed notebook", executed_notebook, per_stream=True),
     Check("dashboard", "V-03", "Dashboard state", dashboard_state),

@@ -53,7 +53,7 @@ def is_whole_png(path: Path) -> bool:
 # --------------------------------------------------------------------------------------------- what a run leaves behind
 def test_the_command_ends_well_with_checklist_and_places(finished_workspace):
     assert finished_workspace.exit_code == EXIT_OK, finished_workspace.stdout
-    assert "25 passed, 0 failed, 0 skipped" in finished_workspace.stdout
+    assert "27 passed, 0 failed, 0 skipped" in finished_workspace.stdout
     places = finished_workspace.stdout.partition("Where to look")[2].split("—")[0].split()
     found = [place for place in places if "/" in place]
     assert len(found) == 7
@@ -257,7 +257,7 @@ def test_resuming_a_finished_run_does_nothing_again_but_the_dashboard(copied, ca
     }
     assert history["notebook-patchtst"]["reason"] == f"nothing it is made of has changed since run {RUN_ID}"
     assert {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()} == before
-    assert "25 passed" in capsys.readouterr().out
+    assert "27 passed" in capsys.readouterr().out
 
 
 def test_a_dry_run_says_what_would_run_and_why_and_does_nothing(copied, capsys):
