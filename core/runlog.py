@@ -79,6 +79,7 @@ class RunLog:
             "memory_mb": None,
             "peak_memory_mb": None,
             "gpu_utilisation": None,
+            "recoveries": 0,
             "pid": os.getpid(),
             "owner": Owner.this_process().token,
         }
@@ -149,13 +150,21 @@ class RunLog:
             self._tensorboard.flush()
         self._update(epoch=record.epoch, best={"epoch": best.epoch, "val_loss": _strict(best.val_loss)})
 
-    def rewind(self, *, step: int, epoch: int) -> None:
-        """Keeps the records up to this step and epoch; a torn last line is dropped."""
+    def recovery(self, record: Mapping[str, Any]) -> None:
+        """A step that was undone, and what was done about it (`trainers.recovery`)."""
+        self._append([{"kind": "recovery", "time": self._now(), **record}])
+        self._update(recoveries=self._status["recoveries"] + 1)
+
+    def rewind(self, *, step: int, epoch: int, recoveries: int = 0) -> None:
+        """Keeps the records up to this step and epoch and so many recoveries; a torn last line is dropped."""
+        records = read_metrics(self.metrics_file)
+        undone = [record for record in records if record["kind"] == "recovery"][:recoveries]
         kept = [
             record
-            for record in read_metrics(self.metrics_file)
+            for record in records
             if (record["kind"] == "step" and record["step"] <= step)
             or (record["kind"] == "epoch" and record["epoch"] <= epoch)
+            or record in undone
         ]
         lines = [json.dumps(record) for record in kept]
         self._write(self.metrics_file.name, "".join(line + "\n" for line in lines))
@@ -163,7 +172,8 @@ class RunLog:
         self._live.add(zip(kept, lines, strict=True))
         self._began, self._began_step = time.monotonic(), step
         epochs = [{"epoch": r["epoch"], "val_loss": r["val_loss"]} for r in kept if r["kind"] == "epoch"]
-        self._update(step=step, epoch=epoch, best=min(epochs, key=lambda record: record["val_loss"], default=None))
+        best = min(epochs, key=lambda record: record["val_loss"], default=None)
+        self._update(step=step, epoch=epoch, best=best, recoveries=len(undone))
 
     def _pace(self, step: int) -> dict[str, float | None]:
         """Time left and throughput, by the steps of this process; validation counts as soon as there was one."""
