@@ -1,0 +1,104 @@
+"""One process writes every artifact over and over, each by its own writer, while another reads them all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.victims import Process
+from benchmarks.wholeness import artifacts, faults
+from core import checkpoint
+from core.runlog import read_loss_csv, write_loss_csv
+from core.workspace import atomic_file, write_bytes, write_json
+from inference.detector import Detector
+from pipelines.export_training_dashboard_state import export_state
+
+
+def read_while_written(root: Path, seconds: float) -> tuple[int, list[str]]:
+    """How many artifacts below `root` were read in that time, and what was wrong with any, or with the dashboard's
+    export of them all. They are there before, and the same afterwards."""
+    readings, found = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        writer = Process(lambda tell: _write_for_ever(root), Path(folder, "log"))
+        until = time.monotonic() + seconds
+        try:
+            while time.monotonic() < until:
+                readings += len(list(artifacts(root)))
+                state = export_state(root, out=Path(folder, "state.json"), persist_run_history=False)
+                found += [*faults(root), *(f"export: {problem.path}: {problem.message}" for problem in state.problems)]
+            if writer.has_ended(0.0):
+                found.append(f"the writer ended: {writer.last_words()}")
+        finally:
+            writer.kill()
+            writer.has_ended(10.0)
+    return readings, found
+
+
+def _write_for_ever(root: Path) -> None:
+    again = [_WRITERS[path.suffix](path) for path in artifacts(root) if path.suffix in _WRITERS]
+    for turn in itertools.count():
+        for write in again:
+            write(turn)
+
+
+Write = Callable[[int], object]
+
+
+def _json_writer(path: Path) -> Write:
+    value = json.loads(path.read_bytes())
+    return lambda turn: None if _is_sidecar(path) else write_json(path, value)
+
+
+def _is_sidecar(path: Path) -> bool:
+    """Those are the checkpoints' to write."""
+    return path.with_suffix(".pt").exists()
+
+
+def _csv_writer(path: Path) -> Write:
+    if path.name.endswith("_loss_history.csv"):
+        history = read_loss_csv(path)
+        return lambda turn: write_loss_csv(path, history)
+    return _bytes_writer(path)
+
+
+def _bytes_writer(path: Path) -> Write:
+    content = path.read_bytes()
+    return lambda turn: write_bytes(path, content)
+
+
+def _table_writer(path: Path) -> Write:
+    table = pd.read_parquet(path)
+
+    def write(turn: int) -> None:
+        with atomic_file(path) as part:
+            table.to_parquet(part, index=False)
+
+    return write
+
+
+def _detector_writer(path: Path) -> Write:
+    detector = Detector.load(path)
+    return lambda turn: detector.save(path)
+
+
+def _checkpoint_writer(path: Path) -> Write:
+    """Each with other bytes, so that a sidecar of another saving is found out; older states are kept and rotated."""
+    payload, description = checkpoint.load_described(path)
+    return lambda turn: checkpoint.save(path, payload | {"turn": turn}, description=description, keep=2)
+
+
+_WRITERS: dict[str, Callable[[Path], Write]] = {
+    ".json": _json_writer,
+    ".csv": _csv_writer,
+    ".png": _bytes_writer,
+    ".yaml": _bytes_writer,
+    ".parquet": _table_writer,
+    ".npz": _detector_writer,
+    ".pt": _checkpoint_writer,
+}

@@ -1,0 +1,330 @@
+"""What the soak kills: work of every kind, in a process of its own, and what must hold after its death.
+
+A process is forked from one that has imported everything, so that it dies at its work and not at its imports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import random
+import shutil
+import signal
+import time
+import traceback
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pandas as pd
+import psutil
+
+from benchmarks.wholeness import faults, is_same, leftovers, trained
+from core import checkpoint
+from core.config.compose import LoadedConfig, load_config
+from core.config.schema import Stream
+from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE, LandfallError
+from core.runlog import EpochRecord, loss_csv_path
+from inference.run_scoring_example import ScoringPaths, score_stream
+from pipelines.dashboard.state_documents import DashboardState
+from pipelines.execute_notebook import NotebookRun
+from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+from pipelines.serve_dashboard import make_server
+from tests.small_workspace import CONFIGS
+from trainers.run import train
+
+# Nothing may outlive what killed it, or the process it belongs to, for so long.
+END_S = 20.0
+# In the environment of everything the soak starts: how it finds a kernel that nobody owns any more.
+MARK = "_SOAK"
+EPOCHS: dict[Stream, int] = {"patchtst": 6, "swinmae": 4}
+_QUIETLY = ("logging.tensorboard=false", "logging.progress=off", "deterministic=true", "cudnn_benchmark=false")
+
+Tell = Callable[[str], object]
+
+
+class Process:
+    """A fork that runs `work`; what it says goes to `log`, what it tells can be read here, a line each."""
+
+    def __init__(self, work: Callable[[Tell], object], log: Path):
+        self.log = log
+        read, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _run(work, log, lambda line: os.write(write, f"{line}\n".encode()))
+        os.close(write)
+        self.told = os.fdopen(read, encoding="utf-8")
+        self.code: int | None = None
+
+    def has_ended(self, seconds: float) -> bool:
+        """Whether it ends within that time."""
+        until = time.monotonic() + seconds
+        while self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() >= until:
+                return False
+            else:
+                time.sleep(0.002)
+        return True
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self.code is None:
+            os.kill(self.pid, number)
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def _run(work: Callable[[Tell], object], log: Path, tell: Tell) -> NoReturn:
+    """The life of a fork."""
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    code = EXIT_OK
+    try:
+        work(tell)
+    except LandfallError as error:
+        code = error.exit_code
+        os.write(2, f"{error}\n".encode())
+    except BaseException:
+        code = EXIT_FAILURE
+        os.write(2, traceback.format_exc().encode())
+    os._exit(code)
+
+
+class Kind(ABC):
+    """One kind of work in the workspace `root`.
+
+    usual_s: how long it takes when nobody disturbs it. reach: the share of that within which it is killed.
+    """
+
+    name: str
+    usual_s = 0.0
+    reach = 1.0
+
+    def __init__(self, root: Path, log: Path):
+        self.root, self.log = root, log
+        self.completed = 0
+        self._first: Any = None
+
+    def start(self) -> Process:
+        return Process(self._work, self.log)
+
+    def kill(self, process: Process, rng: random.Random) -> None:
+        process.kill()
+
+    def check(self, process: Process) -> list[str]:
+        """What is wrong after it has ended: by itself, or killed."""
+        found = faults(self.root)
+        if self._was_killed(process):
+            found += self._after_death(process)
+        elif process.code == EXIT_OK:
+            self.completed += 1
+            found += self._after_success()
+        else:
+            found.append(f"exit code {process.code}: {process.last_words()}")
+        return [f"{self.name}: {fault}" for fault in found]
+
+    @abstractmethod
+    def _work(self, tell: Tell) -> object: ...
+
+    def _as_before(self, result: Any) -> list[str]:
+        """The first result is that of a run nobody disturbed."""
+        self._first = self._first if self._first is not None else result
+        return [] if is_same(result, self._first) else ["the result is not that of the run nobody disturbed"]
+
+    def _was_killed(self, process: Process) -> bool:
+        return process.code == -signal.SIGKILL
+
+    def _after_death(self, process: Process) -> list[str]:
+        return []
+
+    def _after_success(self) -> list[str]:
+        return []
+
+
+class Training(Kind):
+    """One life after the other: killed and resumed until it is done, and then like the one that nobody disturbed."""
+
+    reach = 0.9  # what is resumed has less to do
+
+    def __init__(self, root: Path, log: Path, stream: Stream):
+        super().__init__(root, log)
+        self.stream, self.name = stream, f"training {stream}"
+        settings = loaded(root, stream).config.logging
+        self._best, self._log_dir = root / settings.checkpoint_path, root / settings.log_dir
+        self._loss_csv = loss_csv_path(root, loaded(root, stream).config)
+        self._finished = 0
+
+    def kill(self, process: Process, rng: random.Random) -> None:
+        """Now and then as a batch system does: then it saves and ends by itself."""
+        process.kill(signal.SIGTERM if rng.random() < 0.2 else signal.SIGKILL)
+
+    def _work(self, tell: Tell) -> object:
+        asked = loaded(self.root, self.stream, "training.resume=auto")
+        return train(asked, root=self.root, run_id="soak", watcher=_Teller(tell))
+
+    def _was_killed(self, process: Process) -> bool:
+        """Before training begins nobody listens to SIGTERM."""
+        return process.code in (-signal.SIGKILL, -signal.SIGTERM, EXIT_RESUMABLE)
+
+    def _after_death(self, process: Process) -> list[str]:
+        self._finished = max([self._finished, *map(int, process.told.read().split())])
+        last = checkpoint.last_path(self._best)
+        kept = checkpoint.load(last)["position"]["epoch"] if self._finished or last.exists() else 0
+        return [f"{self._finished} epochs were finished, {kept} are kept"] if kept < self._finished else []
+
+    def _after_success(self) -> list[str]:
+        found = [f"{name} is left" for name in leftovers(self.root) if self.stream in name]
+        found += self._as_before(trained(self._best, self._loss_csv))
+        self._begin_life()
+        return found
+
+    def _begin_life(self) -> None:
+        """Every third one reads its data anew, too."""
+        self._finished = 0
+        for path in self._best.parent.glob(f"{self._best.stem}*"):
+            path.unlink()
+        shutil.rmtree(self._log_dir)
+        if self.completed % 3 == 0:
+            shutil.rmtree(self.root / "cache", ignore_errors=True)
+
+
+class _Teller:
+    """Tells of each epoch that is finished: its checkpoints are written."""
+
+    def __init__(self, tell: Tell):
+        self._tell = tell
+
+    def steps(self, epochs_done: float, loss: float) -> None: ...
+
+    def epoch(self, history: Sequence[EpochRecord]) -> None:
+        self._tell(str(len(history)))
+
+
+class Scoring(Kind):
+    """With a finished model; every other time its detector is to be made anew."""
+
+    def __init__(self, root: Path, log: Path, stream: Stream):
+        super().__init__(root, log)
+        self.stream, self.name = stream, f"scoring {stream}"
+        config = loaded(root, stream).config
+        self._table = ScoringPaths.of(config, root=root).scores
+        self._detector = checkpoint.detector_path(root / config.logging.checkpoint_path)
+        self._started = 0
+
+    def start(self) -> Process:
+        self._started += 1
+        if self._started % 2:
+            self._detector.unlink(missing_ok=True)
+        return super().start()
+
+    def _work(self, tell: Tell) -> object:
+        return score_stream(loaded(self.root, self.stream), root=self.root)
+
+    def _after_success(self) -> list[str]:
+        return self._as_before(pd.read_parquet(self._table))
+
+
+class Export(Kind):
+    name = "export"
+
+    def _work(self, tell: Tell) -> object:
+        return export_state(self.root)
+
+    def _after_success(self) -> list[str]:
+        state = DashboardState.model_validate_json((self.root / DEFAULT_OUT).read_bytes())
+        return [f"{problem.path}: {problem.message}" for problem in state.problems]
+
+
+class Server(Kind):
+    """It is asked until it dies; the next takes its port at once."""
+
+    name = "dashboard server"
+    usual_s = 0.3
+
+    def __init__(self, root: Path, log: Path):
+        super().__init__(root, log)
+        self._port = 0
+
+    def start(self) -> Process:
+        process = super().start()
+        self._port = int(process.told.readline() or 0)
+        return process
+
+    def kill(self, process: Process, rng: random.Random) -> None:
+        """After an answer, or in the middle of one."""
+        asked = urllib.request.urlopen(f"http://127.0.0.1:{self._port}/data/dashboard-state.json", timeout=END_S)
+        with asked as answer:
+            if rng.random() < 0.5:
+                json.load(answer)
+            process.kill()
+
+    def _work(self, tell: Tell) -> object:
+        with make_server(self.root / "training_dashboard", self._port) as server:
+            tell(str(server.server_port))
+            server.serve_forever()
+
+
+class Notebook(Kind):
+    """Training and scoring in a notebook: sometimes papermill is killed, sometimes the kernel."""
+
+    name = "notebook"
+
+    def __init__(self, root: Path, log: Path):
+        super().__init__(root, log)
+        self._executed = root / "artifacts/notebooks/soak/local_patchtst_ssl.ipynb"
+        config = loaded(root, "patchtst").config
+        self._made = root / config.logging.checkpoint_path, loss_csv_path(root, config)
+
+    def kill(self, process: Process, rng: random.Random) -> None:
+        kernels = psutil.Process(process.pid).children() if rng.random() < 0.5 else []
+        for kernel in kernels:
+            kernel.kill()
+        if not kernels:
+            process.kill()
+
+    def _work(self, tell: Tell) -> object:
+        given = {"config": CONFIGS["patchtst"], "overrides": list(_QUIETLY), "epochs": EPOCHS["patchtst"]}
+        run = NotebookRun(self.root / "notebooks" / self._executed.name, self._executed, root=self.root, tell=tell)
+        return run.execute(given | {"run_id": "soak"})
+
+    def _was_killed(self, process: Process) -> bool:
+        return super()._was_killed(process) or "its kernel died: killed" in process.last_words()
+
+    def _after_death(self, process: Process) -> list[str]:
+        return [f"process {pid} does not end" for pid in _abandoned()]
+
+    def _after_success(self) -> list[str]:
+        return self._as_before(trained(*self._made))
+
+
+def _abandoned() -> list[int]:
+    """Processes the soak has started that live on though who started them does not; they are ended."""
+    until = time.monotonic() + END_S
+    while (found := list(_marked())) and time.monotonic() < until:
+        time.sleep(0.05)
+    for process in found:
+        process.kill()
+    return [process.pid for process in found]
+
+
+def _marked() -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == os.environ[MARK] and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+@functools.cache
+def loaded(root: Path, stream: Stream, *overrides: str) -> LoadedConfig:
+    epochs = f"training.epochs={EPOCHS[stream]}"
+    return load_config(CONFIGS[stream], [epochs, *_QUIETLY, *overrides], root=root, environment={})

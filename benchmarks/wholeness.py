@@ -1,0 +1,117 @@
+"""Whether what runs leave behind is whole: every artifact, read as its readers read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from PIL import Image
+
+from core import checkpoint
+from core.runlog import read_loss_csv
+from inference.detector import Detector
+
+FOLDERS = ("checkpoints", "runs", "artifacts", "cache", "training_dashboard/data")
+_TEMPORARY = re.compile(r"\..*\.(part|lock)")
+
+
+def faults(root: Path) -> list[str]:
+    """What cannot be read of the artifacts below `root`, a line each; a file that goes meanwhile is no fault."""
+    found = []
+    for path in artifacts(root):
+        try:
+            _reader_of(path)(path)
+        except Exception as error:
+            if path.exists():
+                found.append(f"{path.relative_to(root)}: {type(error).__name__}: {error}")
+    return found
+
+
+def artifacts(root: Path) -> Iterator[Path]:
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+            if not hidden and path.suffix in _READERS and path.is_file():
+                yield path
+
+
+def leftovers(root: Path) -> list[str]:
+    """Temporary files and locks that nobody removed."""
+    return sorted(str(path.relative_to(root)) for path in root.rglob(".*") if _TEMPORARY.fullmatch(path.name))
+
+
+def _reader_of(path: Path) -> Callable[[Path], Any]:
+    return read_loss_csv if path.name.endswith("_loss_history.csv") else _READERS[path.suffix]
+
+
+def _read_json(path: Path) -> None:
+    json.loads(path.read_bytes())
+
+
+def _read_lines(path: Path) -> None:
+    """The last line may be torn: what was killed while it wrote it goes on before it."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for line in lines[:-2]:
+        json.loads(line)
+
+
+def _read_picture(path: Path) -> None:
+    with Image.open(path) as picture:
+        picture.load()
+
+
+def _read_yaml(path: Path) -> None:
+    yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _read_array(path: Path) -> None:
+    np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".json": _read_json,
+    ".jsonl": _read_lines,
+    ".csv": pd.read_csv,
+    ".png": _read_picture,
+    ".parquet": pd.read_parquet,
+    ".npz": Detector.load,
+    ".npy": _read_array,
+    ".pt": checkpoint.load,
+    ".yaml": _read_yaml,
+    ".ipynb": lambda path: nbformat.read(path, as_version=4),
+}
+
+
+# --------------------------------------------------------------------------------------------------- what runs give
+def trained(best: Path, loss_csv: Path) -> dict[str, Any]:
+    """What a training gave, apart from how long it took: weights, optimizer and losses."""
+    last = checkpoint.load(checkpoint.last_path(best))
+    losses = [(r.epoch, r.train_loss, r.val_loss, r.lr) for r in read_loss_csv(loss_csv)]
+    return {
+        "best": checkpoint.load(best)["model"], "last": last["model"], "optimizer": last["optimizer"], "losses": losses,
+    }  # fmt: skip
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Bit for bit, through dicts, lists, tensors and tables."""
+    if isinstance(one, pd.DataFrame):
+        return one.equals(other)
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and _bits(one) == _bits(other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(is_same(one[k], other[k]) for k in one)
+    if isinstance(one, Sequence) and not isinstance(one, str):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def _bits(tensor: torch.Tensor) -> bytes:
+    return tensor.numpy().tobytes()
