@@ -104,5 +104,10 @@ def data_of(page, title):
     return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
+def heights(page):
+    """Of the place of every chart, drawn or not."""
+    return page.evaluate("() => [...document.querySelectorAll('.frame')].map((frame) => frame.offsetHeight)")
+
+
 def first_cells(page, table):
     return page.locator(f"#{table} tbody th").all_inner_texts()

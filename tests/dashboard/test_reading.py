@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.dashboard.browsing import VIEWS, chart, data_of, saved, settle, show
+from tests.dashboard.browsing import VIEWS, chart, data_of, heights, saved, settle, show
 
 pytestmark = pytest.mark.browser
 
@@ -78,6 +78,16 @@ def test_ids_are_used_once_and_controls_have_names(site, visit):
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("address", ["training", EVENT])
+def test_nothing_moves_when_a_chart_below_is_drawn(site, visit, address):
+    page = visit(f"{site}#{address}")
+    settle(page)
+    before = heights(page)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    settle(page)
+    assert heights(page) == pytest.approx(before, abs=1)
+
+
 def test_paper_gets_every_chart_and_no_controls(site, visit):
     page = visit(f"{site}#training")
     page.emulate_media(color_scheme="dark")
@@ -99,6 +109,16 @@ def test_a_chart_is_saved_as_a_drawing_and_as_a_picture(site, visit):
         assert title in "".join(svg.itertext())
         assert svg.findall(f".//svg:svg/svg:{drawn}", space)
         assert saved(page, f"{title} as PNG").startswith(b"\x89PNG")
+    assert page.complaints == []
+
+
+def test_a_chart_that_was_never_near_the_screen_is_saved_as_well(site, visit):
+    page = visit(f"{site}#training")
+    button = "() => document.querySelector('[aria-label=\"Loss, Swin-MAE as SVG\"]').click()"
+    assert chart(page, "Loss, Swin-MAE").locator("canvas").count() == 0
+    with page.expect_download() as download:
+        page.evaluate(button)
+    assert b"<path" in download.value.path().read_bytes()
     assert page.complaints == []
 
 

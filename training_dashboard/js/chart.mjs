@@ -43,15 +43,14 @@ class Chart {
 
   constructor(kind, spec) {
     this.#kind = kind;
-    // Its place is kept before it is drawn, else all charts would be near the screen.
-    this.#frame.style.minHeight = `${spec.height ?? HEIGHT}px`;
+    // The place of it and its legend is kept before it is drawn, so that nothing moves under the pointer.
+    this.#frame.style.minHeight = `calc(${spec.height ?? HEIGHT}px + ${kind === cells ? 3.1 : 1.55}em)`;
     const take = (what, save) => button(what, `${spec.title} as ${what}`, save);
     const name = spec.isWide ? "chart wide" : "chart";
     this.node = el("figure", { class: name, tabindex: "0", onkeydown: (event) => this.#key(event) },
       el("figcaption", {}, el("h3", {}, spec.title),
         take("CSV", () => saveCsv(spec.title, this.#drawing.rows(spec.x.label, spec.y.label))),
-        take("SVG", () => saveSvg(spec.title, this.#picture())),
-        take("PNG", () => savePng(spec.title, this.#picture()))), this.#frame);
+        take("SVG", () => this.#picture(saveSvg)), take("PNG", () => this.#picture(savePng))), this.#frame);
     this.update(spec);
     onScreen.observe(this.#frame);
   }
@@ -99,13 +98,14 @@ class Chart {
     if (width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height: this.#plot.height });
   }
 
-  #picture() {
-    if (!this.#plot) this.draw();
+  async #picture(save) {
+    // What was never near the screen has yet to be drawn, which is over with the task.
+    if (!this.#plot) await this.draw();
     const colour = palette();
     const marks = [this.#drawing.marks(this.#plot), [...this.#marks.cloneNode(true).childNodes]];
     const legend = (this.spec.curves ?? []).flatMap((one) => (one.isFaint ? [] : [[one.name, colour(one.colour)]]));
     const colours = { ink: colour("ink"), line: colour("line"), surface: colour("surface") };
-    return pictureOf(this.#plot, this.spec.title, legend, marks, colours);
+    save(this.spec.title, pictureOf(this.#plot, this.spec.title, legend, marks, colours));
   }
 
   /** Spans, lines and points over what uPlot has drawn. */

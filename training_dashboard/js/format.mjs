@@ -29,7 +29,6 @@ export const duration = format((seconds) => {
   const minutes = Math.round(seconds / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 });
-
 /** Local time with its zone. */
 export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(iso)) : MISSING);
 /** A recording's own clock, which knows no zone. */

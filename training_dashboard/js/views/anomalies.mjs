@@ -51,7 +51,7 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
   const names = recordings.map((one) => [one.name, `${one.name} (${plural(one.events.length, "event")})`]);
   const choose = (other) => go("anomalies", { stream, recording: other });
   return [picker("recording", "Recording", names, name, choose), chart.node,
-    quiet("Red: an event, which opens with a click. Grey: a labelled anomaly. Drag to zoom, double click to see all.")];
+    quiet("Red: events, to click on; blue: the open one; grey: labelled ones. Drag to zoom, double click for all.")];
 }
 
 /** The least and greatest score of each stretch; one curve where they are the same. */

@@ -29,7 +29,7 @@ function streamCard(name, stream) {
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
     state === "silent" && warning(`No sign of life since ${time(stream.updated_at)}.`),
     stream.run_id ? run(name, stream) : advice("Not trained yet", `make train-${name}`, "starts a run"),
-    block("Anomalies", scoring(name, stream)), block("Data", quality(stream)));
+    block("Anomalies", scoring(name, stream)), block("Data", quality(name, stream)));
 }
 
 function run(name, stream) {
@@ -60,10 +60,11 @@ function scoring(stream, { scores, detections, checkpoint }) {
   worst && quiet(`The worst: ${worst.sentence}.`)];
 }
 
-function quality({ quality: found }) {
+function quality(name, { quality: found }) {
   if (!found) return advice("No file checked yet", "make validate", "checks every data file");
-  return el("p", {}, el("a", { href: href("data") }, `${found.kept} of ${plural(found.files, "file")} kept`),
-    `, ${found.dropped} dropped, ${found.warned} with warnings`);
+  const { files, kept, dropped, warned } = found;
+  return el("p", {}, el("a", { href: href("data"), id: `data-${name}` }, `${kept} of ${plural(files, "file")} kept`),
+    `, ${dropped} dropped, ${warned} with warnings`);
 }
 
 /** A group in which nothing failed is folded. */
