@@ -128,7 +128,10 @@ class StopRequest:
     def _on_limit(self) -> None:
         if not self._is_deferred:
             self.reason, self._is_over_limit = self._near_limit, True
-            _thread.interrupt_main(signal.SIGTERM)  # as if it had come
+            if hasattr(signal, "pthread_kill"):  # also out of a call that waits
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+            else:
+                _thread.interrupt_main(signal.SIGTERM)
 
 
 def seconds_since_start() -> float:

@@ -81,8 +81,8 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
 
     checkpoint: relative to `root`; default: the configuration's.
     Raises CheckpointError for a checkpoint that is missing, torn or of another configuration, DataError for data that
-    cannot be scored or too little of it to set a threshold, and StoppedError after a signal or near the wall-time limit,
-    where a new start has more time.
+    cannot be scored or too little of it to set a threshold, and StoppedError after a signal, or near the wall-time
+    limit if a new start has more time.
     """
     with StopRequest(loaded.config.timeout_hours, keeps_nothing=True):
         return _score_stream(loaded, root=root, checkpoint=checkpoint)

@@ -2,20 +2,23 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from core import checkpoint
+from core import checkpoint, stopping
 from core.config.compose import load_config, local_config_file
 from core.devices.backend import backend
-from core.errors import CheckpointError, LandfallError
+from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import read_loss_csv
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
+from trainers import probing
 from trainers import run as training_run
 from trainers.run import TrainingResult, train
 
@@ -144,6 +147,35 @@ def test_gradient_checkpointing_changes_nothing_but_memory(plant, switch):
     assert environment_of(plant)["batch"]["gradient_checkpointing"] is (switch == "true")
     reference = run_training(plant, "training.epochs=2", "model.dropout=0.1")
     assert losses(result) == losses(reference)
+
+
+@pytest.mark.parametrize("limit", [False, True])
+def test_a_run_that_is_stopped_while_it_measures_has_nothing_to_save(plant, monkeypatch, limit):
+    """The measuring is not kept either: it was not done."""
+    steps, asked = probing._steps, []
+
+    def interrupted(*arguments, **named):
+        train_step, validation_step = steps(*arguments, **named)
+
+        def step(size: int) -> None:
+            train_step(size)
+            asked.append(size)
+            if not limit:
+                signal.raise_signal(signal.SIGTERM)
+            time.sleep(20.0)
+
+        return step, validation_step
+
+    began = time.monotonic()
+    monkeypatch.setattr(probing, "_steps", interrupted)
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - began)
+    with pytest.raises(StoppedError, match="there was nothing to save yet") as caught:
+        run_training(plant, f"timeout_hours={3 / 3600 if limit else 1}", words=MEASURED)
+    assert caught.value.exit_code == 75
+    assert asked == [1]
+    assert time.monotonic() - began < 10
+    assert not list(plant.glob("checkpoints/*.pt"))
+    assert not (plant / "artifacts/cache").exists()
 
 
 def test_where_not_one_window_fits_the_way_out_is_named(plant):

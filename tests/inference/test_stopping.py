@@ -1,0 +1,57 @@
+"""Scoring that is asked to stop: by a signal, or near the wall-time limit."""
+
+import signal
+import time
+
+import pytest
+
+from core import stopping
+from inference import stream_scores
+from inference.run_scoring_example import main, read_summary
+from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
+
+
+def score(root, *overrides: str) -> int:
+    return main(["--stream", "patchtst", "--repo-root", str(root), *OVERRIDES["patchtst"], *SHARED, *overrides])
+
+
+@pytest.fixture
+def during(monkeypatch):
+    """Something else happens first when the model is to judge the test part."""
+
+    def happens(event) -> None:
+        judge = stream_scores.model_errors
+
+        def late(*arguments):
+            if arguments[-1] == "test":
+                event()
+            return judge(*arguments)
+
+        monkeypatch.setattr(stream_scores, "model_errors", late)
+
+    return happens
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
+def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeypatch, capsys, number, code):
+    during(lambda: signal.raise_signal(number))
+    assert score(trained) == code
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert line.startswith("score: interrupted" if code == 130 else f"score: stopped: received {number.name}; ")
+    assert read_summary(configuration("patchtst", trained).config, root=trained) is None
+    monkeypatch.undo()
+    assert score(trained) == 0
+
+
+@pytest.mark.parametrize("age_s, code, told", [(3.0, 75, "start it again"), (0.0, 1, "raise timeout_hours")])
+def test_the_limit_ends_scoring_with_75_only_if_a_new_start_has_more_time(
+    trained, during, monkeypatch, capsys, age_s, code, told
+):
+    """Four seconds, most of which training took, or scoring itself."""
+    began = time.monotonic() - age_s
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - began)
+    during(lambda: [time.sleep(0.05) for _ in range(400)])
+    assert score(trained, f"timeout_hours={4 / 3600}") == code
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "the wall-time limit of 0.00111111 h is near" in line
+    assert told in line

@@ -1,0 +1,164 @@
+"""Training until it is done: what starts it again, what does not, and what hears a signal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support import REPO_ROOT
+from tests.trainers.conftest import TINY
+from trainers import supervising
+from trainers.supervising import MOST_IN_VAIN, Supervisor
+
+# Stands for training: notes the words it was started with, saves or not, and ends as the next line of a list says.
+TRAINS = """
+import hashlib, json, os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+with (folder / "starts").open("a") as file:
+    file.write(json.dumps(sys.argv[2:]) + "\\n")
+number = len((folder / "starts").read_text().splitlines())
+ending = (folder / "endings").read_text().split()[number - 1]
+if "saves" in ending:
+    data = str(number).encode()
+    (folder / "last.pt").write_bytes(data)
+    (folder / "last.json").write_text(json.dumps({"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}))
+if "waits" in ending:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(75))
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit(76))
+    (folder / "waiting").touch()
+    time.sleep(30)
+if "dies" in ending:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(ending.rpartition("-")[2]))
+"""
+
+
+class Job:
+    def __init__(self, folder: Path, *endings: str):
+        self.folder = folder
+        (folder / "endings").write_text(" ".join(endings))
+        command = [sys.executable, "-S", "-c", TRAINS, str(folder), "training.epochs=3"]
+        self.supervisor = Supervisor(command, last=folder / "last.pt", pause_s=0.01)
+
+    def run(self) -> int:
+        return self.supervisor.run()
+
+    @property
+    def starts(self) -> list[list[str]]:
+        """The words of each start."""
+        return [json.loads(line) for line in (self.folder / "starts").read_text().splitlines()]
+
+
+ANEW, GOING_ON = ["training.epochs=3"], ["training.epochs=3", "--resume", "auto"]
+
+
+def test_it_goes_on_from_where_it_was_until_it_is_done(tmp_path):
+    job = Job(tmp_path, "saves-75", "saves-75", "0")
+    assert job.run() == 0
+    assert job.starts == [ANEW, GOING_ON, GOING_ON]
+
+
+def test_a_start_that_has_saved_nothing_is_made_again_as_it_was(tmp_path):
+    """What lies there may be another run's, which it was not asked to go on with."""
+    Job(tmp_path, "saves-0").run()
+    (tmp_path / "starts").unlink()
+    job = Job(tmp_path, "dies", "75", "saves-dies", "0")
+    assert job.run() == 0
+    assert job.starts == [ANEW, ANEW, ANEW, GOING_ON]
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 130])
+def test_a_real_end_is_one(tmp_path, code):
+    job = Job(tmp_path, "saves-75", f"saves-{code}")
+    assert job.run() == code
+    assert len(job.starts) == 2
+
+
+@pytest.mark.parametrize("ending, code", [("dies", 1), ("75", 75)])
+def test_starts_in_vain_come_to_an_end(tmp_path, caplog, ending, code):
+    job = Job(tmp_path, ending, "saves-dies", *[ending] * MOST_IN_VAIN)
+    assert job.run() == code
+    assert len(job.starts) == 2 + MOST_IN_VAIN, "one that saved starts the count anew"
+    assert f"{MOST_IN_VAIN} times in a row without saving anything new: giving up" in caplog.text
+
+
+def test_pauses_grow_and_are_bounded(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(supervising, "LONGEST_PAUSE_S", 0.03)
+    Job(tmp_path, *["dies"] * MOST_IN_VAIN).run()
+    assert [record.message.split(" in ")[-1] for record in caplog.records][:-1] == [
+        "0.01 s",
+        "0.02 s",
+        "0.03 s",
+        "0.03 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 76), (signal.SIGHUP, 75)]
+)
+def test_a_signal_is_passed_on_and_is_the_end(tmp_path, number, code):
+    job, before = Job(tmp_path, "saves-75", "waits-0"), signal.getsignal(number)
+
+    def send() -> None:
+        while not (tmp_path / "waiting").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send).start()
+    assert job.run() == code
+    assert len(job.starts) == 2
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_in_a_pause_is_the_end(tmp_path):
+    job = Job(tmp_path, "dies")
+    job.supervisor.pause_s = 30.0
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    started = time.monotonic()
+    assert job.run() == 75
+    assert time.monotonic() - started < 10
+
+
+def test_each_start_has_its_own_time_and_knows_that_it_is_one(tmp_path, monkeypatch):
+    """The wall-time limit is that of a start, not of all of them."""
+    monkeypatch.setenv("_LANDFALL_STARTED_AT", "1.0")
+    show = "import os, sys; sys.exit('_LANDFALL_STARTED_AT' in os.environ or '_LANDFALL_SUPERVISED' not in os.environ)"
+    assert Supervisor([sys.executable, "-S", "-c", show], last=tmp_path / "last.pt").run() == 0
+
+
+def test_the_command_trains_on_after_kill_9_and_saves_on_usr1(plant):
+    words = ("--repo-root", str(plant), "--run-id", "run-1", "--until-done", *TINY, "training.epochs=100000")
+    command = [sys.executable, "-m", "trainers.train_patchtst_ssl", *words, "logging.every_steps=1"]
+    status = plant / "runs/patchtst_ssl/run-1/status.json"
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
+
+    def wait_for_epoch(number: int) -> dict:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            told = json.loads(status.read_text()) if status.exists() else {"epoch": 0}
+            if told["epoch"] >= number:
+                return told
+            time.sleep(0.05)
+        raise TimeoutError(number)
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        epoch = wait_for_epoch(1)["epoch"]
+        (child,) = psutil.Process(process.pid).children()
+        child.kill()
+        child.wait()
+        second = wait_for_epoch(epoch + 2)
+        assert second["pid"] != child.pid
+        process.send_signal(signal.SIGUSR1)
+        errors = process.stderr.read()
+    assert process.returncode == 75, errors
+    assert "training was killed by SIGKILL: starting it again in 1 s" in errors
+    assert "resuming run-1 after" in errors
+    assert "stopped: received SIGUSR1; saved checkpoints/patchtst_ssl.last.pt" in errors.splitlines()[-1]
