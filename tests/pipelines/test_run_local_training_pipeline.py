@@ -187,7 +187,15 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]
     assert [output.ename for cell in code for output in cell.outputs if output.output_type == "error"] == ["DataError"]
     assert all(cell.execution_count is None for cell in code[8:])
-    validate(load(fresh, "dashboard-state.json"), "dashboard-state.schema.json")
+    state = load(fresh, "dashboard-state.json")
+    validate(state, "dashboard-state.schema.json")
+    stages = {node["id"]: (node["state"], node["detail"]) for node in state["pipeline"]}
+    assert stages["train"][0] == "failed"
+    assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [8]: DataError")
+    assert stages["score"] == (
+        "attention",
+        "; ".join(f"{stream} not run: notebook-patchtst did not end well" for stream in ("PatchTST-SSL", "Swin-MAE")),
+    )
 
 
 def test_a_kernel_that_dies_is_one_line(fresh, capsys):
@@ -220,7 +228,10 @@ def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
     assert run(fresh, "data.parts.test.files=[data/none/*]") == EXIT_DATA
     assert "the pattern 'data/none/*' matches nothing" in last_line(capsys)
     assert not (fresh / "artifacts/notebooks").exists()
-    assert load(fresh, "dashboard-state.json")["verdict"]["state"] == "waiting"
+    verdict = load(fresh, "dashboard-state.json")["verdict"]
+    assert (verdict["state"], verdict["title"]) == ("failed", "Not ready")
+    assert verdict["detail"].startswith("Quality: PatchTST-SSL failed: ")
+    assert "the pattern 'data/none/*' matches nothing" in verdict["detail"]
 
 
 def test_data_that_fails_the_quality_check_is_told_and_shown(fresh, capsys):
