@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from core.errors import LandfallError, LockedError
 from core.owner import Owner
-from core.workspace import utc_now, write_json
+from core.workspace import remove_abandoned, utc_now, write_json
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class Lock:
             other = _other(path, target)
             if other is None:
                 self._write(path, held=True)
+                _clear(target)
                 return
             path.unlink(missing_ok=True)
             if other.held:
@@ -154,6 +155,16 @@ def _other(mine: Path, target: Path) -> _Other | None:
         elif path.exists():
             return other
     return None
+
+
+def _clear(target: Path) -> None:
+    """Removes what dead runs have left in the folder of `target`, and in itself where it is one."""
+    for folder in (target.parent, target):
+        remove_abandoned(folder)
+    for path in target.parent.glob(".*.lock"):
+        owner = Owner.named_in(path.name)
+        if owner is not None and owner.is_dead():
+            path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
