@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from core.errors import LandfallError, StoppedError
 from core.runlog import RunLog, read_metrics
 from core.stopping import StopRequest
 from tests.trainers.conftest import TINY
+from tests.trainers.test_distributed import TOGETHER, assert_same_curve, finish, history, start
 from trainers import loop
 from trainers import run as training_run
 from trainers.optimizer import build_optimizer
@@ -374,3 +376,23 @@ def test_a_log_that_goes_on_keeps_the_recoveries_its_checkpoint_knows_of(workspa
     (kept,) = read_metrics(run.metrics_file)
     assert (kept["kind"], kept["step"], kept["loss"]) == ("recovery", 3, None)
     assert json.loads((run.folder / "status.json").read_text())["recoveries"] == 1
+
+
+# ---------------------------------------------------------------------------------------------------- several processes
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_processes_that_train_together_recover_alike(spiked, tmp_path_factory, strategy):
+    """One of two has the spike in its share of a step: both leave the step out, and learn what one process learns."""
+    overrides = [*BARE, "training.batch_size=8", "model.dropout=0", "model.norm=layer"]
+    expected = run_training(spiked, *overrides).history
+    told = records(spiked, "recovery")
+    root = shutil.copytree(spiked, tmp_path_factory.mktemp("together") / "plant")
+    words = [*TINY, *overrides, "training.epochs=2", "training.recoveries=20", "training.batch_size=4"]
+    finish(start(root, [*words, *TOGETHER, f"distributed.strategy={strategy}", "training.effective_batch=8"]))
+    assert_same_curve(expected, history(root))
+    (metrics,) = root.glob("runs/patchtst_ssl/2*/metrics.jsonl")
+    together = [record for record in read_metrics(metrics) if record["kind"] == "recovery"]
+    assert [record["step"] for record in together] == [record["step"] for record in told]
+    assert [record["origin"].partition(";")[0] for record in together] == [
+        record["origin"].partition(";")[0] for record in told
+    ]
