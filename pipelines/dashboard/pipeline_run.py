@@ -126,8 +126,10 @@ def stages_of(steps: Iterable[StepNow]) -> list[StageNow]:
 
 def _stage_now(stage: NodeId, steps: list[StepNow]) -> StageNow:
     first = next(state for state in _STAGES if any(step.state == state for step in steps))
-    told = map(_in_words, steps) if first != "waiting" else ()
-    return StageNow(id=stage, state=_STAGES[first], detail="; ".join(told))
+    detail = "; ".join(map(_in_words, steps)) if first != "waiting" else ""
+    if all(step.state == "completed" for step in steps):
+        detail = "took " + " and ".join(_lasted(step) for step in steps)
+    return StageNow(id=stage, state=_STAGES[first], detail=detail)
 
 
 def _in_words(step: StepNow) -> str:
@@ -136,12 +138,16 @@ def _in_words(step: StepNow) -> str:
         case "running":
             return f"{who}{step.note or 'has begun'}"
         case "completed":
-            return f"{who}took {span(step.seconds)}"
+            return f"{who}took {_lasted(step)}"
         case "skipped":
             return f"{who}unchanged, not done again"
         case "waiting":
             return f"{who}waits"
     return f"{who}{step.state}: {step.reason}" if step.reason else f"{who}{step.state}"
+
+
+def _lasted(step: StepNow) -> str:
+    return span(max(1.0, step.seconds))
 
 
 def live_of(told: Mapping[str, Any]) -> LivePipeline:

@@ -46,7 +46,7 @@ def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
     steps = ({}, {"stream": "swinmae", "seconds": 61.0}, {"stage": "score", "state": "skipped"}, {"stage": "export"})
     state, nodes = exported(root, told(*steps))
     assert nodes["train"].state == nodes["score"].state == "done"
-    assert nodes["train"].steps == "PatchTST-SSL took 1 min 20 s; Swin-MAE took 1 min 1 s"
+    assert nodes["train"].steps == "took 1 min 20 s and 1 min 1 s"
     assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, not done again")
     assert (nodes["export"].detail, nodes["export"].steps) == ("this page's data", None)
     assert (state.verdict.title, state.verdict.detail) == ("Ready", "6 of 7 checks passed, 1 skipped")
