@@ -136,9 +136,10 @@ class StopRequest:
 
 def seconds_since_start() -> float:
     """Wall time since the command began, for a process that it started too; else since this process began."""
-    return time.time() - (command_start() or _process_start())
+    return time.monotonic() - (command_start() or _process_start())
 
 
 @functools.cache
 def _process_start() -> float:
-    return psutil.Process().create_time()
+    """On the clock that nobody sets; the other one is asked once."""
+    return time.monotonic() - (time.time() - psutil.Process().create_time())

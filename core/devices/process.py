@@ -60,7 +60,7 @@ def start_right(profile: Profile) -> None:
     """For commands, before they import torch: starts the command anew where its environment is wrong, and notes when
     it began."""
     adopt(profile)
-    os.environ.setdefault(_STARTED_AT, str(time.time()))
+    os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
     reasons = wrong_environment(profile)
     if reasons:
         log.info("starting anew: %s", "; ".join(reasons))
@@ -68,7 +68,8 @@ def start_right(profile: Profile) -> None:
 
 
 def command_start() -> float | None:
-    """Seconds since the epoch at which the command began that this process belongs to; None where there is none."""
+    """When the command began that this process belongs to, by `time.monotonic`, which all processes of a machine share
+    and nobody sets; None where there is none."""
     return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
 
 

@@ -102,8 +102,14 @@ def test_a_process_older_than_its_limit_is_refused_with_the_way_out(monkeypatch)
 
 
 def test_a_process_that_a_command_started_counts_from_the_command(monkeypatch):
-    monkeypatch.setenv("_LANDFALL_STARTED_AT", str(time.time() - 5000))
+    monkeypatch.setenv("_LANDFALL_STARTED_AT", str(time.monotonic() - 5000))
     assert stopping.seconds_since_start() == pytest.approx(5000, abs=5)
+
+
+def test_a_clock_that_is_set_changes_nothing_of_the_limit(monkeypatch):
+    before = stopping.seconds_since_start()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert stopping.seconds_since_start() == pytest.approx(before, abs=5)
 
 
 # --------------------------------------------------------------------------------------- the limit, for who never asks
