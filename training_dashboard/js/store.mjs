@@ -56,9 +56,7 @@ export class Store extends EventTarget {
     return store;
   }
 
-  get streams() {
-    return Object.keys(this.state.streams ?? {});
-  }
+  get streams() { return Object.keys(this.state.streams ?? {}); }
 
   /** A document that only a new export changes, loaded once. */
   document(path) {
