@@ -74,6 +74,7 @@ class _Status(BaseModel):
     checkpoint: str | None = None
     eta_seconds: Number = None
     peak_memory_mb: Number = None
+    recoveries: int = 0
     pid: int | None = None
     owner: str = ""
 

@@ -146,11 +146,12 @@ def test_losses_that_are_no_numbers_or_too_large_are_flagged_and_do_not_stop_the
     run = record["streams"]["patchtst"]
     run["step_history"][20]["loss"] = None
     run["history"][4] |= {"train_loss": None, "val_loss": 1e308}
-    run |= {"nan_steps": 3, "collapsed": True}
+    run |= {"nan_steps": 3, "collapsed": True, "recoveries": 2}
     write(page_folder / f"data/runs/{SECOND}.json", record)
     page = visit(f"{url}#training?run={SECOND}")
     text = card(page, "PatchTST-SSL").inner_text()
     assert "The loss is no finite number, first in step 101 and in 3 steps in all" in text
+    assert "2 times the loss or its gradient was not finite: the step was undone" in text
     assert "The model has collapsed" in text
     loss = data_of(page, "Loss, PatchTST-SSL")
     assert [column[4] for column in loss.values()] == ["5", "", "1e+308"]

@@ -213,6 +213,16 @@ def test_steps_without_a_loss_are_counted_before_they_are_thinned(tmp_path):
     assert load(tmp_path, f"runs/{SECOND}.json")["streams"]["patchtst"]["nan_steps"] == 7
 
 
+def test_recoveries_are_told(tmp_path):
+    folder = write_run(tmp_path, "patchtst", SECOND, recoveries=2)
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write(json.dumps({"kind": "recovery", "epoch": 1, "step": 3, "loss": None}) + "\n")
+    export_state(tmp_path)
+    record = load(tmp_path, f"runs/{SECOND}.json")
+    assert record["streams"]["patchtst"]["recoveries"] == 2
+    assert record["problems"] == []
+
+
 # ----------------------------------------------------------------------------------------------- hardware and migration
 def test_the_device_report_becomes_labelled_rows(workspace):
     write_devices(workspace)

@@ -96,6 +96,8 @@ function head(run, leave) {
       quiet(now.filter(Boolean).join(" · "))),
     gap && warning(`The loss is no finite number, first in ${gap.step ? `step ${gap.step}` : `epoch ${gap.epoch}`}`,
       run.nan_steps > 0 && ` and in ${run.nan_steps} steps in all`, "; a lower training.learning_rate often helps."),
+    run.recoveries > 0 && warning(`${run.recoveries} times the loss or its gradient was not finite: the step was undone, `,
+      "and the run went on at a higher precision or a lower learning rate. Its folder tells where the data came from."),
     run.collapsed && warning("The model has collapsed: it answers the same whatever it is shown."),
   ];
 }
