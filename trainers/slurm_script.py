@@ -1,4 +1,4 @@
-"""A batch script for SLURM as text: `landfall slurm patchtst [key=value …] > train.sh; sbatch train.sh`.
+"""A batch script for SLURM as text: `landfall slurm patchtst [key=value …] > train.sh`.
 
 SLURM sends SIGUSR1 a while before the time is over; training saves and ends with 75, and the script puts the job back
 into the queue, where it goes on. Imports no torch.

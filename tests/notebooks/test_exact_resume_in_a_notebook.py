@@ -1,0 +1,63 @@
+"""In a notebook, too, a run that was interrupted, or whose kernel was killed, ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from benchmarks.killing import Outcome
+from tests.notebooks.test_working_in_a_notebook import PATIENCE_S, Page, page
+from tests.small_workspace import CONFIGS
+
+__all__ = ["page"]  # the fixture: one kernel for the tests of this module
+
+WORDS = ("deterministic=true", "cudnn_benchmark=false", "training.checkpoint_every_minutes=0.001", "model.dropout=0.1")
+EPOCHS = 30
+
+
+def outcome_of(page: Page) -> Outcome:
+    """After scoring what was trained."""
+    scored = page.run(page.cell("score_stream"))
+    assert scored.reply["status"] == "ok", scored.reply
+    return Outcome.of(CONFIGS["patchtst"], WORDS, root=page.root)
+
+
+def kill_when(page: Page, code: str, words: str) -> None:
+    """Runs a cell, kills its kernel -9 as soon as the cell has said that, and starts another kernel."""
+    request, said = page.client.execute(code), ""
+    while words not in said:
+        message = page.client.get_iopub_msg(timeout=PATIENCE_S)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        assert message["content"].get("execution_state") != "idle", said
+        said += message["content"]["text"] if message["msg_type"] == "stream" else ""
+    page.manager.signal_kernel(signal.SIGKILL)
+    page.manager.restart_kernel(now=True)
+    page.client.wait_for_ready(timeout=PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def straight(page) -> Outcome:
+    page.open(*WORDS, epochs=EPOCHS)
+    assert page.run(page.cell("from trainers.run import train")).reply["status"] == "ok"
+    return outcome_of(page)
+
+
+def test_interrupted_and_run_again_a_cell_gives_the_same_to_the_last_bit(page, straight):
+    training = page.cell("from trainers.run import train")
+    for words in (f"epoch 2/{EPOCHS}", f"epoch 20/{EPOCHS}"):
+        stopped = page.run(training, stop_when=words)
+        assert stopped.reply.get("ename") == "StoppedError", stopped.reply
+    done = page.run(training)
+    assert "going on bit for bit" in done.said
+    assert outcome_of(page).differences(straight) == []
+
+
+def test_after_its_kernel_was_killed_a_cell_gives_the_same_to_the_last_bit(page, straight):
+    training = page.cell("from trainers.run import train")
+    kill_when(page, training, f"epoch 3/{EPOCHS}")
+    page.open(*WORDS, epochs=EPOCHS)
+    done = page.run(training)
+    assert "going on bit for bit" in done.said
+    assert outcome_of(page).differences(straight) == []
