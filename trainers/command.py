@@ -83,4 +83,5 @@ def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words:
         signal.signal(signal.SIGUSR1, lambda number, frame: signal.raise_signal(signal.SIGTERM))
     run_id = [] if arguments.run_id else ["--run-id", new_run_id()]  # one for all
     module = f"trainers.train_{config.stream}_ssl"
-    return launch(module, [*words, *run_id], count, settings)
+    notes = root_of(arguments) / config.logging.artifacts_dir / "cache" / "job"
+    return launch(module, [*words, *run_id], count, settings, notes=notes)

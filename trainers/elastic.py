@@ -10,13 +10,12 @@ Imports no torch.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import EXIT_DATA, EXIT_INTERRUPTED, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_USAGE
-from core.workspace import write_text
+from core.workspace import temporary_folder, write_text
 
 # Names the folder of the notes. No LANDFALL_ name: those are configuration.
 _FOLDER = "_LANDFALL_JOB"
@@ -27,10 +26,11 @@ _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
 
 
 @contextmanager
-def taking_notes() -> Iterator[None]:
-    """For the command that starts processes: while they run, their notes lie in a folder of this machine."""
-    with tempfile.TemporaryDirectory(prefix="landfall-") as folder:
-        os.environ[_FOLDER] = folder
+def taking_notes(path: Path) -> Iterator[None]:
+    """For the command that starts processes: while they run, their notes lie in a folder beside `path`, which is this
+    command's own. Those of other machines have theirs."""
+    with temporary_folder(path) as folder:
+        os.environ[_FOLDER] = str(folder)
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -90,10 +91,14 @@ def launch(
     count: int,
     settings: Distributed,
     *,
+    notes: Path,
     run: Callable[..., Any] | None = None,
 ) -> int:
     """Trains in `count` processes on this machine; gives the exit code with which a planned stop ended them all, else
-    that of the first that failed, or 0. Processes that die are started again as often as the settings say."""
+    that of the first that failed, or 0. Processes that die are started again as often as the settings say.
+
+    notes: they leave theirs beside this path while they run.
+    """
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -103,7 +108,7 @@ def launch(
     if settings.max_restarts:
         # Else those that are started again find the addresses of those that died: pytorch issue 135712.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    with elastic.taking_notes():
+    with elastic.taking_notes(notes):
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:

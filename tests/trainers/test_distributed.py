@@ -153,16 +153,15 @@ def test_two_processes_learn_images_as_one_does(workspace):
 
 # -------------------------------------------------------------------------------------------------------------- elastic
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path, strategy):
-    """All start again from the last checkpoint, and the run and its log go on as if nothing had been."""
+def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path):
+    """All start again from the last checkpoint, and the run and its log go on as if nothing had been. Each holds a part
+    of the weights; below, on two machines, each holds all."""
     other = tmp_path / "other"
     shutil.copytree(plant, other)
     words = [*PLAIN, *LONG]
     expected = alone(other, words)
 
-    several = [*TOGETHER, "distributed.max_restarts=2", f"distributed.strategy={strategy}"]
-    job = start(plant, [*words, *several])
+    job = start(plant, [*words, *TOGETHER, "distributed.max_restarts=2", "distributed.strategy=fsdp"])
     wait_for_epoch(plant, 2, job)
     process_of_rank(job, 1).kill()
     _, err = finish(job)
@@ -196,11 +195,10 @@ def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
 
 @pytest.mark.slow
 def test_a_wrong_configuration_is_not_tried_again(plant):
-    words = [*PLAIN, *TOGETHER, "distributed.max_restarts=2", "data.parts.train.files=[data/fdc/none_*.csv]"]
-    started = time.monotonic()
+    words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.parts.train.files=[data/fdc/none_*.csv]"]
     _, err = finish(start(plant, words), expected=3)
     assert "data/fdc/none_*.csv" in err
-    assert time.monotonic() - started < 120
+    assert err.count("joined by gloo") == 1, "what was started again ended before it did anything"
 
 
 # --------------------------------------------------------------------------------------------------------- two machines

@@ -26,6 +26,11 @@ T4 = DeviceCapabilities("cuda", "Tesla T4", 1, 15_102, 15_000, ("float32", "floa
 FIRST = MeetingPoint("10.0.0.1:29500", "10.0.0.1", "eth0", is_here=True)
 
 
+@pytest.fixture
+def notes(tmp_path):
+    return tmp_path / "cache" / "job"
+
+
 # ---------------------------------------------------------------------------------------------------- torchrun's words
 def test_one_machine_meets_by_itself():
     words = torchrun_arguments("trainers.train_patchtst_ssl", ["devices=4"], 4, Distributed(max_restarts=3), None)
@@ -59,19 +64,19 @@ def test_a_meeting_point_that_cannot_be_reached(endpoint):
     assert "host:port" in caught.value.hint
 
 
-def test_several_machines_without_a_meeting_point():
+def test_several_machines_without_a_meeting_point(notes):
     with pytest.raises(LandfallError, match=r"distributed.nodes = 2 without a meeting point"):
-        launch("m", [], 8, Distributed(nodes=2), run=pytest.fail)
+        launch("m", [], 8, Distributed(nodes=2), notes=notes, run=pytest.fail)
 
 
-def test_gloo_takes_the_way_to_the_first_machine(monkeypatch):
+def test_gloo_takes_the_way_to_the_first_machine(notes, monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     monkeypatch.setattr(MeetingPoint, "at", lambda endpoint: FIRST)
     settings = Distributed(nodes=2, rendezvous=FIRST.endpoint)
-    launch("m", [], 1, settings, run=lambda arguments: None)
+    launch("m", [], 1, settings, notes=notes, run=lambda arguments: None)
     assert os.environ["GLOO_SOCKET_IFNAME"] == "eth0"
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
-    launch("m", [], 1, settings, run=lambda arguments: None)
+    launch("m", [], 1, settings, notes=notes, run=lambda arguments: None)
     assert os.environ["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
@@ -102,46 +107,60 @@ def failed(code: int) -> ChildFailedError:
 
 
 @pytest.mark.parametrize("code, expected", [(3, 3), (1, 1), (-9, 1)], ids=["data", "error", "killed"])
-def test_the_exit_code_is_that_of_the_process_that_failed(code, expected):
-    assert launch("m", [], 2, Distributed(), run=raising(failed(code))) == expected
+def test_the_exit_code_is_that_of_the_process_that_failed(notes, code, expected):
+    assert launch("m", [], 2, Distributed(), notes=notes, run=raising(failed(code))) == expected
 
 
 @pytest.mark.parametrize("code", [75, 130])
-def test_a_planned_stop_is_no_failure_for_torchrun_and_keeps_its_exit_code(code):
-    ends = []
-    assert launch("m", [], 2, Distributed(max_restarts=3), run=lambda _: ends.append(elastic.ended(code))) == code
-    assert ends == [0]
+def test_a_planned_stop_is_no_failure_for_torchrun_and_keeps_its_exit_code(notes, code):
+    def run(arguments):
+        assert elastic.ended(code) == 0
+
+    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
     assert elastic.ended(code) == code, "outside of a job"
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])
-def test_what_a_new_start_would_find_again_is_not_tried_again(code):
+def test_what_a_new_start_would_find_again_is_not_tried_again(notes, code):
     def run(arguments):
         assert elastic.ending() is None
         assert elastic.ended(code) == code, "torchrun is to end the other processes"
         assert elastic.ending() == code
         raise failed(code)
 
-    assert launch("m", [], 2, Distributed(max_restarts=3), run=run) == code
+    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
     assert elastic.ending() is None
 
 
-def test_a_process_that_crashed_is_tried_again():
+def test_processes_that_are_started_again_know_of_the_first(notes):
+    def run(arguments):
+        assert elastic.begun() is None
+        elastic.begin("run-1")
+        assert elastic.begun() == "run-1"
+
+    launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run)
+    assert elastic.begun() is None
+    assert list(notes.parent.iterdir()) == []
+    elastic.begin("run-2")
+    assert elastic.begun() is None, "no job"
+
+
+def test_a_process_that_crashed_is_tried_again(notes):
     def run(arguments):
         assert elastic.ended(1) == 1
         assert elastic.ending() is None
 
-    assert launch("m", [], 2, Distributed(max_restarts=3), run=run) == 0
+    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == 0
 
 
 @pytest.mark.parametrize("number, saved, code", [("SIGTERM", 75, 75), ("SIGINT", 130, 130), ("SIGTERM", None, 1)])
-def test_a_signal_is_resumable_only_with_a_checkpoint(number, saved, code):
+def test_a_signal_is_resumable_only_with_a_checkpoint(notes, number, saved, code):
     def run(arguments):
         if saved:
             elastic.ended(saved)
         raise SignalException("stopped", signal.Signals[number])
 
-    assert launch("m", [], 2, Distributed(), run=run) == code
+    assert launch("m", [], 2, Distributed(), notes=notes, run=run) == code
 
 
 # ------------------------------------------------------------------------------------------------------------- recipes
@@ -159,13 +178,13 @@ RECIPES = {
 
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 @pytest.mark.parametrize("recipe, expected", RECIPES.items(), ids=[" ".join(recipe) for recipe in RECIPES])
-def test_recipes_start_a_process_for_each_device(workspace, stream, recipe, expected):
+def test_recipes_start_a_process_for_each_device(notes, workspace, stream, recipe, expected):
     found, count = expected
     config = load_config(local_config_file(stream), recipe, root=workspace, environment={}).config
     plan = DeviceManager(config, SimpleNamespace(detect_capabilities=lambda: list(found))).plan()
     assert (plan.kind, plan.count) == ("cuda", count)
     started = []
     module = f"trainers.train_{stream}_ssl"
-    assert launch(module, recipe, plan.count, config.distributed, run=started.append) == 0
+    assert launch(module, recipe, plan.count, config.distributed, notes=notes, run=started.append) == 0
     assert (started[0].nproc_per_node, started[0].training_script) == (str(count), module)
     assert started[0].training_script_args == list(recipe)
