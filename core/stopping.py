@@ -51,10 +51,7 @@ class StopRequest:
     def __enter__(self) -> Self:
         self._began = seconds_since_start()
         if self._is_past(0.0):
-            raise UsageError(
-                f"this process has run for {self._began / 3600:.1f} h, timeout_hours = {self._timeout_hours:g}",
-                hint="restart the kernel or the command, or raise timeout_hours",
-            )
+            self._refuse()
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
             self._set_alarm()
@@ -104,6 +101,15 @@ class StopRequest:
                     hint="a new start would not get further: raise timeout_hours, or give it less data",
                 )
         return StoppedError(self.reason, None)
+
+    def _refuse(self) -> None:
+        """A batch system would have ended an older process; one this old is a notebook's."""
+        if self._began < self._timeout_hours * 3600:
+            raise StoppedError(self._near_limit, None)
+        raise UsageError(
+            f"this process has run for {self._began / 3600:.1f} h, timeout_hours = {self._timeout_hours:g}",
+            hint="restart the kernel or the command, or raise timeout_hours",
+        )
 
     # ------------------------------------------------------------------------------------------------------------- time
     @property

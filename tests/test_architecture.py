@@ -27,6 +27,7 @@ STARTS_FAST = (
     "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace", "core.checkpoint", "core.runlog",
     "migration", "migration.*", "migration.notebook.*", "migration.cell.*", "migration.shell.*", "migration.colab.*",
     "migration.parameters.*", "migration.report.*", "migration.rules.*", "landfall", "trainers.command",
+    "trainers.supervising", "trainers.slurm_script", "core.stopping",
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
     "pipelines.export_training_dashboard_state", "pipelines.dashboard.*", "pipelines.checks", "pipelines.checks.*",
     "pipelines.steps.*", "pipelines.run_local_training_pipeline", "pipelines.execute_notebook", "core.notebook",

@@ -133,7 +133,8 @@ def start_report(
     """What a person reads when a run starts: a line for each decision, with its reason."""
     config, parameters = sized.config, count_parameters(model)
     windows = min(config.training.windows_per_epoch or len(train), len(train))
-    checkpoint_mb = parameters * plan.dtype.itemsize * _COPIES_IN_CHECKPOINT / 2**20
+    keep = config.training.keep
+    states_mb = keep * parameters * plan.dtype.itemsize * _COPIES_IN_CHECKPOINT / 2**20
     free_gb = shutil.disk_usage(root).free / 1e9
     at_once = f"{batch.micro} at once" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
     rows = {
@@ -145,7 +146,7 @@ def start_report(
         "batch": f"{batch.effective} windows a step, {at_once} ({batch.reason})",
         "checkpointing": "on: activations are computed twice" if batch.gradient_checkpointing else "off",
         "time": _time(batch, windows, config.training.epochs, plan.count),
-        "disk": f"{checkpoint_mb:.1f} MiB for the checkpoint that resumes, {free_gb:.0f} GB free",
+        "disk": f"{states_mb:.1f} MiB for {keep} training states, {free_gb:.0f} GB free",
     }
     return [f"{name:<14}{text}" for name, text in rows.items()]
 

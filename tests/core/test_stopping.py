@@ -101,6 +101,14 @@ def test_a_process_older_than_its_limit_is_refused_with_the_way_out(monkeypatch)
     assert "restart the kernel" in caught.value.hint
 
 
+def test_a_process_whose_limit_is_near_is_to_be_started_again(monkeypatch):
+    """Training took all of it; a new start has all of it for what is left to do."""
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: 3600 - 30.0)
+    with pytest.raises(StoppedError, match="the wall-time limit of 1 h is near") as caught, StopRequest(1.0):
+        pass
+    assert caught.value.exit_code == 75
+
+
 def test_a_process_that_a_command_started_counts_from_the_command(monkeypatch):
     monkeypatch.setenv("_LANDFALL_STARTED_AT", str(time.monotonic() - 5000))
     assert stopping.seconds_since_start() == pytest.approx(5000, abs=5)
