@@ -86,15 +86,22 @@ def train(
     plan = manager.plan(index=world.local_rank, processes=world.local_size)
     backend(plan.kind).select(plan.index)
     with joined(world, plan, loaded.config.distributed):
-        told = world.gather((elastic.begun(), run_id))
-        begun = next((run for run, _ in told if run is not None), None)
-        run_id = begun or told[0][1]  # each machine made one of its own
-        if run_id is not None:
-            elastic.begin(run_id)
+        run_id, is_restarted = _agree_on_run(world, run_id)
         return _resume_or_begin(
-            loaded, root=root, run_id=run_id, is_restarted=begun is not None, manager=manager, plan=plan, world=world,
+            loaded, root=root, run_id=run_id, is_restarted=is_restarted, manager=manager, plan=plan, world=world,
             watcher=watcher,
         )  # fmt: skip
+
+
+def _agree_on_run(world: World, run_id: str | None) -> tuple[str | None, bool]:
+    """The run all processes train, where each machine made a name of its own; and whether others trained it before
+    them, that died."""
+    told = world.gather((elastic.begun(), run_id))
+    begun = next((run for run, _ in told if run is not None), None)
+    run_id = begun or told[0][1]
+    if run_id is not None:
+        elastic.begin(run_id)
+    return run_id, begun is not None
 
 
 def _resume_or_begin(

@@ -18,10 +18,12 @@ import torch
 
 from core import checkpoint
 from core.config.compose import load_config, local_config_file
+from core.errors import UsageError
 from core.runlog import EpochRecord, read_loss_csv, read_metrics, read_status
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from trainers.distributed import World
+from trainers.resuming import checkpoint_to_resume
 from trainers.run import train
 
 # Under batch normalisation some gradients are nothing but rounding, of which the optimizer makes whole steps.
@@ -120,6 +122,34 @@ def epochs_resumed_after(err: str, folder: Path) -> int:
 def process_of_rank(job: subprocess.Popen, rank: int) -> psutil.Process:
     ranks = psutil.Process(job.pid).children(recursive=True)
     return next(process for process in ranks if process.environ().get("RANK") == str(rank))
+
+
+# -------------------------------------------------------------------------------------------------------- started again
+def test_processes_that_are_started_again_go_on_where_their_own_run_was(plant):
+    alone(plant, [*PLAIN, "training.epochs=1"])
+    run_id, last = run_folder(plant).name, plant / "checkpoints/patchtst_ssl.last.pt"
+
+    def choice(resume: str, of_run: str | None, **started: bool) -> Path | None:
+        config = load_config(local_config_file("patchtst"), [*PLAIN, f"training.resume={resume}"], root=plant).config
+        return checkpoint_to_resume(config, plant, of_run, **started)
+
+    assert choice("never", run_id) is None
+    assert choice("never", run_id, is_restarted=True) == last
+    assert choice("never", "another", is_restarted=True) is None, "its own run has saved nothing yet"
+    assert choice("auto", "another", is_restarted=True) == last
+    earlier = plant / "checkpoints/earlier.pt"
+    for suffix in (".pt", ".json"):
+        shutil.copy(last.with_suffix(suffix), earlier.with_suffix(suffix))
+    assert choice("checkpoints/earlier.pt", "another") == earlier
+    assert choice("checkpoints/earlier.pt", "another", is_restarted=True) == last, "which goes on with that run"
+
+
+def test_machines_that_see_different_folders_are_told(plant, monkeypatch):
+    monkeypatch.setattr(
+        World, "gather", lambda world, value: [value, (None, None) if type(value) is tuple else "other"]
+    )
+    with pytest.raises(UsageError, match="the machines see different checkpoints"):
+        alone(plant, PLAIN)
 
 
 # ------------------------------------------------------------------------------------------------------- the same curve

@@ -1,0 +1,43 @@
+from dataclasses import replace
+
+import pytest
+
+from core.config.execution import Distributed
+from core.errors import LandfallError
+from tests.trainers.objectives import CPU, config_of, model_of
+from trainers.distributed import ALONE, World
+from trainers.parallel import Single, parallel
+
+FSDP = Distributed(strategy="fsdp")
+
+
+@pytest.mark.parametrize(
+    "plan, refused",
+    [
+        (replace(CPU, precision="16-mixed"), "cannot compute in 16-mixed"),
+        (replace(CPU, compiled=True), "cannot compile the model"),
+    ],
+)
+def test_what_parts_of_weights_cannot_do_is_refused_in_one_line(workspace, plan, refused):
+    model = model_of(config_of(workspace))
+    with pytest.raises(LandfallError, match=f"distributed.strategy = fsdp {refused}") as caught:
+        parallel(model, plan=plan, world=World(0, 2), settings=FSDP)
+    assert "distributed.strategy=ddp" in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["none", "ddp", "fsdp"])
+def test_one_process_has_the_model_to_itself(workspace, strategy):
+    model = model_of(config_of(workspace))
+    held = parallel(model, plan=CPU, world=ALONE, settings=Distributed(strategy=strategy))
+    assert type(held) is Single
+    assert held.network is model
+    state = model.state_dict()
+    assert held.whole(state) is state
+
+
+@pytest.mark.parametrize("overrides", [(), ("model.encoder_sees=visible",)])
+def test_blocks_hold_nearly_all_weights(workspace, overrides):
+    model = model_of(config_of(workspace, *overrides))
+    inside = sum(weight.numel() for block in model.blocks for weight in block.parameters())
+    assert 0.6 < inside / sum(weight.numel() for weight in model.parameters()) < 1.0
