@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.errors import CheckpointError
+from core.redaction import redacted
 from core.workspace import atomic_file, write_json
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, An
     """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar; killed at any moment, it leaves the
     checkpoint that was there or the new one, whole.
 
-    The sidecar holds `description`, the format version and the file's sha256.
+    The sidecar holds `description` without secrets, the format version and the file's sha256.
     keep: states to keep; those replaced before lie at `previous_path`.
     """
     import torch
@@ -58,7 +59,7 @@ def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, An
     with atomic_file(path) as part:
         with part.open("wb") as file:  # given its path, torch would not tell why it cannot be written
             torch.save({"format_version": FORMAT_VERSION, **payload}, file)
-        told = {"format_version": FORMAT_VERSION, **description, **_identity(part)}
+        told = {"format_version": FORMAT_VERSION, **redacted(description), **_identity(part)}
         _rotate(path, keep)
         _announce(path, told)
     _settle(path, told)

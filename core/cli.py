@@ -63,7 +63,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
 def _tell(program: str, message: str, *, show_traceback: bool) -> None:
     """One line on stderr, whatever is in the names and cells it quotes: no line break, no command to the terminal."""
     if show_traceback:
-        traceback.print_exc()
+        sys.stderr.write(redacted_text(traceback.format_exc()))
     plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in redacted_text(message))
     sys.stderr.write(f"{program}: {plain}\n")
 

@@ -17,7 +17,8 @@ _ASSIGNED = re.compile(
     rf"([\w.-]*(?:{_WORDS})[\w-]*(?:\s*=\s*['\"]?|['\"]?\s*:\s*(?:['\"]|(?=(?:bearer\s+|basic\s+)?\S*\d))))(?:(?:bearer|basic)\s+)?[^\s'\",;}})]+",
     re.IGNORECASE,
 )
-_IN_ADDRESS = re.compile(r"(\w+://[^\s:/@]*:)[^\s/@]+@")
+# Also where an address became a path, which has one slash for two.
+_IN_ADDRESS = re.compile(r"(\w+:/{1,2}[^\s:/@]*:)[^\s/@]+@")
 # The forms in which large services hand out keys.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
 

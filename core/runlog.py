@@ -19,7 +19,7 @@ from core.errors import StoppedError
 from core.livefile import LiveFile
 from core.lock import Lock
 from core.owner import Owner
-from core.redaction import redacted
+from core.redaction import redacted, redacted_text
 from core.workspace import json_text, utc_now, write_text, writing
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class RunLog:
         state, reason = "completed", None
         if error is not None:
             state = "stopped" if isinstance(error, StoppedError | KeyboardInterrupt) else "failed"
-            reason = str(error) or kind.__name__
+            reason = redacted_text(str(error)) or kind.__name__
         try:
             if self._tensorboard is not None:
                 self._tensorboard.close()

@@ -45,6 +45,7 @@ from core.data.resampling import resampled
 from core.data.sampling import even_times
 from core.data.scaling import Scaler
 from core.errors import DataError
+from core.redaction import redacted_text
 from core.workspace import relative, write_json
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ class Store:
         digest = sha256_of(full)
         settled = time.time_ns() - state["modified_ns"] > _SETTLED_NS and state_of(full) == state
         with self._keeping("the digest of a file"):
-            write_json(record, {"path": str(full), "state": state, "settled": settled, "sha256": digest})
+            write_json(record, {"path": redacted_text(str(full)), "state": state, "settled": settled, "sha256": digest})
         return digest
 
     # --------------------------------------------------------------------------------------------------------- series

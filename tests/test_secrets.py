@@ -1,0 +1,122 @@
+"""A secret in the environment, in a path and in a notebook is in nothing that a run writes or says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from core import checkpoint
+from core.redaction import HIDDEN, redacted_text
+from tests.inference.trained_workspace import OVERRIDES, SHARED, write_process
+from tests.support import REPO_ROOT
+
+CANARY = "canary7f3e91d0"
+ENVIRONMENT = {
+    "HF_TOKEN": f"hf_{CANARY}",
+    "AWS_SECRET_ACCESS_KEY": f"{CANARY}/x",
+    "WANDB_API_KEY": CANARY,
+    "KAGGLE_KEY_PASSWORD": CANARY,
+    "PIP_INDEX_URL": f"https://reader:{CANARY}@packages.example/simple",
+}
+# Where a share is mounted under the address that it was opened with.
+SHARE = f"share/smb:/reader:{CANARY}@plant.example/logs"
+
+
+def run(root: Path, *command: str, **options: object) -> str:
+    """What a command says on both streams."""
+    environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=REPO_ROOT, env=environment, capture_output=True, text=True, **options
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """A workspace after every step that writes, and what each step said."""
+    root = tmp_path_factory.mktemp("secrets")
+    shutil.copytree(REPO_ROOT / "configs", root / "configs")
+    shutil.copytree(
+        REPO_ROOT / "training_dashboard", root / "training_dashboard", ignore=shutil.ignore_patterns("data")
+    )
+    (root / "core").mkdir()
+    (root / "Makefile").touch()
+    write_process(root / SHARE)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"HF_TOKEN = 'hf_{CANARY}'\nprint('x')")])
+    nbformat.write(notebook, root / "colab_mine.ipynb")
+    files = {name: f"data.parts.{name}.files=[{kind}*.csv]" for name, kind in
+             {"train": "train_", "validation": "train_", "calibration": "train_", "test": "test_"}.items()}  # fmt: skip
+    local = ["--repo-root", str(root), "--config", str(root / "configs/patchtst_ssl_local.yaml"), *files.values(),
+             f"data.root={SHARE}", *OVERRIDES["patchtst"],
+             *(each for each in SHARED if "tensorboard" not in each)]  # fmt: skip
+    said = {
+        "train": run(root, "trainers.train_patchtst_ssl", *local),
+        "score": run(root, "inference.run_scoring_example", "--stream", "patchtst", *local),
+        "quality": run(root, "pipelines.check_data_quality", *local),
+        "print": run(root, "trainers.train_patchtst_ssl", "--print-config", *local),
+        "missing": run(root, "trainers.train_patchtst_ssl", "--debug", *local, f"data.root={SHARE}/nowhere"),
+        "devices": run(root, "core.devices", "--json"),
+        "migrate": run(root, "migration", str(root / "colab_mine.ipynb"), "--out-dir", str(root / "migrated"),
+                       "--report", str(root / "migrated/report.json")),
+        "export": run(
+            root, "pipelines.export_training_dashboard_state", "--persist-run-history", "--repo-root", str(root),
+            "--single-file", str(root / "page.html"),
+        ),
+    }  # fmt: skip
+    return root, said
+
+
+def test_every_step_did_what_it_does(workspace):
+    root, said = workspace
+    written = {path.relative_to(root).parts[0] for path in root.rglob("*") if path.is_file()}
+    assert {"checkpoints", "runs", "artifacts", "page.html"} <= written, said
+    assert list(root.glob("runs/*/*/events.out.tfevents*"))
+    assert "Traceback" in said["missing"]
+    assert json.loads(said["devices"][: said["devices"].rindex("}") + 1])
+
+
+def test_no_step_says_a_secret(workspace):
+    _, said = workspace
+    assert [step for step, text in said.items() if CANARY in text] == []
+
+
+def test_no_file_holds_a_secret(workspace):
+    """But for the notebook as it was given, and the checkpoint itself: it holds where the data lies, to go on there."""
+    root, _ = workspace
+    given = {root / "colab_mine.ipynb", *root.glob("checkpoints/*.pt")}
+    holding = [
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*")
+        if path.is_file() and path not in given and any(CANARY.encode() in part for part in contents(path))
+    ]
+    assert holding == []
+
+
+def test_of_all_secrets_a_checkpoint_holds_the_path_alone(workspace):
+    root, _ = workspace
+    config = checkpoint.load(root / "checkpoints/patchtst_ssl.pt")["config"]
+    assert config["data"]["root"] == SHARE
+    for path in root.glob("checkpoints/*.pt"):
+        for part in contents(path):
+            assert part.count(CANARY.encode()) == part.count(SHARE.encode())
+
+
+def contents(path: Path) -> list[bytes]:
+    """A file's bytes, those of its members where it is an archive."""
+    if not zipfile.is_zipfile(path):
+        return [path.read_bytes()]
+    with zipfile.ZipFile(path) as archive:
+        return [archive.read(name) for name in archive.namelist()]
+
+
+@pytest.mark.parametrize("text", ["smb://a:{}@host/x", "smb:/a:{}@host/x", "'postgresql+psycopg://a:{}@host'"])
+def test_the_password_of_an_address_is_hidden_also_where_it_became_a_path(text):
+    assert redacted_text(text.format(CANARY)) == text.format(HIDDEN)
