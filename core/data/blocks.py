@@ -13,10 +13,11 @@ import numpy as np
 from core.workspace import writing
 
 # Of an array that is looked at together.
-BLOCK_BYTES = 2**24
+BLOCK_BYTES = 2**22
 # What is longer lies in a file.
-IN_MEMORY = 2**26
-LOOKED_AT = 2**26
+IN_MEMORY = 2**24
+# With every page that is asked for the system maps its neighbours, a dozen of them.
+LOOKED_AT = 2**23
 
 
 def blocks(array: np.ndarray, *, overlap: int = 0) -> Iterator[np.ndarray]:

@@ -41,7 +41,7 @@ _UNREADABLE = (
 
 
 # Of a table that is looked at together: bytes of text, and cells, which take up to twenty times their text in memory.
-_BLOCK_TEXT, _BLOCK_CELLS = 2**24, 2**21
+_BLOCK_TEXT, _BLOCK_CELLS = 2**23, 2**20
 
 
 class Table(NamedTuple):
@@ -129,7 +129,7 @@ def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- parquet
 def _parquet_blocks(path: Path, folder: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False) as file:  # else it would hold all that it has read
         described = file.metadata
         refuse_doubles(file.schema_arrow.names, path)
         refuse_large(path, 8 * described.num_rows * (len(columns) if columns else described.num_columns), folder)
