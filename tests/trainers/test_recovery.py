@@ -104,6 +104,8 @@ def test_a_spike_loses_its_steps_alone_and_the_run_learns(spiked, caplog):
     assert told[0]["remedy"].endswith("the learning rate x 0.5 from here on")
     status = json.loads((folder(spiked) / "status.json").read_text())
     assert (status["state"], status["recoveries"]) == ("completed", 8)
+    losses = [record["loss"] for record in records(spiked, "step") if record["epoch"] == 1]
+    assert result.history[0].train_loss == pytest.approx(np.mean(losses)), "of the windows that were learned from"
     taken = {record["step"] for record in records(spiked, "step")}
     assert taken.isdisjoint(record["step"] for record in told)
     assert len(taken) + 8 == status["steps"]
