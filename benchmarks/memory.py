@@ -3,8 +3,8 @@
     python -m benchmarks.memory --megabytes 250 --folder DIR
 
 Each step is a process of its own, and its peak is what the system counts for it, pages of mapped files included: `read`
-fills the store, `load` takes from it what training takes, `train` and `score` are the commands. Writes one JSON object a
-line to stdout.
+fills the store, `load` takes from it what training takes, `train` and `score` are the commands. Writes one JSON object
+a line to stdout.
 """
 
 from __future__ import annotations
