@@ -112,7 +112,9 @@ class Soak:
             self.result.faults.append(f"{kind.name}: does not end: {process.last_words()}")
             process.kill()
             process.has_ended(END_S)
-        self.result.faults += kind.check(process)
+        found = kind.check(process)
+        self.result.faults += found
+        sys.stderr.writelines(f"{fault}\n" for fault in found)
 
     def _fill(self, root: Path) -> None:
         """What scoring and the server need: trained models, and a dashboard."""

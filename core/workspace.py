@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from core.errors import UsageError, WriteError
+from core.errors import LandfallError, UsageError, WriteError
 from core.owner import Owner
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def writing(path: Path) -> Iterator[None]:
     """Inside, an error of the disk becomes a WriteError that names `path`, also where a library raises its own then."""
     try:
         yield
-    except WriteError:
+    except LandfallError:  # such as a stop, or what another file has said already
         raise
     except Exception as error:
         cause = _disk_error(error, path)

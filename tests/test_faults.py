@@ -14,13 +14,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.wholeness import artifacts, faults, is_same, leftovers, trained
-from core import runlog
+from core import checkpoint, runlog
 from core.checkpoint import last_path
-from core.errors import EXIT_OUTPUT, EXIT_USAGE, LockedError, WriteError
+from core.errors import EXIT_OUTPUT, EXIT_USAGE, LockedError, StoppedError, WriteError
 from core.owner import Owner
 from core.runlog import EpochRecord, RunLog
+from core.stopping import StopRequest
 from core.workspace import atomic_file, temporary_folder, write_text
 from inference.run_scoring_example import score_stream
 from pipelines.export_training_dashboard_state import export_state
@@ -263,6 +265,13 @@ def test_files_that_vanish_between_listing_and_reading_stop_no_export(workspace)
         while time.monotonic() < until:
             export_state(workspace)
         process.kill()
+
+
+def test_a_stop_while_a_checkpoint_is_read_is_a_stop_and_no_damage(workspace, monkeypatch):
+    """The soak has found it: training would have ended as failed, or begun anew."""
+    monkeypatch.setattr(torch, "load", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    with StopRequest(), pytest.raises(StoppedError, match="SIGTERM"):
+        checkpoint.load(workspace / "checkpoints/patchtst_ssl.pt")
 
 
 # ----------------------------------------------------------------------------------------------- what the killed leave
