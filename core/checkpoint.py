@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from core.errors import CheckpointError
+from core.errors import CheckpointError, LandfallError
 from core.redaction import redacted
 from core.workspace import atomic_file, write_json
 
@@ -158,6 +158,8 @@ def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with _verified(path) as (file, description):
         try:
             payload = torch.load(file, map_location="cpu", weights_only=True)
+        except LandfallError:  # a signal asked to stop in the middle of it
+            raise
         except Exception as error:  # torch raises whatever a stranger's bytes lead it into
             told = (str(error) or type(error).__name__).splitlines()[0]
             raise CheckpointError(path, f"cannot be loaded: {told}", hint="train again, or restore it") from error
