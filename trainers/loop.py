@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -22,8 +22,7 @@ from core.devices.backend import backend
 from core.devices.batching import BatchPlan
 from core.devices.gauges import Gauges
 from core.devices.plan import DevicePlan
-from core.devices.random_state import random_state, set_random_state
-from core.errors import CheckpointError, LandfallError, StoppedError
+from core.errors import LandfallError, StoppedError
 from core.loss_curve import LossCurve
 from core.pictures import save_png
 from core.progress import Progress
@@ -36,7 +35,7 @@ from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
 from trainers.profiling import profiled
 from trainers.recovery import WAY_OUT, Recovery, Sentinel, TakenStep, Trouble
-from trainers.resuming import check_fit, tell_exactness, versions
+from trainers.saving import Saver
 from trainers.schedule import learning_rate
 from trainers.signals import Meeting
 
@@ -117,8 +116,7 @@ class Trainer:
         self.recovery, self.sentinel = Recovery(self.objective, train, root=root), Sentinel(plan)
         self.position = Position()
         self._step_seconds = self._validation_seconds = 0.0
-        self._saved_at = time.monotonic()
-        self._went_on_from: Path | None = None
+        self.saver = Saver(self)
 
         settings = config.training
         self.windows_per_epoch = min(settings.windows_per_epoch or len(train), len(train))
@@ -145,11 +143,9 @@ class Trainer:
     def fit(self, run: RunLog, stop: StopRequest, *, watcher: Watcher | None = None) -> Position:
         """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
         self._watcher = watcher
-        if self._went_on_from != self.last_path:  # from here on, what lies there is of this run
-            self._save_state()
-        self._save_best_again()
+        self.saver.begin()
         epochs_left = self.config.training.epochs - self.position.epoch
-        remaining = self.windows_per_epoch * epochs_left - self._windows_until(self.position.step)
+        remaining = self.windows_per_epoch * epochs_left - self.windows_until(self.position.step)
         mode = self.config.logging.progress if self.world.is_main else "off"
         bar = Progress(remaining, self.config.stream, unit="windows", mode=mode)
         with bar as progress, self._loss_curve(run) as curve:
@@ -187,7 +183,7 @@ class Trainer:
                     step_seconds=self._step_seconds,
                     validation_seconds=self._expected_validation_seconds(),
                     steps_left=len(steps) - step,
-                    save_is_due=self._save_is_due(),
+                    save_is_due=self.saver.is_due,
                 )
                 if agreed.stop or agreed.save:
                     self._settle(run, steps, pending)
@@ -205,7 +201,7 @@ class Trainer:
                 # An old outlier, such as a step that compiled, fades.
                 self._step_seconds = max(0.9 * self._step_seconds, time.perf_counter() - step_started)
                 step_profiled()
-                progress.advance(self._windows_until(self.position.step) - self._windows_until(step), note)
+                progress.advance(self.windows_until(self.position.step) - self.windows_until(step), note)
         train_seconds = time.perf_counter() - started
         learned = self.windows_per_epoch - self.position.left_out
         if not learned:
@@ -262,7 +258,7 @@ class Trainer:
 
     def _epoch_steps(self, epoch: int) -> list[torch.Tensor]:
         """The windows of each step."""
-        ends = [self._windows_until(step) for step in range(self.steps_per_epoch + 1)]
+        ends = [self.windows_until(step) for step in range(self.steps_per_epoch + 1)]
         order = self._epoch_order(epoch)
         return [order[start:stop] for start, stop in pairwise(ends)]
 
@@ -288,7 +284,7 @@ class Trainer:
         if self._watcher is not None:
             self._watcher.steps(rows[-1][0] / self.steps_per_epoch, mean(loss for _, loss, _, _ in rows))
 
-    def _windows_until(self, step: int) -> int:
+    def windows_until(self, step: int) -> int:
         """Of the epoch's windows, those of the first steps."""
         return min(max(0, step * self.effective + self.position.shift), self.windows_per_epoch)
 
@@ -316,109 +312,31 @@ class Trainer:
         if self.world.is_main:
             write_loss_csv(loss_csv_path(self.root, self.config), history)
         run.epoch(record, best=self.position.best)
-        self._save_state()  # a run killed before it does what is left of the epoch again, and tells of it again
+        self.saver.save_state()  # a run killed before it does what is left of the epoch again, and tells of it again
         if self.position.best is record:  # last: a resumed run sees that it is missing, and has its weights
-            self._save(self.best_path, {})
+            self.saver.save_best()
         log.info(
             "epoch %d/%d: train %.5f, validation %.5f, %.1f windows/s",
             record.epoch, self.config.training.epochs, record.train_loss, record.val_loss, record.windows_per_second,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------- saving and resuming
-    def _save_is_due(self) -> bool:
-        minutes = self.config.training.checkpoint_every_minutes
-        return minutes > 0 and time.monotonic() - self._saved_at > 60 * minutes
-
     def _save_midway(self, seconds: float) -> None:
         """After settled steps of an epoch, or all of them; seconds: what the epoch took so far."""
         self.position.loss_sum, self.position.seconds = self._loss_sum.item(), seconds
-        self._save_state()
+        self.saver.save_state()
 
     def _stopped(self, stop: StopRequest) -> StoppedError:
         return StoppedError(stop.reason or "", relative(self.last_path, self.root), interrupted=stop.interrupted)
 
-    def _save_state(self) -> None:
-        self._save(self.last_path, self._training_state(), keep=self.config.training.keep)
-        self._saved_at = time.monotonic()
-
-    def _save_best_again(self) -> None:
-        """A run that was killed between saving an epoch's state and the best model, which is that epoch's, has no other
-        copy of it than its weights."""
-        best = self.position.best
-        if best is None or best.epoch != self.position.epoch or self.position.step:
-            return
-        expected = {"run_id": self.bundle["run_id"], "epoch": best.epoch, "val_loss": best.val_loss}
-        try:
-            is_there = checkpoint.verify(self.best_path).items() >= expected.items()
-        except CheckpointError:
-            is_there = False
-        if not is_there:
-            self._save(self.best_path, {})
-
-    def _save(self, path: Path, extra: Mapping[str, Any], *, keep: int = 1) -> None:
-        model = self.objective.parallel.whole(self.model.state_dict())
-        if not self.world.is_main:
-            return
-        best = self.position.best
-        facts = {
-            "stream": self.config.stream,
-            "run_id": self.bundle["run_id"],
-            "epoch": self.position.epoch,
-            "val_loss": self.position.history[-1].val_loss if self.position.history else None,
-        }
-        state = {"model": model, **self.bundle, **facts, **extra}
-        metrics = {"best_epoch": best.epoch, "best_val_loss": best.val_loss} if best else {}
-        description = {
-            **facts,
-            "metrics": metrics,
-            "config": self.bundle["config"],
-            "hardware": self._hardware(),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-        }
-        checkpoint.save(path, state, description=description, keep=keep)
-
-    def _hardware(self) -> dict[str, Any]:
-        """What the weights were computed with."""
-        batch = self.batch.to_json()
-        return {**self.plan.to_json(), "batch": batch, "processes": self.world.size, "versions": versions()}
-
-    def _training_state(self) -> dict[str, Any]:
-        return {
-            "optimizer": self.objective.parallel.whole(self.optimizer.state_dict()),
-            "loss_scaler": self.loss_scaler.state_dict(),
-            "position": asdict(self.position),
-            "recovery": self.recovery.state_dict(),
-            "effective_batch": self.effective,
-            "windows_done": self._windows_until(self.position.step),
-            "random": random_state(self.backend),
-        }
-
     def resume(self, path: Path) -> None:
         """Goes on from a checkpoint. Raises CheckpointError where it is torn, or its configuration or data differ."""
-        state, told = checkpoint.load_described(path)
-        settings = self.config.training
-        config, data = self.bundle["config"], self.bundle["data"]
-        check_fit(path, state, config=config, data=data, allow_changes=settings.allow_changes)
-        # Rates, decay and the kernel that updates are this run's; only what was learned is the checkpoint's.
-        learned = {**state["optimizer"], "param_groups": self.optimizer.state_dict()["param_groups"]}
-        try:
-            self.objective.parallel.load_model(state["model"])
-            self.objective.parallel.load_optimizer(self.optimizer, learned)
-        except (RuntimeError, ValueError) as error:
-            misfit = str(error).splitlines()[-1].strip()
-            hint = "start anew with --resume never"
-            raise CheckpointError(path, f"has weights of another model: {misfit}", hint=hint) from error
-        self.recovery.load_state_dict(state["recovery"])
+        state = self.saver.restore(path)
         self.sentinel = Sentinel(self.plan)
-        if state["loss_scaler"] and self.plan.needs_loss_scaling:  # the other precisions have none
-            self.loss_scaler.load_state_dict(state["loss_scaler"])
-        set_random_state(self.backend, state["random"])
         history = [EpochRecord(**record) for record in state["position"].pop("history")]
         self.position = Position(**state["position"], history=history)
         if state["effective_batch"] != self.effective:
             self._go_on_after(state["windows_done"])
-        self._went_on_from = path
-        tell_exactness(told["hardware"], self._hardware())
 
     def _go_on_after(self, windows: int) -> None:
         """The steps that are left of the epoch take the windows that are left of it."""

@@ -15,6 +15,7 @@ from tests.trainers.test_loop import NUM_WINDOWS, StandIn, StopAfter, batch_of, 
 from trainers.loop import Trainer
 from trainers.objective import Objective
 from trainers.resuming import tell_exactness
+from trainers.saving import Saver
 
 LAST = "checkpoints/patchtst_ssl.last.pt"
 
@@ -95,10 +96,13 @@ def test_several_processes_end_their_validation_together(workspace, monkeypatch)
 # --------------------------------------------------------------------------------------------------------------- saving
 def states_saved(trainer: Trainer, monkeypatch) -> list[tuple[int, int]]:
     """Position of each training state that a run saves: epoch and step."""
-    saved, save = [], Trainer._save_state
-    monkeypatch.setattr(
-        Trainer, "_save_state", lambda self: saved.append((self.position.epoch, self.position.step)) or save(self)
-    )
+    saved, save = [], Saver.save_state
+
+    def noted(self: Saver) -> None:
+        saved.append((trainer.position.epoch, trainer.position.step))
+        save(self)
+
+    monkeypatch.setattr(Saver, "save_state", noted)
     fit(trainer)
     return saved
 
@@ -168,15 +172,15 @@ def test_random_numbers_of_numpy_and_python_go_on_too(workspace):
 
 def test_a_run_killed_between_its_state_and_its_best_model_saves_that_again(workspace, monkeypatch):
     trainer = make_trainer(workspace, "training.epochs=2")
-    save = Trainer._save
+    save = Saver.save_best
 
-    def dies_before_best(self, path, extra, *, keep=1):
-        if path == self.best_path and self.position.epoch == 2:
+    def dies_before_best(self: Saver) -> None:
+        if trainer.position.epoch == 2:
             raise KeyboardInterrupt
-        save(self, path, extra, keep=keep)
+        save(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_save", dies_before_best)
+        patched.setattr(Saver, "save_best", dies_before_best)
         with pytest.raises(KeyboardInterrupt):
             fit(trainer)
     assert checkpoint.describe(trainer.best_path)["epoch"] == 1
