@@ -19,6 +19,8 @@ import torch
 from benchmarks.wholeness import artifacts, faults, is_same, leftovers, trained
 from core import checkpoint, runlog
 from core.checkpoint import last_path
+from core.data import store
+from core.data.store import Store
 from core.errors import EXIT_OUTPUT, EXIT_USAGE, LockedError, StoppedError, WriteError
 from core.owner import Owner
 from core.runlog import EpochRecord, RunLog
@@ -272,6 +274,25 @@ def test_a_stop_while_a_checkpoint_is_read_is_a_stop_and_no_damage(workspace, mo
     monkeypatch.setattr(torch, "load", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     with StopRequest(), pytest.raises(StoppedError, match="SIGTERM"):
         checkpoint.load(workspace / "checkpoints/patchtst_ssl.pt")
+
+
+def test_two_processes_may_forget_what_the_store_holds_at_once(tmp_path, monkeypatch):
+    """Both streams of a pipeline share it."""
+    entries = [tmp_path / "readings" / f"{number:02}" for number in range(9)]
+    for entry in entries:
+        write_text(entry / "values.npy", "x" * 100)
+    measure = store._size_of
+
+    def measure_while_another_forgets(path: Path) -> int:
+        for entry in entries[:6]:
+            shutil.rmtree(entry, ignore_errors=True)
+        return measure(path)
+
+    monkeypatch.setattr(store, "_size_of", measure_while_another_forgets)
+    mine = Store(tmp_path, limit_gb=0.0)
+    mine._added = True
+    mine.forget_oldest()
+    assert not any((tmp_path / "readings").iterdir())
 
 
 # ----------------------------------------------------------------------------------------------- what the killed leave

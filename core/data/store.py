@@ -19,7 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -208,9 +208,12 @@ class Store:
         if not self._added:
             return
         kept = [path for kind in ("readings", "series") for path in (self.folder / kind).glob("[!.]*")]
-        sizes = {path: _size_of(path) for path in kept}
+        sizes, last_use = {}, {}
+        for path in kept:
+            with suppress(FileNotFoundError):  # another process forgets, too
+                sizes[path], last_use[path] = _size_of(path), path.stat().st_mtime
         too_many = sum(sizes.values()) - self.limit_bytes
-        for path in sorted(kept, key=_last_use):
+        for path in sorted(last_use, key=last_use.get):
             if too_many <= 0:
                 break
             log.info(
@@ -329,10 +332,6 @@ def _mark_used(entry: Path) -> None:
         os.utime(entry)
     except OSError:  # a store that may only be read
         log.debug("cannot mark %s as used", entry, exc_info=True)
-
-
-def _last_use(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _delete(path: Path) -> None:
