@@ -15,7 +15,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,8 @@ from types import FrameType
 from typing import Any
 
 from core.checkpoint import last_path
-from core.config.compose import load_config
+from core.config.compose import LoadedConfig
+from core.config.schema import AnyConfig
 from core.runlog import EpochRecord, loss_csv_path, read_loss_csv
 
 _PRELOADED = ["benchmarks.killing", "trainers.run", "inference.stored_detector", "inference.event_documents", "pandas"]
@@ -112,34 +113,34 @@ class Nursery:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
 
-    def train(self, config_file: str, words: Sequence[str], *, root: Path, kill: Kill | None = None) -> int:
-        """The exit code of training with resume=auto, or the negative number of the signal it died of."""
-        return self._run(_train, config_file, [*words, "training.resume=auto"], root, kill)
+    def train(self, loaded: LoadedConfig, *, root: Path, kill: Kill | None = None) -> int:
+        """The exit code of training, or the negative number of the signal it died of."""
+        return self._run(_train, loaded, root, kill)
 
-    def score(self, config_file: str, words: Sequence[str], *, root: Path) -> int:
-        return self._run(_score, config_file, list(words), root)
+    def score(self, loaded: LoadedConfig, *, root: Path) -> int:
+        return self._run(_score, loaded, root)
 
-    def _run(self, work: Callable[..., None], config_file: str, words: list[str], root: Path, *more: Any) -> int:
-        process = self._context.Process(target=work, args=(config_file, words, root, *more))
+    def _run(self, work: Callable[..., None], *arguments: Any) -> int:
+        process = self._context.Process(target=work, args=arguments)
         process.start()
         process.join()
         return process.exitcode
 
 
-def _train(config_file: str, words: list[str], root: Path, kill: Kill | None) -> None:
+def _train(loaded: LoadedConfig, root: Path, kill: Kill | None) -> None:
     from trainers.run import train
 
     _quiet(root)
     if kill is not None:
         kill.prepare()
-    train(load_config(config_file, words, root=root, environment={}), root=root)
+    train(loaded, root=root)
 
 
-def _score(config_file: str, words: list[str], root: Path) -> None:
+def _score(loaded: LoadedConfig, root: Path) -> None:
     from inference.run_scoring_example import score_stream
 
     _quiet(root)
-    score_stream(load_config(config_file, words, root=root, environment={}), root=root)
+    score_stream(loaded, root=root)
 
 
 def _quiet(root: Path) -> None:
@@ -159,13 +160,12 @@ class Outcome:
     scores: Any
 
     @classmethod
-    def of(cls, config_file: str, words: Sequence[str], *, root: Path) -> Outcome:
+    def of(cls, config: AnyConfig, *, root: Path) -> Outcome:
         import pandas as pd
 
         from core import checkpoint
         from inference.run_scoring_example import ScoringPaths
 
-        config = load_config(config_file, words, root=root, environment={}).config
         best = root / config.logging.checkpoint_path
         states = {"best": checkpoint.load(best), "last": checkpoint.load(checkpoint.last_path(best))}
         parts = (("best", "model"), ("last", "model"), ("last", "optimizer"))
@@ -203,32 +203,25 @@ def _bytes_of(prefix: str, tree: Any) -> Any:
 
 
 def kill_until_done(
-    nursery: Nursery,
-    config_file: str,
-    words: Sequence[str],
-    *,
-    root: Path,
-    chance: random.Random,
-    most: int,
-    steps: int,
+    nursery: Nursery, load: Callable[..., LoadedConfig], *, root: Path, chance: random.Random, most: int, steps: int
 ) -> int:
     """Trains, killed at random, at most so often; then lets it end. Gives how often it was killed.
 
-    steps: the most that a process lives. Raises RuntimeError for a process that ended in another way.
+    load: gives the configuration with further overrides. steps: the most that a process lives. Raises RuntimeError for
+    a process that ended in another way.
     """
-    best = root / load_config(config_file, words, root=root, environment={}).config.logging.checkpoint_path
-    last, kills = last_path(best), 0
+    # Some save after every step, some now and then.
+    paces = [load("training.resume=auto", f"training.checkpoint_every_minutes={pace}") for pace in (1e-9, 0.001)]
+    last, kills = last_path(root / paces[0].config.logging.checkpoint_path), 0
     while kills < most:
         size = last.stat().st_size if last.is_file() else 100_000
-        pace = chance.choice([1e-9, 0.001])  # saves at every step, or now and then
         kill = Kill.at_random(chance, steps=steps, size=size)
-        timed = [*words, f"training.checkpoint_every_minutes={pace}"]
-        code = nursery.train(config_file, timed, root=root, kill=kill)
+        code = nursery.train(chance.choice(paces), root=root, kill=kill)
         if code == 0:
             break
         if code not in (-signal.SIGKILL, -signal.SIGXFSZ):
             raise RuntimeError(f"after {kills} kills training with {kill} ended with {code}: see {root / 'said.log'}")
         kills += 1
-    if (code := nursery.train(config_file, words, root=root)) != 0:
+    if (code := nursery.train(paces[0], root=root)) != 0:
         raise RuntimeError(f"after {kills} kills training ended with {code}: see {root / 'said.log'}")
     return kills

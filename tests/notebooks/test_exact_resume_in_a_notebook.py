@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from benchmarks.killing import Outcome
+from core.config.compose import load_config
 from tests.notebooks.test_working_in_a_notebook import PATIENCE_S, Page, page
 from tests.small_workspace import CONFIGS
 
@@ -20,7 +21,7 @@ def outcome_of(page: Page) -> Outcome:
     """After scoring what was trained."""
     scored = page.run(page.cell("score_stream"))
     assert scored.reply["status"] == "ok", scored.reply
-    return Outcome.of(CONFIGS["patchtst"], WORDS, root=page.root)
+    return Outcome.of(load_config(CONFIGS["patchtst"], WORDS, root=page.root, environment={}).config, root=page.root)
 
 
 def kill_when(page: Page, code: str, words: str) -> None:

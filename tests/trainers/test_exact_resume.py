@@ -1,11 +1,13 @@
 """Training that is killed -9 at random points ends as if nothing had happened, bit for bit."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchmarks.killing import Nursery, Outcome, kill_until_done
+from core.config.compose import LoadedConfig, load_config
 from core.config.schema import STREAMS
 from tests.small_workspace import CONFIGS, build_small_workspace
 
@@ -16,7 +18,7 @@ WORDS = (
         "cudnn_benchmark=false",
         "training.epochs=3",
         "training.batch_size=8",
-        "training.windows_per_epoch=64",
+        "training.windows_per_epoch=48",
     ),
     *("logging.progress='off'", "logging.tensorboard=false", "logging.every_steps=3", "model.dropout=0.1"),
 )
@@ -29,16 +31,20 @@ def nursery() -> Nursery:
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_killed_again_and_again_a_run_ends_as_the_straight_one(stream: str, tmp_path: Path, nursery: Nursery):
-    file, outcomes = CONFIGS[stream], []
+    outcomes = []
     for name in ("straight", "killed"):
         root = build_small_workspace(tmp_path / name)
+        load = partial(_load, stream, root)
         if name == "straight":
-            assert nursery.train(file, WORDS, root=root) == 0
+            assert nursery.train(load(), root=root) == 0
         else:
-            chance = random.Random(f"{stream} 8")
-            kills = kill_until_done(nursery, file, WORDS, root=root, chance=chance, most=KILLS, steps=4)
+            kills = kill_until_done(nursery, load, root=root, chance=random.Random(f"{stream} 8"), most=KILLS, steps=4)
             assert kills == KILLS, (root / "said.log").read_text()
             assert not list(root.rglob(".*.part")), "what killed processes had begun is gone"
-        assert nursery.score(file, WORDS, root=root) == 0
-        outcomes.append(Outcome.of(file, WORDS, root=root))
+        assert nursery.score(load(), root=root) == 0
+        outcomes.append(Outcome.of(load().config, root=root))
     assert outcomes[0].differences(outcomes[1]) == []
+
+
+def _load(stream: str, root: Path, *more: str) -> LoadedConfig:
+    return load_config(CONFIGS[stream], [*WORDS, *more], root=root, environment={})
