@@ -8,6 +8,7 @@ from hypothesis import settings as trials
 from hypothesis import strategies as st
 
 from core.config.schema import Scaling
+from core.data import blocks, scaling
 from core.data.scaling import CONSTANT_SHARE, Scaler
 from core.data.windows import Series
 
@@ -227,3 +228,29 @@ def test_whatever_is_measured_is_scaled_within_the_clip(parts, method, floor):
         assert np.array_equal(np.isnan(scaled_tc), np.isnan(values_tc))
         assert np.nanmax(np.abs(scaled_tc), initial=0.0) <= settings.clip
         assert np.array_equal(scaled_tc, scaled(scaler, values_tc), equal_nan=True)
+
+
+def test_a_deviation_below_one_is_not_widened(rng):
+    values_tc = column(rng.normal(5.0, 0.01, 1000))
+    scaler = fit(values_tc, settings=ZSCORE)
+    assert scaler.scale[0] == pytest.approx(values_tc.astype(np.float64).std(), rel=1e-12)
+    assert not scaler.floored
+
+
+@pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
+def test_what_does_not_fit_into_memory_is_scaled_the_same(rng, settings, monkeypatch, tmp_path):
+    """Steps of 1 within the stretches and of 0.1 between them, whose ends lie at and within the ends of blocks."""
+    lengths = (10, 11, 1, 19, 40, 7)
+    stretches = [number / 10 + rng.integers(0, 9, (n, 2)).astype(np.float32) for number, n in enumerate(lengths)]
+    whole = Scaler.fit(stretches, ["a", "b"], settings)
+    steps = np.concatenate([np.diff(stretch, axis=0).ravel() for stretch in stretches])
+    spikes = [np.where(np.arange(len(stretch))[:, None] == 3, np.float32(1e30), stretch) for stretch in stretches]
+    with_spikes = Scaler.fit(spikes, ["a", "b"], settings)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(blocks, "IN_MEMORY", 0)
+    in_blocks = Scaler.fit(stretches, ["a", "b"], settings, tmp_path)
+    assert (in_blocks.center, in_blocks.scale) == (pytest.approx(whole.center), pytest.approx(whole.scale))
+    assert Scaler.fit(spikes, ["a", "b"], settings, tmp_path).center == pytest.approx(with_spikes.center)
+    resolution = scaling._resolution(np.concatenate(stretches)[:, 0], np.inf, np.cumsum(lengths) - 1)
+    assert resolution == pytest.approx(np.abs(steps[steps != 0]).min(), rel=1e-5)
+    assert list(tmp_path.iterdir()) == []
