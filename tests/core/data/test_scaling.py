@@ -242,6 +242,8 @@ def test_what_does_not_fit_into_memory_is_scaled_the_same(rng, settings, monkeyp
     """Steps of 1 within the stretches and of 0.1 between them, whose ends lie at and within the ends of blocks."""
     lengths = (10, 11, 1, 19, 40, 7)
     stretches = [number / 10 + rng.integers(0, 9, (n, 2)).astype(np.float32) for number, n in enumerate(lengths)]
+    for number, stretch in enumerate(stretches):
+        stretch[0] = stretch[-1] = number / 10  # the smallest steps of all are those from one stretch to the next
     whole = Scaler.fit(stretches, ["a", "b"], settings)
     steps = np.concatenate([np.diff(stretch, axis=0).ravel() for stretch in stretches])
     spikes = [np.where(np.arange(len(stretch))[:, None] == 3, np.float32(1e30), stretch) for stretch in stretches]
