@@ -8,7 +8,8 @@ from core.models.swinmae import SwinMAE
 
 
 @pytest.mark.parametrize(
-    "num_units, ratio, expected", [(16, 0.4, 7), (10, 0.7, 7), (16, 0.75, 12), (2, 0.01, 1), (4, 0.99, 3)]
+    "num_units, ratio, expected",
+    [(16, 0.4, 7), (10, 0.7, 7), (16, 0.75, 12), (2, 0.01, 1), (4, 0.99, 3), (100, 0.001, 1)],
 )
 def test_hidden_count(num_units, ratio, expected):
     assert num_hidden(num_units, ratio) == expected
@@ -155,3 +156,13 @@ def test_the_type_of_the_input_does_not_matter(build):
     out = model(x.double(), mask)
     assert out.loss.dtype == out.reconstruction.dtype == model.inpaint(x.double())[1].dtype == torch.float32
     assert torch.equal(out.loss, expected.loss)
+
+
+@pytest.mark.parametrize("ratio, num_passes", [(0.75, 2), (0.5, 2), (0.3, 4), (0.25, 4), (0.01, 16)])
+def test_there_are_as_few_passes_as_hide_no_more_than_the_ratio(ratio, num_passes):
+    assert len(complementary_masks(16, ratio)) == num_passes
+
+
+def test_a_single_hidden_value_is_its_own_mean():
+    loss, count = masked_mse(torch.tensor([3.0, 9.0]), torch.tensor([1.0, 0.0]), torch.tensor([True, False]))
+    assert (loss.item(), count.item()) == (4.0, 1.0)
