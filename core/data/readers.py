@@ -151,7 +151,7 @@ class _TimeColumn:
             self._rows.add(times.time_ns)
             self._can_be_read |= bool((times.time_ns != NOT_A_TIME).any())
             self._first = self._first or (column.iloc[0], table.first_row)
-            times = replace(times, time_ns=times.time_ns[:0])
+            times = replace(times, time_ns=np.empty(0, dtype=np.int64))  # a slice would keep all of it
         self._found.append((names, times))
         self._num_rows += len(table.frame)
         return names
