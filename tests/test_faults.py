@@ -320,6 +320,13 @@ def test_what_a_killed_writer_left_goes_at_the_next_start_and_nothing_of_a_livin
     assert leftovers(tmp_path) == []
 
 
+def test_an_export_removes_what_a_killed_one_left_also_where_nothing_is_to_be_written(workspace):
+    dead = Owner(Owner.this_process().machine, 2**22 + 1, 1)
+    (workspace / f"training_dashboard/data/quality/.patchtst.json.{dead.token}.11112222.part").touch()
+    export_state(workspace)
+    assert leftovers(workspace) == []
+
+
 @pytest.mark.parametrize("age, stays", [(timedelta(minutes=50), True), (timedelta(minutes=70), False)])
 def test_of_another_machine_goes_what_nobody_wrote_to_for_an_hour(tmp_path, age, stays):
     here = Owner.this_process()
@@ -351,7 +358,7 @@ def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
         train(configuration("patchtst", workspace), root=workspace)
     assert refused.value.exit_code == EXIT_USAGE
     train(configuration("swinmae", workspace), root=workspace)
-    assert [path.name for path in (workspace / "runs/patchtst_ssl").glob("[!.]*")] == ["first", "run-patchtst"]
+    assert {path.name for path in (workspace / "runs/patchtst_ssl").glob("[!.]*")} == {"first", "run-patchtst"}
     training.send_signal(signal.SIGKILL)
     training.wait()
     train(configuration("patchtst", workspace, "training.resume=never"), root=workspace, run_id="second")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from core.config.schema import STREAMS, Stream
-from core.workspace import write_text
+from core.workspace import remove_abandoned, write_text
 from pipelines.dashboard.detail_documents import EventDetail, Series
 from pipelines.dashboard.documents import Document
 from pipelines.dashboard.inputs import SCORES, Problems, read_model
@@ -45,7 +45,10 @@ def _is_of(event: AnomalyEvent, detail: EventDetail) -> bool:
 
 
 def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> None:
-    """Removes what `state` does not refer to; runs keep their records, and what is `going_on` its live documents."""
+    """Removes what `state` does not refer to, and what killed exports left; runs keep their records, and what is
+    `going_on` its live documents."""
+    for folder in data.glob("**/"):
+        remove_abandoned(folder)
     wanted = {*referred(data, state), *going_on}
     for pattern, stream in itertools.product(_OWN_FILES, (*STREAMS, "pipeline")):
         for path in data.glob(pattern.format(stream)):
