@@ -1,4 +1,4 @@
-"""Numbers as JSON holds them: rounded to what a reader can use, and null where there is none."""
+"""Numbers for readers: rounded to what one can use, null in JSON where there is none, sizes in their unit."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def listed(values: np.ndarray, decimals: int) -> list[Any]:
     if np.isfinite(rounded).all():
         return rounded.tolist()
     return np.where(np.isfinite(rounded), rounded, None).tolist()
+
+
+def size_in_words(num_bytes: float) -> str:
+    """`50.0 GB`, below a gigabyte `3.2 MB`."""
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import DataError
+from core.numbers import size_in_words
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
@@ -69,7 +70,7 @@ def refuse_large(path: Path, num_bytes: int, folder: Path | None = None) -> None
         hint = "name a folder on a larger disk in data.store_dir, or split it by time; data.parts takes globs"
     if num_bytes > free:
         raise DataError(
-            f"takes {num_bytes / 1e9:.1f} GB, more than the {free / 1e9:.1f} GB of {what} that are free",
+            f"takes {size_in_words(num_bytes)}, more than the {size_in_words(free)} of {what} that are free",
             path=path,
             hint=hint,
         )

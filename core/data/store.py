@@ -45,6 +45,7 @@ from core.data.resampling import resampled
 from core.data.sampling import even_times
 from core.data.scaling import Scaler
 from core.errors import DataError
+from core.numbers import size_in_words
 from core.redaction import redacted_text
 from core.workspace import relative, write_json
 
@@ -112,7 +113,7 @@ class Store:
         refuse_large(path, num_bytes, self.room())
         if num_bytes > max(self.limit_bytes, IN_MEMORY):
             raise DataError(
-                f"takes {num_bytes / 1e9:.1f} GB, more than the {self.limit_bytes / 1e9:g} GB the store may hold",
+                f"takes {size_in_words(num_bytes)}, more than the {size_in_words(self.limit_bytes)} the store may hold",
                 path=path,
                 hint="raise data.store_gb, or split the file by time; data.parts takes globs",
             )
