@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="everything, in nine rounds instead of five, and written")
     parser.add_argument("--rounds", type=int, help="paired rounds of each comparison")
     parser.add_argument("--bf16", action="store_true", help="also in bfloat16; a CPU without it emulates it slowly")
-    parser.add_argument("--peers", type=Path, help="a folder with clones of PatchTST, Swin-MAE and SimMIM")
+    parser.add_argument("--peers", type=Path, help="a folder with clones of the peers' repositories, by their names")
     parser.add_argument("--data", type=Path, help="a folder with the real data sets ETTh1 and SKAB, for convergence")
 
     def command(arguments: argparse.Namespace) -> int:

@@ -29,6 +29,8 @@ SETTINGS: dict[str, dict[str, int]] = {
 MASK_RATIO = 0.4
 # What the paper's recipes train with.
 PAPER_DROPOUT = 0.2
+# Of its configuration.
+KH87JOO2_DROPOUT = 0.1
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
@@ -60,6 +62,8 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     if effort.peers:
         theirs = task("official PatchTST", "official_step", tuned=False, folder=str(effort.peers / "PatchTST"))
         yield against("out of the box, the authors' code", ours, theirs, 3.0)
+        theirs = task("kh87joo2", "kh87joo2_step", tuned=False, folder=str(effort.peers / "AnomalyDetection"))
+        yield against("out of the box, kh87joo2's code", ours, theirs, 3.0)
 
 
 # ------------------------------------------------------------------------------------------------------------ the sides
@@ -124,6 +128,20 @@ def official_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
         return (error * hidden).sum() / hidden.sum()
 
     return training_step(model, loss, arithmetic, fused=False)
+
+
+def kh87joo2_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
+    """The model of github.com/kh87joo2/AnomalyDetection with the dropout of its configuration."""
+    sys.path.insert(0, folder)
+    from models.patchtst.patchtst_ssl import PatchTSTSSL
+
+    s = SimpleNamespace(**sizes)
+    model = PatchTSTSSL(
+        seq_len=s.window, patch_len=s.patch, patch_stride=s.patch, d_model=s.width, nhead=s.heads,
+        num_layers=s.layers, ff_dim=s.hidden, dropout=KH87JOO2_DROPOUT, mask_ratio=MASK_RATIO,
+    )  # fmt: skip
+    x_btc = torch.randn(s.batch, s.window, s.channels)
+    return training_step(model, lambda: model.masked_mse(model(x_btc)), arithmetic, fused=False)
 
 
 def training_step(

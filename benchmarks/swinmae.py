@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -43,6 +44,10 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
         )
         yield against("scoring, beside a training step", scoring, ours, 3.0)
     if effort.peers:
+        options = {"folder": str(effort.peers / "SimMIM")}
+        authors = Task("SimMIM", "benchmarks.swinmae:simmim_step", options, tuned=False)
+        yield against("out of the box, SimMIM's own code", full, authors, 0.0)
+        yield against("out of the box, SimMIM's own code, visible windows only", visible, authors, 0.0)
         folder = str(effort.peers / "Swin-MAE")
         official = Task("official Swin-MAE", "benchmarks.swinmae:official_step", {"folder": folder}, tuned=False)
         shallow, shallow_visible = (
@@ -111,3 +116,35 @@ def official_step(folder: str) -> Work:
     )  # fmt: skip
     image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
     return training_step(model, lambda: model(image_bchw)[0], "32", fused=False)
+
+
+def simmim_step(folder: str) -> Work:
+    """The authors' code (github.com/microsoft/SimMIM), depths 2-2-6-2, mask units of 32 pixels."""
+    sys.path.insert(0, folder)
+    sys.modules |= _timm()
+    from models.simmim import SimMIM, SwinTransformerForSimMIM
+
+    encoder = SwinTransformerForSimMIM(
+        img_size=SIZE, patch_size=4, in_chans=3, num_classes=0, embed_dim=96, depths=DEEP, num_heads=(3, 6, 12, 24),
+        window_size=7, mlp_ratio=4.0, qkv_bias=True, drop_path_rate=0.0,
+    )  # fmt: skip
+    model = SimMIM(encoder, encoder_stride=32)
+    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    units = SIZE // 32
+    hidden = round(MASK_RATIO * units**2)
+
+    def loss() -> torch.Tensor:
+        order_bu = torch.rand(BATCH, units**2).argsort(dim=1).argsort(dim=1)
+        unit_bhw = (order_bu < hidden).int().unflatten(1, (units, units))
+        return model(image_bchw, unit_bhw.repeat_interleave(8, 1).repeat_interleave(8, 2))
+
+    return training_step(model, loss, "32", fused=False)
+
+
+def _timm() -> dict[str, ModuleType]:
+    """The three names SimMIM takes from timm, which needs torchvision."""
+    layers = ModuleType("timm.models.layers")
+    layers.DropPath = torch.nn.Identity  # of rate 0
+    layers.to_2tuple = lambda value: value if isinstance(value, tuple) else (value, value)
+    layers.trunc_normal_ = torch.nn.init.trunc_normal_
+    return {"timm": ModuleType("timm"), "timm.models": ModuleType("timm.models"), "timm.models.layers": layers}
