@@ -1,241 +1,221 @@
 """Mutation testing of the code whose slips show in no error: every small change to it must break a test.
 
-    python -m benchmarks.mutation                              all subjects
-    python -m benchmarks.mutation scaling --seconds 300        one of them, for so long
+    python -m benchmarks.mutation                       all subjects
+    python -m benchmarks.mutation scaling               one of them
+    python -m benchmarks.mutation scaling --lines 92    its mutants in this line
 
-A mutant is one change of one node of a module's syntax tree: another comparison, operator, constant, sign or branch, or
-no result. The tests of the subject are loaded once; then each mutant runs them in a fork, in which the functions of the
-module get the code of the mutant, up to the first failure. Writes one JSON object a line to stdout: the mutants that
-lived, and the counts in the end. A mutant that takes far longer than the tests do is counted as killed.
+Writes the mutants that lived, a line each, and a table. The tests of a subject are loaded once. A first fork runs them
+all on the code as it is, which they must pass, and notes which lines each test reaches; then each mutant has a fork of
+its own, with the tests that reach its statement, quickest first, up to the first failure. A mutant that cannot be
+imported is killed, and so is one whose tests take longer than four times what they did.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
-import gc
 import importlib
 import json
 import os
-import random
 import signal
 import sys
+import tempfile
+import threading
 import time
-import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import Phase
+from hypothesis import settings as trials
+
+from benchmarks.mutants import Mutant, mutants_of, put_in_place
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+# Module, and the test files that are to hold it.
 SUBJECTS = {
     "masking": ("core.models.masking", ["tests/core/models/test_masking.py"]),
     "scaling": ("core.data.scaling", ["tests/core/data/test_scaling.py"]),
     "thresholds": ("inference.thresholds", ["tests/inference/test_thresholds.py"]),
     "checkpoint": ("core.checkpoint", ["tests/core/test_checkpoint.py"]),
-    "resuming": ("trainers.resuming", ["tests/trainers/test_resuming.py"]),
+    "resuming": ("trainers.resuming", ["tests/trainers/test_resuming.py", "tests/trainers/test_loop.py"]),
 }
-_COMPARISONS = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-_OPERATORS = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
-    ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
-}  # fmt: skip
+_WITHOUT = [f"-pno:{plugin}" for plugin in ("cacheprovider", "terminalreporter", "xdist", "timeout")]
+_TIMES_AS_LONG, _SPARE_S = 4, 3.0
+_PASSED, _FAILED, _NOT_IN_PLACE = 0, 1, 2
 
 
-# -------------------------------------------------------------------------------------------------------------- mutants
-def changes_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What a node may become, in words and as a node."""
-    if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
-        new = _COMPARISONS[type(node.ops[0])]
-        yield f"{type(node.ops[0]).__name__} to {new.__name__}", _with(node, ops=[new(), *node.ops[1:]])
-    elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in _OPERATORS:
-        new = _OPERATORS[type(node.op)]
-        yield f"{type(node.op).__name__} to {new.__name__}", _with(node, op=new())
-    elif isinstance(node, ast.BoolOp):
-        new = ast.Or if isinstance(node.op, ast.And) else ast.And
-        yield f"{type(node.op).__name__} to {new.__name__}", _with(node, op=new())
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub | ast.Invert):
-        yield f"without {type(node.op).__name__}", node.operand
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield f"{node.value} to {not node.value}", _with(node, value=not node.value)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield f"{node.value} to {node.value + 1}", _with(node, value=node.value + 1)
-    elif isinstance(node, ast.IfExp | ast.If):
-        yield "condition negated", _with(node, test=ast.UnaryOp(ast.Not(), node.test))
-    elif isinstance(node, ast.Return) and node.value is not None:
-        yield "returns None", _with(node, value=ast.Constant(None))
-    elif isinstance(node, ast.Continue):
-        yield "continue to break", ast.Break()
-    elif isinstance(node, ast.Break):
-        yield "break to continue", ast.Continue()
+class Reach(NamedTuple):
+    """What a test did with the code as it is."""
+
+    item: pytest.Item
+    seconds: float
+    lines: frozenset[int]
 
 
-def _with(node: ast.AST, **fields: object) -> ast.AST:
-    changed = copy.copy(node)
-    for name, value in fields.items():
-        setattr(changed, name, value)
-    return changed
+class Judge:
+    """Holds the mutants of a subject against its tests, in the place of pytest's own loop."""
 
-
-def mutants_of(source: str) -> Iterator[tuple[int, str, ast.Module]]:
-    """Line, what was changed, and the tree, of every mutant inside of a function."""
-    number = 0
-    while True:
-        tree = ast.parse(source)
-        mutator = _Mutator(number)
-        tree = mutator.visit(tree)
-        if mutator.told is None:
-            return
-        yield mutator.line, mutator.told, ast.fix_missing_locations(tree)
-        number += 1
-
-
-class _Mutator(ast.NodeTransformer):
-    """Makes the change with this number, counted through the functions of a module."""
-
-    def __init__(self, number: int):
-        self.left, self.told, self.line = number, None, 0
-        self._depth = 0
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self._depth += 1
-        node.body = [self.visit(statement) for statement in node.body]  # neither its annotations nor its defaults
-        self._depth -= 1
-        return node
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        return node  # messages are no results
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        return node
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        if self._depth and self.told is None:
-            for told, changed in changes_of(node):
-                if self.left == 0:
-                    self.told, self.line = told, node.lineno
-                    return ast.copy_location(changed, node)
-                self.left -= 1
-        return super().generic_visit(node)
-
-
-# ------------------------------------------------------------------------------------------------------------ the tests
-def put_in_place(module: types.ModuleType, tree: ast.Module) -> None:
-    """Gives every function of the module the code of the mutant, wherever it is held by now."""
-    codes = dict(_codes(compile(tree, module.__file__, "exec")))
-    for function in [each for each in gc.get_objects() if type(each) is types.FunctionType]:
-        code = function.__code__
-        if code.co_filename == module.__file__ and code.co_qualname in codes:
-            function.__code__ = codes[code.co_qualname]
-
-
-def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant.co_qualname, constant
-            yield from _codes(constant)
-
-
-class _Collected:
-    """Keeps pytest's session, so that a fork can run its tests without loading them again."""
-
-    def __init__(self):
-        self.session: pytest.Session | None = None
+    def __init__(self, name: str, lines: Sequence[int]):
+        self.name, self.lines = name, lines
+        self.module: ModuleType = importlib.import_module(SUBJECTS[name][0])
+        self.fates: Counter[str] = Counter()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.session = session
-        self.judge(session)
+        file = self.module.__file__
+        source = Path(file).read_text(encoding="utf-8")
+        reaches = reaches_of(session, self.module, compile(source, file, "exec"))
+        for mutant in mutants_of(source, file):
+            if not self.lines or mutant.line in self.lines:
+                fate = fate_of(mutant, session, self.module, reaches)
+                self.fates[fate] += 1
+                if fate != "killed":
+                    where = f"{Path(file).relative_to(REPOSITORY)}:{mutant.line}"
+                    say(f"{where} {fate}: {mutant.before} → {mutant.after}")
         return True
 
-    def judge(self, session: pytest.Session) -> None:
-        raise NotImplementedError
+
+def reaches_of(session: pytest.Session, module: ModuleType, unchanged: CodeType) -> list[Reach]:
+    """Of every test, quickest first. `unchanged` is put in place as mutants are; SystemExit where a test then fails."""
+    found, told = os.pipe()
+
+    def run_all() -> int:
+        put_in_place(module, unchanged)
+        with os.fdopen(told, "w") as file:
+            for place in range(len(session.items)):
+                began = time.monotonic()
+                with lines_run(module) as lines:
+                    if not passes(session, [session.items[place]]):
+                        return _FAILED
+                file.write(json.dumps([place, time.monotonic() - began, sorted(lines)]) + "\n")
+        return _PASSED
+
+    pid = fork(run_all)
+    os.close(told)
+    with os.fdopen(found) as file:
+        notes = [json.loads(line) for line in file]
+    if not session.items or ended(pid) != _PASSED:
+        raise SystemExit(f"the tests of {module.__name__} fail without a change, {len(notes)} passed before")
+    reaches = [Reach(session.items[place], seconds, frozenset(lines)) for place, seconds, lines in notes]
+    return sorted(reaches, key=lambda reach: reach.seconds)
 
 
-def passes(session: pytest.Session) -> bool:
-    """Whether all tests pass, in this process; ends at the first that does not."""
-    for place, item in enumerate(session.items):
-        following = session.items[place + 1] if place + 1 < len(session.items) else None
+@contextmanager
+def lines_run(module: ModuleType) -> Iterator[set[int]]:
+    """The lines of a module that are run inside, by any thread."""
+    lines: set[int] = set()
+
+    def call(frame: FrameType, event: str, argument: Any) -> Callable | None:
+        return line if frame.f_code.co_filename == module.__file__ else None
+
+    def line(frame: FrameType, event: str, argument: Any) -> Callable:
+        lines.add(frame.f_lineno)
+        return line
+
+    threading.settrace(call), sys.settrace(call)
+    try:
+        yield lines
+    finally:
+        threading.settrace(None), sys.settrace(None)
+
+
+def fate_of(mutant: Mutant, session: pytest.Session, module: ModuleType, reaches: Sequence[Reach]) -> str:
+    """`killed`, `timed out` or `lived`."""
+    reaching = [reach for reach in reaches if mutant.reach is None or not reach.lines.isdisjoint(mutant.reach)]
+    limit_s = _SPARE_S + _TIMES_AS_LONG * sum(reach.seconds for reach in reaching)
+
+    def run_reaching() -> int:
+        signal.setitimer(signal.ITIMER_REAL, limit_s)  # kills it: an endless loop is a difference, too
+        try:
+            put_in_place(module, mutant.code)
+        except ValueError as error:
+            return _NOT_IN_PLACE if "free vars" in str(error) else _FAILED
+        return _PASSED if passes(session, [reach.item for reach in reaching]) else _FAILED
+
+    status = ended(fork(run_reaching))
+    if status == _NOT_IN_PLACE:
+        raise SystemExit(f"{mutant.before} → {mutant.after} cannot be put in place")
+    return {_PASSED: "lived", -signal.SIGALRM: "timed out"}.get(status, "killed")
+
+
+def passes(session: pytest.Session, items: Sequence[pytest.Item]) -> bool:
+    """Whether these tests pass, in this process; ends at the first that does not."""
+    for item, following in zip(items, [*items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             return False
     return True
 
 
-def survives(session: pytest.Session, module: types.ModuleType, tree: ast.Module, limit_s: int) -> bool:
-    """Whether all tests pass with the mutant, in a fork."""
+def fork(work: Callable[[], int]) -> int:
+    """Its process: silent, ends with what `work` returns, or as failed with what it raises."""
     pid = os.fork()
     if not pid:
-        signal.alarm(limit_s)  # kills it: an endless loop is a difference
-        with Path(os.devnull).open("w") as nowhere:
-            os.dup2(nowhere.fileno(), 1), os.dup2(nowhere.fileno(), 2)
+        status = _FAILED
         try:
-            put_in_place(module, tree)
-            os._exit(0 if passes(session) else 1)
-        except BaseException:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1), os.dup2(nowhere, 2)
+            status = work()
+        finally:
+            os._exit(status)
+    return pid
 
 
-class _Judge(_Collected):
-    def __init__(self, name: str, seconds: float):
-        super().__init__()
-        self.name, self.seconds = name, seconds
-        self.module = importlib.import_module(SUBJECTS[name][0])
-
-    def judge(self, session: pytest.Session) -> None:
-        began = time.monotonic()
-        source = Path(self.module.__file__).read_text(encoding="utf-8")
-        if not survives(session, self.module, ast.parse(source), 600):
-            raise SystemExit(f"the tests of {self.name} fail without a change")
-        limit_s = int(5 * (time.monotonic() - began)) + 5
-        mutants = list(mutants_of(source))
-        random.Random(0).shuffle(mutants)  # so that a part of them is a sample
-        lived, num_tried = 0, 0
-        for line, told, tree in mutants:
-            if time.monotonic() - began > self.seconds:
-                break
-            num_tried += 1
-            if survives(session, self.module, tree, limit_s):
-                lived += 1
-                say({"subject": self.name, "line": line, "change": told})
-        seconds = round(time.monotonic() - began)
-        say({"subject": self.name, "mutants": len(mutants), "tried": num_tried, "lived": lived, "seconds": seconds})
+def ended(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def say(fact: dict[str, object]) -> None:
-    sys.__stdout__.write(json.dumps(fact) + "\n")
+# ---------------------------------------------------------------------------------------------------------- the command
+def table(rows: Sequence[tuple[str, Counter[str], float]]) -> Iterator[str]:
+    yield "| module | mutants | killed | of these by the time limit | lived | seconds |"
+    yield "|---|---|---|---|---|---|"
+    for name, fates, seconds in rows:
+        killed, late, lived = fates["killed"] + fates["timed out"], fates["timed out"], fates["lived"]
+        yield f"| {name} | {killed + lived} | {killed} | {late} | {lived} | {seconds:.0f} |"
+
+
+def judged(name: str, lines: Sequence[int]) -> Counter[str]:
+    """In a fork, as each subject needs a pytest of its own."""
+    found, told = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.chdir(REPOSITORY)
+        trials.register_profile("mutants", phases=[Phase.explicit, Phase.generate], derandomize=True, database=None)
+        trials.load_profile("mutants")
+        judge = Judge(name, lines)
+        with tempfile.TemporaryDirectory() as folder:
+            options = [*_WITHOUT, "--capture=no", f"--basetemp={folder}/tests", "-Wignore", "-mnot slow"]
+            status = pytest.main([*options, *SUBJECTS[name][1]], plugins=[judge])
+        os.write(told, json.dumps(judge.fates).encode())
+        os._exit(status if isinstance(status, int) else 1)
+    os.close(told)
+    with os.fdopen(found) as file:
+        fates = file.read()
+    if ended(pid) != 0:
+        raise SystemExit(f"{name} was not judged to the end")
+    return Counter(json.loads(fates))
+
+
+def say(line: str) -> None:
+    sys.__stdout__.write(line + "\n")
     sys.__stdout__.flush()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("subjects", nargs="*", default=list(SUBJECTS), choices=[*SUBJECTS, []], metavar="SUBJECT")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each subject (default: to the end)")
+    parser.add_argument("--lines", nargs="+", type=int, default=[], help="only mutants in these lines")
     arguments = parser.parse_args()
+    rows = []
     for name in arguments.subjects:
-        if not os.fork():
-            os.chdir(REPOSITORY)
-            options = [
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "-W",
-                "ignore",
-                "-p",
-                "no:terminalreporter",
-                "-p",
-                "no:xdist",
-                "--capture=no",
-            ]
-            pytest.main([*options, "-m", "not slow", *SUBJECTS[name][1]], plugins=[_Judge(name, arguments.seconds)])
-            os._exit(0)
-        os.wait()
+        began = time.monotonic()
+        fates = judged(name, arguments.lines)
+        rows.append((name, fates, time.monotonic() - began))
+    say("\n".join(table(rows)))
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def _statistics(values_t: np.ndarray, last_row_p: np.ndarray, settings: Scaling)
     count = sum(map(len, counted()))
     num_runaways = sum(int(np.count_nonzero(np.abs(block.astype(np.float64)) > limit)) for block in blocks(values_t))
     if not count:
-        return np.array([np.nan, 0.0, 0.0, 0.0, 0.0, 0.0, num_runaways])
+        return np.array([np.nan, *[0.0] * 5, num_runaways])
     mean = sum(block.sum(dtype=np.float64) for block in counted()) / count
     std = np.sqrt(sum(np.square(block - np.float64(mean)).sum() for block in counted()) / count)
     level = max(float(np.abs(block).max(initial=0.0)) for block in counted())
@@ -141,13 +141,9 @@ def _with_floors(
     wide_c = np.maximum(statistic_c, floor_c)
     rules = (
         (statistic_c < floor_c, floor_c, "widened to the range of its central 98 %"),
-        ((wide_c == 0) & (std_c > 0), std_c, "98 % of it is one value, so the standard deviation serves"),
+        (wide_c == 0, std_c, "98 % of it is one value, so the standard deviation serves"),
         (np.maximum(wide_c, std_c) < resolution_c, resolution_c, "raised to the channel's own resolution"),
-        (
-            constant_c & (level_c > 0),
-            CONSTANT_SHARE * level_c,
-            f"constant in training: {CONSTANT_SHARE:g} of the level",
-        ),
+        (constant_c, CONSTANT_SHARE * level_c, f"constant in training: {CONSTANT_SHARE:g} of the level"),
         (constant_c & (level_c == 0), np.ones_like(std_c), "always 0 or missing in training: scale 1"),
     )
     for applies_c, replacement_c, reason in rules:

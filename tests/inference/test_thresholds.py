@@ -10,7 +10,16 @@ from pydantic import ValidationError
 
 from core.config.schema import Threshold
 from core.errors import EXIT_DATA, DataError
-from inference.thresholds import CalibrationSample, burst_interval, calibrate, share_above, share_in_words
+from inference import thresholds
+from inference.thresholds import (
+    Achieved,
+    CalibrationSample,
+    achieved_in_words,
+    burst_interval,
+    calibrate,
+    share_above,
+    share_in_words,
+)
 
 POT = {"method": "pot"}
 
@@ -159,3 +168,39 @@ def test_the_interval_knows_the_newest_scores():
     alarm_n = np.zeros(4199, dtype=bool)
     alarm_n[-190:] = True
     assert burst_interval(alarm_n)[1] > 0.045
+
+
+def test_as_many_scores_as_the_method_needs_are_too_few_only_by_the_setting():
+    with pytest.raises(DataError) as caught:
+        calibrate(np.arange(99.0), Threshold(min_calibration=100))
+    assert caught.value.hint.endswith("or lower scoring.threshold.min_calibration")
+
+
+def test_thirty_excesses_are_enough():
+    scores = np.random.default_rng(0).gamma(2, size=1500)
+    assert (scores > np.quantile(scores, 0.98)).sum() == 30
+    assert calibrate(scores, Threshold(**POT)).value > np.quantile(scores, 0.98)
+
+
+def test_a_tail_without_a_shape_is_exponential(monkeypatch):
+    """From one shape to the next there is no jump, and at none the threshold is that of an exponential tail."""
+    scores = np.random.default_rng(0).exponential(size=5000)
+    found = []
+    for shape in (-1e-4, 0.0, 1e-4):
+        monkeypatch.setattr(thresholds, "_generalised_pareto", lambda excess_m, shape=shape: (shape, 2.0))
+        found.append(calibrate(scores, Threshold(**POT, false_alarm_rate=1e-4)).value)
+    assert found[1] == pytest.approx(np.quantile(scores, 0.98) + 2.0 * np.log(0.02 / 1e-4), rel=1e-6)
+    assert (found[0], found[2]) == pytest.approx((found[1], found[1]), rel=1e-3)
+
+
+@pytest.mark.parametrize(("num_scores", "block"), [(1, 1), (30, 1), (1000, 50), (3999, 199), (4021, 200), (9000, 200)])
+def test_the_interval_is_that_of_whole_blocks(num_scores, block):
+    """At least twenty of at most 200 scores; the oldest scores that fill none are left out."""
+    alarm_n = np.arange(num_scores) ** 2 % 97 < 9
+    blocks = [alarm_n[end - block : end].mean() for end in range(num_scores, block - 1, -block)][::-1]
+    drawn = np.random.default_rng(0).choice(np.array(blocks), size=(1000, len(blocks)))
+    assert burst_interval(alarm_n) == tuple(np.quantile(drawn.mean(axis=1), [0.025, 0.975]))
+
+
+def test_an_achieved_rate_in_words_has_two_digits():
+    assert achieved_in_words(Achieved(0.0123, 0.00456, 0.98, 100, None)) == "1.2 % (0.46 to 98 %)"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.config.schema import Scaling
 from core.data import blocks, scaling
-from core.data.scaling import CONSTANT_SHARE, Scaler
+from core.data.scaling import CONSTANT_SHARE, RUNAWAY, Scaler
 from core.data.windows import Series
 
 ROBUST, ZSCORE = Scaling(), Scaling(method="zscore")
@@ -256,3 +256,39 @@ def test_what_does_not_fit_into_memory_is_scaled_the_same(rng, settings, monkeyp
     resolution = scaling._resolution(np.concatenate(stretches)[:, 0], np.inf, np.cumsum(lengths) - 1)
     assert resolution == pytest.approx(np.abs(steps[steps != 0]).min(), rel=1e-5)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_floor_is_the_range_of_the_central_98_percent_of_a_normal_channel(rng):
+    values = np.where(np.arange(2000) % 5 == 0, rng.gamma(2.0, 10.0, 2000), 0.0).astype(np.float32)
+    values[::100] *= -1
+    lowest, low, middle, high, highest = np.percentile(values.astype(np.float64), [1, 25, 50, 75, 99])
+    assert low == middle == high == 0.0 > lowest
+    for floor in (0.5, 2.0):
+        scaler = fit(values, settings=Scaling(floor=floor))
+        assert scaler.scale[0] == pytest.approx(floor * (highest - lowest) / 4.653, rel=1e-12)
+        assert scaler.floored == {"c0": "widened to the range of its central 98 %"}
+
+
+def test_a_deviation_as_large_as_the_resolution_is_no_flicker():
+    """Steps of 1 and a deviation of exactly 1: the range of the central 98 % serves."""
+    values = np.array([-2.0, -1.0, *[0.0] * 6, 1.0, 2.0])
+    assert values.std() == 1.0
+    scaler = fit(values, settings=Scaling(floor=1.0))
+    assert scaler.scale[0] == pytest.approx(np.diff(np.percentile(values, [1, 99])).item() / 4.653, rel=1e-12)
+    assert scaler.floored == {"c0": "widened to the range of its central 98 %"}
+
+
+@pytest.mark.parametrize("usual", [1e-3, 1.0, 300.0])
+def test_a_runaway_lies_twelve_decades_beyond_the_median(usual):
+    """The median is that of sizes, zeros apart: here of 101 values, of which 50 are far out."""
+    for times, num_runaways in ((0.99 * RUNAWAY, 0), (1.01 * RUNAWAY, 50)):
+        values = np.r_[np.zeros(40), np.full(51, usual), np.full(50, -usual * times)]
+        assert scaling._statistics(values.astype(np.float32), np.array([140]), ROBUST)[-1] == num_runaways
+    assert RUNAWAY == 1e12
+
+
+def test_a_constant_channel_has_its_level_though_a_block_of_it_is_missing(monkeypatch):
+    values = np.full(40, -20.0)
+    values[:20] = np.nan
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 40)
+    assert fit(values).scale[0] == pytest.approx(CONSTANT_SHARE * 20.0)

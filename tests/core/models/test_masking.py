@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from core.config.schema import PatchTSTModel, SwinMAEModel
-from core.models.masking import complementary_masks, masked_mse, num_hidden, random_mask
+from core.models.masking import complementary_masks, evaluating, masked_mse, num_hidden, random_mask
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 
@@ -166,3 +166,53 @@ def test_there_are_as_few_passes_as_hide_no_more_than_the_ratio(ratio, num_passe
 def test_a_single_hidden_value_is_its_own_mean():
     loss, count = masked_mse(torch.tensor([3.0, 9.0]), torch.tensor([1.0, 0.0]), torch.tensor([True, False]))
     assert (loss.item(), count.item()) == (4.0, 1.0)
+
+
+def test_passes_are_those_that_earlier_scores_were_made_with():
+    """No checkpoint holds them: other passes give other scores than those a threshold was set by."""
+    assert complementary_masks(10, 0.3).int().tolist() == [
+        [0, 0, 1, 0, 1, 0, 0, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0, 1, 0, 0, 0],
+        [1, 0, 0, 0, 0, 1, 0, 0, 1, 0],
+        [0, 1, 0, 0, 0, 0, 0, 1, 0, 1],
+    ]
+    assert not torch.equal(complementary_masks(10, 0.3), complementary_masks(10, 0.3, seed=1))
+
+
+@BOTH
+def test_the_error_is_the_squared_distance_to_the_input(build):
+    model, x = build()
+    x[0].view(-1)[:5] = torch.nan
+    reconstruction, error = model.inpaint(x)
+    assert torch.equal(error.isnan(), x.isnan())
+    seen = ~x.isnan()
+    assert torch.equal(error[seen], (reconstruction[seen] - x[seen]) ** 2)
+
+
+@BOTH
+def test_evaluating_leaves_every_module_in_its_mode(build):
+    model, _ = build()
+    frozen = next(model.children())
+    frozen.eval()
+    modes = [module.training for module in model.modules()]
+    assert set(modes) == {True, False}
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == modes
+    with pytest.raises(KeyError), evaluating(model):
+        raise KeyError
+    assert [module.training for module in model.modules()] == modes
+
+
+@BOTH
+def test_a_mask_lies_where_it_is_asked_for_and_else_where_the_model_is(build):
+    model, _ = build()
+    assert model.draw_mask(2, device="meta").device.type == "meta"
+    assert model.to("meta").draw_mask(2).device.type == "meta"
+
+
+@BOTH
+def test_a_model_keeps_activations_until_told_otherwise_and_no_passes_in_its_state(build):
+    model, _ = build()
+    assert not model.gradient_checkpointing
+    assert "passes_qn" not in model.state_dict()
