@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from core.data.blocks import Pages, gathered
 from inference.normal_rows import folds_of, moments
 
 LAGS = 6
@@ -27,7 +29,7 @@ PENALTY = 0.1
 # Regressors are clipped to ± this many standard deviations: a fault must not explain itself.
 CLIP = 10.0
 _MOST_REGRESSORS = 4096
-_VALUES_AT_A_TIME = 2**24
+_VALUES_AT_A_TIME = 2**21
 
 
 class Rows(NamedTuple):
@@ -55,10 +57,12 @@ class Autoregression:
 
         Before the first row of a stretch stands that row again. A missing value is a regressor of 0, its mean.
         """
-        size = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1]))
+        size, pages = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1])), Pages(values_nc)
         for start, stop in stretches_k2:
             for first in range(start, stop, size):
-                yield self._rows(values_nc, first, min(first + size, stop), start)
+                rows = self._rows(values_nc, first, min(first + size, stop), start)
+                yield rows
+                pages.looked_at(len(rows.z_nc) * values_nc[:1].nbytes)
 
     def _rows(self, values_nc: np.ndarray, first: int, last: int, start: int) -> Rows:
         row_m = np.maximum(np.arange(first - self.lags, last), start)
@@ -108,8 +112,8 @@ class _Moments:
         return np.linalg.solve(self.xx_ff + np.diag(penalty_f), self.xz_fc - inertia_c * self.xo_fc)
 
 
-def fit(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Autoregression, np.ndarray]:
-    """The regression of normal rows, and their own residuals, out of fold: float32 (S, C).
+def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, room: Path | None = None) -> tuple[Autoregression, np.ndarray]:
+    """The regression of normal rows, and their own residuals, out of fold: float32 (S, C), in `room` if they are long.
 
     values_nc: (N, C) of all rows, NaN missing. stretches_k2: int64 (K, 2), half-open ranges of normal rows without a
     gap, in order.
@@ -128,8 +132,10 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Autoregression
     def learned(found: _Moments) -> Autoregression:
         return Autoregression(lags, blank.mean_c, blank.std_c, inertia_c, found.weights(inertia_c))
 
-    residual = []
-    for own, ranges_k2 in zip(of_fold, folds, strict=True):
-        unseen = learned(of_all.plus(own, -1) if len(folds) > 1 else of_all)
-        residual += [unseen.residual(rows).astype(np.float32) for rows in unseen.rows(values_nc, ranges_k2)]
-    return learned(of_all), np.concatenate(residual)
+    def out_of_fold() -> Iterator[np.ndarray]:
+        for own, ranges_k2 in zip(of_fold, folds, strict=True):
+            unseen = learned(of_all.plus(own, -1) if len(folds) > 1 else of_all)
+            for rows in unseen.rows(values_nc, ranges_k2):
+                yield unseen.residual(rows).astype(np.float32)
+
+    return learned(of_all), gathered(out_of_fold(), room)

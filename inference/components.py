@@ -11,15 +11,19 @@ Suffixes: n row, c channel, k fold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from inference.groups import rows_of
+from core.data.blocks import blocks, gathered, slices
+from core.data.medians import median
 from inference.normal_rows import folds_of
 
 VARIANCE_KEPT = 0.9
+_VALUES_AT_A_TIME = 2**20
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,8 @@ class _Moments:
 
     @classmethod
     def of(cls, z_nc: np.ndarray) -> _Moments:
-        seen_nc = np.nan_to_num(z_nc)
-        return cls(len(seen_nc), seen_nc.sum(axis=0), seen_nc.T @ seen_nc)
+        seen = (np.nan_to_num(piece_nc) for piece_nc in _pieces(z_nc))
+        return cls.total([cls(len(seen_nc), seen_nc.sum(axis=0), seen_nc.T @ seen_nc) for seen_nc in seen])
 
     @classmethod
     def total(cls, each: Sequence[_Moments]) -> _Moments:
@@ -62,32 +66,40 @@ class _Moments:
         return Components(centre_c, np.eye(len(centre_c)) - loading_ck @ loading_ck.T)
 
 
-def fit(z_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[Components, np.ndarray, float]:
+def fit(z_nc: np.ndarray, stretches_k2: np.ndarray, room: Path | None = None) -> tuple[Components, np.ndarray, float]:
     """The components of normal rows, what they leave of these rows, out of fold, and the drift.
 
-    z_nc: standardised rows (S, C) of the stretches (K, 2), NaN missing. The residuals are float32 (S, C). Drift: how
-    many times as large the Q of one half of the rows is by the components of the other as by those of all, in the
-    median row; at least 1.
+    z_nc: standardised rows (S, C) of the stretches (K, 2), NaN missing. The residuals are float32 (S, C), in `room` if
+    they are long. Drift: how many times as large the Q of one half of the rows is by the components of the other as by
+    those of all, in the median row; at least 1.
     """
-    sizes = [len(rows_of(ranges_k2)) for ranges_k2 in folds_of(stretches_k2)]
+    sizes = [(ranges_k2[:, 1] - ranges_k2[:, 0]).sum() for ranges_k2 in folds_of(stretches_k2)]
     folds = np.split(z_nc, np.cumsum(sizes)[:-1])
     found = [_Moments.of(fold_nc) for fold_nc in folds]
     of_all = _Moments.total(found).components()
     others = [_Moments.total(found[:at] + found[at + 1 :] or found).components() for at in range(len(found))]
-    left = [each.residual(fold_nc).astype(np.float32) for each, fold_nc in zip(others, folds, strict=True)]
-    return of_all, np.concatenate(left), _drift(folds, found) if found[1:] else 1.0
+    left = (
+        each.residual(piece_nc).astype(np.float32)
+        for each, fold_nc in zip(others, folds, strict=True)
+        for piece_nc in _pieces(fold_nc)
+    )
+    return of_all, gathered(left, room), _drift(folds, found, room) if found[1:] else 1.0
 
 
-def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments]) -> float:
+def _pieces(z_nc: np.ndarray) -> Iterator[np.ndarray]:
+    return (z_nc[piece] for piece in slices(z_nc, num_values=_VALUES_AT_A_TIME))
+
+
+def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments], room: Path | None) -> float:
     half = len(folds) // 2
     halves = [slice(half), slice(half, None)]
     of_half = [_Moments.total(found[part]).components() for part in halves]
-    rows_of_half = [np.concatenate(folds[part]) for part in halves]
-    elsewhere = [_median_q(of_half[1 - at], z_nc) for at, z_nc in enumerate(rows_of_half)]
-    at_home = _median_q(_Moments.total(found).components(), np.concatenate(folds))
+    elsewhere = [_median_q(of_half[1 - at], folds[part], room) for at, part in enumerate(halves)]
+    at_home = _median_q(_Moments.total(found).components(), folds, room)
     return max(float(np.mean(elsewhere)) / max(at_home, 1e-9), 1.0)
 
 
-def _median_q(components: Components, z_nc: np.ndarray) -> float:
-    square_nc = np.nan_to_num(components.residual(z_nc)) ** 2
-    return float(np.median(square_nc.mean(axis=1)))
+def _median_q(components: Components, folds: Sequence[np.ndarray], room: Path | None) -> float:
+    pieces = (piece_nc for fold_nc in folds for piece_nc in _pieces(fold_nc))
+    q_n = gathered(((np.nan_to_num(components.residual(z_nc)) ** 2).mean(axis=1) for z_nc in pieces), room)
+    return float(median(partial(blocks, q_n), len(q_n)))

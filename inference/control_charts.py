@@ -13,18 +13,20 @@ stretch, g group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 
+from core.data.blocks import Pages, blank, gathered, slices
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
 from inference import autoregression, components
 from inference.autoregression import Autoregression
 from inference.components import Components
-from inference.groups import OWN_ROWS, groups, keys_of, rows_of
+from inference.groups import OWN_ROWS, groups, keys_of, lengths_of
 from inference.normal_rows import can_be_held_out
 from inference.part_scores import ERROR_CAP
 from inference.running import Cusum, Ewma
@@ -47,7 +49,7 @@ SQUARES_SHARE = 0.6
 # The components' share where the plant is steady; from this drift on it falls with the drift's fourth power.
 COMPONENTS_SHARE = 0.6
 TOLERATED_DRIFT = 1.25
-_VALUES_AT_A_TIME = 2**22
+_VALUES_AT_A_TIME = 2**19
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,18 @@ class ControlCharts:
         NaN where a value is missing."""
         lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
         error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
-        stretch_s = np.repeat(np.arange(len(lengths_k)), lengths_k)
-        add_up = _AddUp(self)
-        done = 0
-        for rows in self.regression.rows(values_nc, stretches_k2):
-            piece = slice(done, done := done + len(rows.z_nc))
-            residuals = (self.regression.residual(rows), self.components.residual(rows.z_nc))
-            error_sc[piece] = add_up(*residuals, stretch_s[piece])
+        self.write(error_sc, np.cumsum(lengths_k) - lengths_k, values_nc, stretches_k2)
         return error_sc
+
+    def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, stretches_k2: np.ndarray) -> None:
+        """As `errors`, into those of more stretches: the rows of stretch k have the lines from `first_k[k]` on."""
+        add_up, pages = _AddUp(self), Pages(error_sc)
+        for number, first in enumerate(first_k):
+            for rows in self.regression.rows(values_nc, stretches_k2[number : number + 1]):
+                piece = slice(first, first := first + len(rows.z_nc))
+                residuals = (self.regression.residual(rows), self.components.residual(rows.z_nc))
+                error_sc[piece] = add_up(*residuals, np.full(len(rows.z_nc), number))
+                pages.looked_at(error_sc[piece].nbytes)
 
 
 class _AddUp:
@@ -103,35 +109,58 @@ class _AddUp:
         return sum(share * chart_nc for share, chart_nc in zip(self.share_3, charts, strict=True))
 
 
-def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, *, span: int) -> tuple[ControlCharts, np.ndarray]:
-    """The charts of normal rows, and what they say of these, out of fold.
+@dataclass(frozen=True)
+class OutOfFold:
+    """What regression and components leave of the normal rows that the others teach, float32 (S, C) each; the number of
+    the stretch of row s is how many of `end_k`, int64 (K,), are not above s. room: as in `core.data.windows.Series`."""
+
+    residual_sc: np.ndarray
+    left_sc: np.ndarray
+    end_k: np.ndarray
+    room: Path | None
+
+    def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Both (n, C), and the number of each row's stretch (n,)."""
+        for piece in slices(self.residual_sc, self.left_sc, num_values=_VALUES_AT_A_TIME):
+            stretch_n = np.searchsorted(self.end_k, np.arange(piece.start, piece.stop), side="right")
+            yield self.residual_sc[piece], self.left_sc[piece], stretch_n
+
+    def errors(self, charts: ControlCharts) -> np.ndarray:
+        """What the charts say of these rows: float32 (S, C)."""
+        add_up = _AddUp(charts)
+        return gathered((add_up(*piece).astype(np.float32) for piece in self.pieces()), self.room)
+
+
+def fit(
+    values_nc: np.ndarray, stretches_k2: np.ndarray, *, span: int, room: Path | None = None
+) -> tuple[ControlCharts, OutOfFold]:
+    """The charts of normal rows, and what these are judged by themselves.
 
     values_nc: (N, C) of all rows, NaN missing. stretches_k2: int64 (K, 2), half-open ranges of normal rows without a
     gap, in order.
     """
     num_channels = values_nc.shape[1]
-    regression, residual_sc = autoregression.fit(values_nc, stretches_k2)
-    z_sc = ((values_nc[rows_of(stretches_k2)] - regression.mean_c) / regression.std_c).astype(np.float32)
-    plane, left_sc, drift = components.fit(z_sc, stretches_k2)
-    stretch_s = np.repeat(np.arange(len(stretches_k2)), stretches_k2[:, 1] - stretches_k2[:, 0])
-    size = max(1, _VALUES_AT_A_TIME // num_channels)
-    pieces = [slice(start, start + size) for start in range(0, len(stretch_s), size)]
+    regression, residual_sc = autoregression.fit(values_nc, stretches_k2, room)
+    z_sc = gathered(_standardised(regression, values_nc, stretches_k2), room)
+    plane, left_sc, drift = components.fit(z_sc, stretches_k2, room)
+    unseen = OutOfFold(residual_sc, left_sc, np.cumsum(stretches_k2[:, 1] - stretches_k2[:, 0]), room)
 
     residual_c, left_c = (
-        np.maximum(_mean_square((each_sc[piece] for piece in pieces), num_channels), RESIDUAL_FLOOR**2)
-        for each_sc in (residual_sc, left_sc)
+        np.maximum(_mean_square((piece[which] for piece in unseen.pieces()), num_channels), RESIDUAL_FLOOR**2)
+        for which in (0, 1)
     )
     push = _push(span, num_channels)
-    pushes = (push(_deviations(residual_sc[piece], residual_c), stretch_s[piece]) for piece in pieces)
+    pushes = (push(_deviations(residual_nc, residual_c), stretch_n) for residual_nc, _, stretch_n in unseen.pieces())
     push_c = np.maximum(_mean_square(pushes, num_channels), CUSUM_FLOOR)
     share = COMPONENTS_SHARE * min(1.0, TOLERATED_DRIFT / drift) ** 4 if plane.left_cc.any() else 0.0
-    charts = ControlCharts(regression, plane, span, np.stack([residual_c, push_c, left_c]), share)
+    return ControlCharts(regression, plane, span, np.stack([residual_c, push_c, left_c]), share), unseen
 
-    add_up = _AddUp(charts)
-    error_sc = np.empty(residual_sc.shape, dtype=np.float32)
-    for piece in pieces:
-        error_sc[piece] = add_up(residual_sc[piece], left_sc[piece], stretch_s[piece])
-    return charts, error_sc
+
+def _standardised(regression: Autoregression, values_nc: np.ndarray, stretches_k2: np.ndarray) -> Iterator[np.ndarray]:
+    for start, stop in stretches_k2:
+        rows_nc = values_nc[start:stop]
+        for piece in slices(rows_nc, num_values=_VALUES_AT_A_TIME):
+            yield ((rows_nc[piece] - regression.mean_c) / regression.std_c).astype(np.float32)
 
 
 def _push(span: int, num_channels: int) -> Cusum:
@@ -164,13 +193,13 @@ class ProcessStatistics:
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of a part, float32 (S, C) for all rows of its stretches: each recording's by its own charts, where it
         has such."""
-        values_nc, stretches_k2 = windows.series.values_nc.numpy(), windows.stretches
+        values_nc, stretches_k2, lengths_k = windows.series.rows_nc, windows.stretches, lengths_of(windows)
+        error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.room)
+        first_k = np.cumsum(lengths_k) - lengths_k
         key_k = np.array(keys_of(windows, self.charts), dtype=object)
-        lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
-        error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
         for key in dict.fromkeys(key_k):
             mine_k = key_k == key
-            error_sc[np.repeat(mine_k, lengths_k)] = self.charts[key].errors(values_nc, stretches_k2[mine_k])
+            self.charts[key].write(error_sc, first_k[mine_k], values_nc, stretches_k2[mine_k])
         return error_sc
 
     def joined(self, other: ProcessStatistics) -> ProcessStatistics:
@@ -215,27 +244,37 @@ def fit_process(
     them, the rows of a recording that nobody scores are NaN. span: of the exponentially weighted means, in rows.
     """
     calibration = normal["calibration"]
-    values_nc, calibration_k2 = calibration.series.values_nc.numpy(), calibration.stretches
-    calibration_n = rows_of(calibration_k2)
-    calibration_sc = np.full((len(calibration_n), values_nc.shape[1]), np.nan, dtype=np.float32)
+    values_nc, room = calibration.series.rows_nc, calibration.series.room
+    calibration_k2, lengths_k = calibration.stretches, lengths_of(calibration)
+    first_k = np.cumsum(lengths_k) - lengths_k
+    calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), room)
+    for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
+        calibration_sc[piece] = np.nan
     if alone:
         log.info("each of %d recordings is judged by its own past: all have %d normal rows", len(alone), OWN_ROWS)
     charts = {}
     for group in groups(normal.values(), alone):
-        charts[group.key], normal_sc = fit(values_nc, group.normal_k2, span=span)
-        mine_s = group.holds(calibration_k2)
-        own_k2, others_k2 = _told_apart(group.normal_k2, calibration_k2)
-        if can_be_held_out(mine_s.sum(), len(rows_of(others_k2))):
-            unaware, _ = fit(values_nc, others_k2, span=span)
+        charts[group.key], unseen = fit(values_nc, group.normal_k2, span=span, room=room)
+        mine_k = group.holds(calibration_k2)
+        others_k2 = group.normal_k2[~np.isin(group.normal_k2[:, 0], calibration_k2[:, 0])]
+        if can_be_held_out(lengths_k[mine_k].sum(), (others_k2[:, 1] - others_k2[:, 0]).sum()):
+            del unseen
+            unaware, _ = fit(values_nc, others_k2, span=span, room=room)
             # By the yardstick that new rows are measured by: what counts is how much worse an unseen row is foretold.
             unaware = replace(unaware, usual_3c=charts[group.key].usual_3c)
-            calibration_sc[mine_s] = unaware.errors(values_nc, own_k2)
+            unaware.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
         else:
-            calibration_sc[mine_s] = normal_sc[np.searchsorted(rows_of(group.normal_k2), calibration_n[mine_s])]
+            begin_k = np.searchsorted(group.normal_k2[:, 0], calibration_k2[mine_k, 0])
+            source_k = (unseen.end_k - np.diff(group.normal_k2, axis=1)[:, 0])[begin_k]
+            _copy(unseen.errors(charts[group.key]), source_k, calibration_sc, first_k[mine_k], lengths_k[mine_k])
     return ProcessStatistics(charts), calibration_sc
 
 
-def _told_apart(normal_k2: np.ndarray, calibration_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The stretches of a group that are calibration's, in its order, and the others."""
-    own_k2 = calibration_k2[np.isin(calibration_k2[:, 0], normal_k2[:, 0])]
-    return own_k2, normal_k2[~np.isin(normal_k2[:, 0], calibration_k2[:, 0])]
+def _copy(
+    from_sc: np.ndarray, source_k: np.ndarray, into_sc: np.ndarray, first_k: np.ndarray, lengths_k: np.ndarray
+) -> None:
+    """Copies so many lines from each `source_k` on to those from `first_k` on."""
+    for source, first, length in zip(source_k, first_k, lengths_k, strict=True):
+        from_nc, into_nc = from_sc[source : source + length], into_sc[first : first + length]
+        for piece in slices(from_nc, into_nc, num_values=_VALUES_AT_A_TIME):
+            into_nc[piece] = from_nc[piece]

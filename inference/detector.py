@@ -25,6 +25,7 @@ from core.errors import OutputError
 from core.workspace import atomic_file, json_text, utc_now
 from inference.groups import POOLED, Levels, fit_levels, keys_of, lengths_of, level_of, recordings_in
 from inference.part_scores import PartErrors, PartScores, channel_baseline, score_part
+from inference.score_table import recordings_of, starts_of, times_of
 from inference.stream_scores import STATISTICS, Statistics, fit_statistics
 from inference.thresholds import Achieved, CalibratedThreshold, CalibrationSample
 
@@ -253,13 +254,12 @@ def _sample(scores: PartScores, series: Series) -> CalibrationSample:
     """The calibration scores in order of time: each recording whole, by their starts where all have time stamps."""
     known_s = ~np.isnan(scores.score_s)
     row_s, score_s = scores.row_s[known_s], scores.score_s[known_s]
-    recording_s = np.searchsorted(series.offsets_r, row_s, side="right") - 1
-    time_n = np.concatenate([recording.time_ns for recording in series.recordings])
+    recording_s, time_s = recordings_of(series, row_s), times_of(series, row_s)
     stamps = {series.recordings[index].time_source for index in np.unique(recording_s)}
     order_s = np.arange(len(row_s))
     if stamps == {"timestamp"}:
-        order_s = np.argsort(time_n[series.offsets_r[recording_s]], kind="stable")
-    time_s, recording_s = time_n[row_s[order_s]], recording_s[order_s]
+        order_s = np.argsort(starts_of(series)[recording_s], kind="stable")
+    time_s, recording_s = time_s[order_s], recording_s[order_s]
     half, step_m = len(order_s) // 2, np.diff(time_s)[np.diff(recording_s) == 0]
     in_time = stamps == {"timestamp"} and bool(time_s[:half].max(initial=time_s[0]) <= time_s[half:].min())
     return CalibrationSample(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from core.data.blocks import gathered, slices
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
 from inference.part_scores import PartScores
@@ -21,12 +24,13 @@ POOLED = ""
 # With so many normal rows each, recordings are judged by their own past alone.
 OWN_ROWS = 256
 _LEAST_LEVEL = 1e-6
+_VALUES_AT_A_TIME = 2**20
 
 Membership = Callable[[np.ndarray], np.ndarray]
 
 
 class Group(NamedTuple):
-    """normal_k2: its normal stretches, in order. holds: which rows of other stretches (K, 2) are its own, bool (S,)."""
+    """normal_k2: its normal stretches, in order. holds: which of other stretches (K, 2) are its own, bool (K,)."""
 
     key: str
     normal_k2: np.ndarray
@@ -63,8 +67,7 @@ def groups(normal: Collection[WindowSet], alone: Collection[str]) -> list[Group]
 
     def group(key: str, members: np.ndarray) -> Group:
         def holds(stretches_k2: np.ndarray) -> np.ndarray:
-            mine_k = np.isin(_recording(stretches_k2, series.offsets_r), members)
-            return np.repeat(mine_k, stretches_k2[:, 1] - stretches_k2[:, 0])
+            return np.isin(_recording(stretches_k2, series.offsets_r), members)
 
         return Group(key, normal_k2[np.isin(_recording(normal_k2, series.offsets_r), members)], holds)
 
@@ -75,7 +78,11 @@ def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Mem
     """The groups of a data set: its normal stretches (K, 2), and which rows of other stretches are its own."""
     normal = normal_of(parts).values()
     found = groups(normal, judged_alone(normal, recordings_in(parts["test"])))
-    return [(group.normal_k2, group.holds) for group in found]
+    return [(group.normal_k2, partial(_rows_held, group)) for group in found]
+
+
+def _rows_held(group: Group, stretches_k2: np.ndarray) -> np.ndarray:
+    return np.repeat(group.holds(stretches_k2), stretches_k2[:, 1] - stretches_k2[:, 0])
 
 
 def normal_of(parts: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
@@ -110,7 +117,7 @@ class Levels:
         if not self.level:
             return scores
         level_k = np.array([self.level[key] for key in keys_of(windows, self.level)], dtype=np.float32)
-        return _scaled(scores, self.usual / np.repeat(level_k, lengths_of(windows)))
+        return _scaled(scores, self.usual / np.repeat(level_k, lengths_of(windows)), windows.series.room)
 
 
 def level_of(score_n: np.ndarray) -> np.float32:
@@ -134,15 +141,14 @@ def fit_levels(scores: PartScores, windows: WindowSet, alone: Collection[str]) -
         scale_s[mine_s] = level[key]
     usual = np.float32(1.0 if np.isnan(scale_s).all() else np.nanmedian(scale_s))
     levels = {key: usual if np.isnan(own) else own for key, own in level.items()}
-    return _scaled(scores, usual / scale_s), Levels(levels, usual)
+    return _scaled(scores, usual / scale_s, windows.series.room), Levels(levels, usual)
 
 
-def _scaled(scores: PartScores, factor_s: np.ndarray) -> PartScores:
-    return replace(
-        scores,
-        score_s=scores.score_s * factor_s,
-        channel_error_sc=scores.channel_error_sc * factor_s[:, np.newaxis],
-    )
+def _scaled(scores: PartScores, factor_s: np.ndarray, room: Path | None) -> PartScores:
+    error_sc = scores.channel_error_sc
+    pieces = slices(error_sc, num_values=_VALUES_AT_A_TIME)
+    scaled_sc = gathered((error_sc[piece] * factor_s[piece, np.newaxis] for piece in pieces), room)
+    return replace(scores, score_s=scores.score_s * factor_s, channel_error_sc=scaled_sc)
 
 
 def _recording(stretches_k2: np.ndarray, offsets_r: np.ndarray) -> np.ndarray:

@@ -19,12 +19,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from core.data.blocks import Pages
+
 log = logging.getLogger(__name__)
 
 FOLDS = 4
 # The standard deviation of a channel that never moves in normal data: a share of its level, and of 1 where that is 0.
 CONSTANT_SHARE = 0.01
-_VALUES_AT_A_TIME = 2**24
+_VALUES_AT_A_TIME = 2**20
 
 
 def moments(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -44,10 +46,12 @@ def moments(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[np.ndarray
 
 
 def _pieces(values_nc: np.ndarray, stretches_k2: np.ndarray) -> Iterator[np.ndarray]:
-    size = max(1, _VALUES_AT_A_TIME // values_nc.shape[1])
+    size, pages = max(1, _VALUES_AT_A_TIME // values_nc.shape[1]), Pages(values_nc)
     for start, stop in stretches_k2:
         for first in range(start, stop, size):
-            yield values_nc[first : min(first + size, stop)].astype(np.float64)
+            rows_nc = values_nc[first : min(first + size, stop)]
+            yield rows_nc.astype(np.float64)
+            pages.looked_at(rows_nc.nbytes)
 
 
 def folds_of(stretches_k2: np.ndarray) -> list[np.ndarray]:

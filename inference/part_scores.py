@@ -7,15 +7,16 @@ and `mixed_scores` turns errors into scores. Suffixes: s score entry, n row of t
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from core.data.blocks import Pages, blank, gathered, slices
 from core.data.windows import WindowSet
 from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
@@ -30,8 +31,7 @@ BASELINE_FLOOR = 1e-3
 # Where model and statistics add up, an error counts up to so many times the normal one (55 of its deviations): how far
 # beyond that says little, and would silence the other of the two.
 ERROR_CAP = 3000.0
-_VALUES_AT_A_TIME = 2**22
-_LARGE = 2**32
+_VALUES_AT_A_TIME = 2**19
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,14 @@ class PartErrors:
     row_s: int64 (S,) rows of the series; a window stands at its last row.
     stretch_s: int64 (S,) number of what a smoothing goes through, ascending: a gap-free stretch, of vibration a file.
     rows_per_entry: how many rows, its own the last of them, an entry speaks of.
+    room: as in `core.data.windows.Series`. What has an entry for each row lies there if it is long.
     """
 
     error_sc: np.ndarray
     row_s: np.ndarray
     stretch_s: np.ndarray
     rows_per_entry: int
+    room: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class PartScores:
 
     score_s: float32 (S,), about 1 where all is normal; NaN where nothing was observed or no window reaches.
     channel_error_sc: float32 (S, C) what the score is the mean of: errors over the channel's normal error, smoothed.
-    top_channel_s: int64 (S,) the channel with the largest error, -1 where the score is NaN.
+    top_channel_s: int32 (S,) the channel with the largest error, -1 where the score is NaN.
     row_s, rows_per_entry: as in `PartErrors`.
     """
 
@@ -114,19 +116,34 @@ def _row_errors(inferred: Inferred, windows: WindowSet, counted: int) -> PartErr
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up to what it should and needs no count of its own.
     """
-    stretches_k2 = windows.stretches
-    row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
-    error_sc = torch.from_numpy(_zeros(len(row_s), windows.series.values_nc.shape[1]))
-    windows_s = torch.zeros(len(row_s))
-    entry_w = torch.from_numpy(np.searchsorted(row_s, windows.starts_w.numpy()))
+    stretches_k2, start_w, room = windows.stretches, windows.starts_w.numpy(), windows.series.room
+    lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
+    stretch_w = np.searchsorted(stretches_k2[:, 0], start_w, side="right") - 1
+    entry_w = torch.from_numpy(start_w + (np.cumsum(lengths_k) - stretches_k2[:, 1])[stretch_w])
     offset_t = torch.arange(windows.window - counted, windows.window)
+
+    error_sc = blank((lengths_k.sum(), windows.series.values_nc.shape[1]), room)
+    windows_s = blank((lengths_k.sum(),), room)
+    sums_sc, count_s = torch.from_numpy(error_sc), torch.from_numpy(windows_s)
+    pages = Pages(error_sc), Pages(windows_s)
     for index_b, aux in inferred:
         entry_m = (entry_w[index_b].unsqueeze(1) + offset_t).flatten()
-        error_sc.index_add_(0, entry_m, aux["error"][:, -counted:].flatten(0, 1).cpu())
-        windows_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
-    error_sc /= windows_s.unsqueeze(1)
-    stretch_s = np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0])
-    return PartErrors(error_sc.numpy(), row_s, stretch_s, rows_per_entry=1)
+        error_mc = aux["error"][:, -counted:].flatten(0, 1).cpu()
+        sums_sc.index_add_(0, entry_m, error_mc)
+        count_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
+        for each in pages:
+            each.looked_at(error_mc.nbytes)
+    for piece in slices(error_sc, windows_s, num_values=_VALUES_AT_A_TIME):
+        sums_sc[piece] /= count_s[piece].unsqueeze(1)
+
+    ranges = [
+        (number, first, min(first + _VALUES_AT_A_TIME, stop))
+        for number, (start, stop) in enumerate(stretches_k2.tolist())
+        for first in range(start, stop, _VALUES_AT_A_TIME)
+    ]
+    row_s = gathered((np.arange(first, stop) for _, first, stop in ranges), room)
+    stretch_s = gathered((np.full(stop - first, number) for number, first, stop in ranges), room)
+    return PartErrors(error_sc, row_s, stretch_s, rows_per_entry=1, room=room)
 
 
 def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
@@ -150,7 +167,7 @@ def channel_baseline(normal: Collection[PartErrors]) -> np.ndarray:
     fourth_c, count_c, mean_c = np.zeros(num_channels), np.zeros(num_channels, dtype=np.int64), np.zeros(num_channels)
     for errors in normal:
         sum_c, observed_c = np.zeros(num_channels), np.zeros(num_channels, dtype=np.int64)
-        for piece in _pieces(errors):
+        for piece in slices(errors.error_sc, num_values=_VALUES_AT_A_TIME):
             error_nc = errors.error_sc[piece].astype(np.float64)
             sum_c += np.nansum(error_nc, axis=0)
             fourth_c += np.nansum(error_nc**2, axis=0)
@@ -180,11 +197,12 @@ def score_part(
     entry, it counts alone.
     """
     num_entries, num_channels = errors.error_sc.shape
-    normalised_sc = _zeros(num_entries, num_channels)
+    normalised_sc = blank((num_entries, num_channels), errors.room)
     score_s = np.empty(num_entries, dtype=np.float32)
-    top_channel_s = np.empty(num_entries, dtype=np.int64)
+    top_channel_s = np.empty(num_entries, dtype=np.int32)
     smooth = Ewma(smoothing_span, num_channels)
-    for piece in _pieces(errors):
+    read = [errors.error_sc, errors.stretch_s, *([] if statistic_sc is None else [statistic_sc])]
+    for piece in slices(normalised_sc, *read, num_values=_VALUES_AT_A_TIME):
         normalised_nc = errors.error_sc[piece] / baseline_c
         if share < 1.0:
             normalised_nc = np.minimum(normalised_nc, ERROR_CAP)
@@ -205,20 +223,3 @@ def score_part(
 def _mixed(model_nc: np.ndarray, statistic_nc: np.ndarray, share: float) -> np.ndarray:
     both_nc = share * model_nc + (1 - share) * statistic_nc
     return np.where(np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc))
-
-
-# ------------------------------------------------------------------------------------------- more than fits into memory
-def _pieces(errors: PartErrors) -> Iterator[slice]:
-    """Slices of entries that are worked on at a time, so that no copy of all of them is made."""
-    size = max(1, _VALUES_AT_A_TIME // errors.error_sc.shape[1])
-    return (slice(start, start + size) for start in range(0, len(errors.error_sc), size))
-
-
-def _zeros(num_entries: int, num_channels: int) -> np.ndarray:
-    """float32 (S, C), in memory or, from `_LARGE` bytes, in a file without a name that is gone when nobody needs it."""
-    num_bytes = 4 * num_entries * num_channels
-    if num_bytes < _LARGE:
-        return np.zeros((num_entries, num_channels), dtype=np.float32)
-    log.info("%.1f GB of scores lie in a file in %s", num_bytes / 1e9, tempfile.gettempdir())
-    with tempfile.TemporaryFile() as file:
-        return np.memmap(file, dtype=np.float32, mode="w+", shape=(num_entries, num_channels))

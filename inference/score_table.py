@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
+from core.data.blocks import give_back
 from core.data.labels import labels_of
 from core.data.windows import Series
 from inference.part_scores import PartScores
 
 _NS_PER_S = 1e9
-_NOBODY_KNOWS = -1
 
 
 def score_table(
@@ -29,19 +30,18 @@ def score_table(
 
     Raises DataError for a label file that does not fit its recording.
     """
-    recording_s = np.searchsorted(series.offsets_r, scores.row_s, side="right") - 1
-    time_n = np.concatenate([recording.time_ns for recording in series.recordings])
-    start_r = time_n[series.offsets_r[:-1]]
+    recording_s = recordings_of(series, scores.row_s)
+    time_s = times_of(series, scores.row_s)
+    start_r = starts_of(series)
     stamped_r = np.array([recording.time_source == "timestamp" for recording in series.recordings])
-    time_s = time_n[scores.row_s].astype("datetime64[ns]")
-    label_s = _labels(series, recording_s, scores.row_s, scores.rows_per_entry)
+    label_s = _labels(series, scores.row_s, scores.rows_per_entry)
     return pd.DataFrame(
         {
             "recording": pd.Categorical.from_codes(recording_s, [each.file_id for each in series.recordings]),
             "row": scores.row_s - series.offsets_r[recording_s],
             "stretch": np.searchsorted(stretches_k2[:, 0], scores.row_s, side="right") - 1,
-            "time": np.where(stamped_r[recording_s], time_s, np.datetime64("NaT", "ns")),
-            "seconds": (time_n[scores.row_s] - start_r[recording_s]) / _NS_PER_S,
+            "time": np.where(stamped_r[recording_s], time_s.view("datetime64[ns]"), np.datetime64("NaT", "ns")),
+            "seconds": (time_s - start_r[recording_s]) / _NS_PER_S,
             "score": scores.score_s,
             "threshold": threshold,
             "alarm": scores.score_s > threshold,
@@ -51,13 +51,41 @@ def score_table(
     )
 
 
-def _labels(series: Series, recording_s: np.ndarray, row_s: np.ndarray, span: int) -> pd.arrays.IntegerArray:
+def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:
+    """`time_ns` of rows of a series, those of a recording beside each other: int64 (S,)."""
+    time_s = np.empty(len(row_s), dtype=np.int64)
+    for index, mine in _by_recording(series, row_s):
+        time_ns = series.recordings[index].time_ns
+        time_s[mine] = time_ns[row_s[mine] - series.offsets_r[index]]
+        give_back(time_ns)
+    return time_s
+
+
+def starts_of(series: Series) -> np.ndarray:
+    """`time_ns` of the first row of each recording, 0 where it has none: int64 (R,)."""
+    return np.array([recording.time_ns[0] if len(recording) else 0 for recording in series.recordings])
+
+
+def _labels(series: Series, row_s: np.ndarray, span: int) -> pd.arrays.IntegerArray:
     """Nullable Int8 (S,). Only the recordings that have scores are asked for their labels."""
-    labels_n = np.full(series.offsets_r[-1], _NOBODY_KNOWS, dtype=np.int8)
-    for index in np.unique(recording_s):
-        labels = labels_of(series.recordings[index])
-        if labels is not None:
-            labels_n[series.offsets_r[index] : series.offsets_r[index + 1]] = labels
-    anomalous_before_n = np.concatenate([[0], np.cumsum(labels_n == 1)])
-    anomalous_s = anomalous_before_n[row_s + 1] - anomalous_before_n[row_s + 1 - span]
-    return pd.arrays.IntegerArray((2 * anomalous_s >= span).astype(np.int8), labels_n[row_s] == _NOBODY_KNOWS)
+    anomalous_s, unknown_s = np.zeros(len(row_s), dtype=np.int8), np.ones(len(row_s), dtype=bool)
+    for index, mine in _by_recording(series, row_s):
+        label_t = labels_of(series.recordings[index])
+        if label_t is not None:
+            before_t = np.append(0, np.cumsum(label_t == 1))
+            row_n = row_s[mine] - series.offsets_r[index] + 1
+            anomalous_s[mine] = 2 * (before_t[row_n] - before_t[row_n - span]) >= span
+            unknown_s[mine] = False
+    return pd.arrays.IntegerArray(anomalous_s, unknown_s)
+
+
+def _by_recording(series: Series, row_s: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """The recordings that rows are of, and which rows, which lie beside each other."""
+    recording_s = recordings_of(series, row_s)
+    bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(row_s)]
+    return ((int(recording_s[first]), slice(first, stop)) for first, stop in pairwise(bounds))
+
+
+def recordings_of(series: Series, row_s: np.ndarray) -> np.ndarray:
+    """Index of each row's recording: int32 (S,)."""
+    return np.searchsorted(series.offsets_r, row_s, side="right").astype(np.int32) - 1

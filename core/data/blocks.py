@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -32,6 +34,19 @@ def blocks(array: np.ndarray, *, overlap: int = 0) -> Iterator[np.ndarray]:
             give_back(array)
 
 
+def slices(*arrays: np.ndarray, num_values: int) -> Iterator[slice]:
+    """The rows of arrays of equal length, so many at a time that the first has `num_values` values of them.
+
+    What lies in files is taken out of memory again as soon as the next slice is asked for.
+    """
+    first = arrays[0]
+    size = max(1, num_values // max(1, math.prod(first.shape[1:])))
+    for start in range(0, len(first), size):
+        yield slice(start, min(start + size, len(first)))
+        for array in arrays:
+            give_back(array)
+
+
 def give_back(array: np.ndarray) -> None:
     """The pages of its file that this process has looked at; the system may keep them in its cache."""
     mapped = _mapping_of(array)
@@ -44,15 +59,15 @@ class Pages:
     does not grow by a whole file that it cuts windows from. The system still has them, and gives them again at once."""
 
     def __init__(self, array: np.ndarray | None = None):
-        self._array = array if array is not None and _mapping_of(array) is not None else None
+        self.array = array if array is not None and _mapping_of(array) is not None else None
         self._num_bytes = 0
 
     def looked_at(self, num_bytes: int) -> None:
-        if self._array is None:
+        if self.array is None:
             return
         self._num_bytes += num_bytes
         if self._num_bytes > LOOKED_AT:
-            give_back(self._array)
+            give_back(self.array)
             self._num_bytes = 0
 
 
@@ -107,6 +122,22 @@ def gathered(parts: Iterable[np.ndarray], folder: Path | None) -> np.ndarray:
     for part in parts:
         rows.add(part)
     return rows.whole()
+
+
+def blank(shape: tuple[int, ...], folder: Path | None, dtype: np.typing.DTypeLike = np.float32) -> np.ndarray:
+    """Zeros to be written over in any order: in memory while they are short, and where no folder is given; else in a
+    file in `folder` that has no name and is gone with the array.
+
+    Raises WriteError where the disk of the folder is full. Its room is taken at once: a page that finds none when it is
+    written ends the process.
+    """
+    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    if folder is None or num_bytes <= IN_MEMORY:
+        return np.zeros(shape, dtype)
+    with writing(folder / "rows"), tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, num_bytes)
+        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
 def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:

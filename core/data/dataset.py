@@ -95,7 +95,7 @@ def load_stream_data(
             path=recordings[0].path,
             hint="score data of the same sensors, or set data.channels",
         )
-    series = Series.of(recordings, store.joined(recordings), scaler)
+    series = Series.of(recordings, store.joined(recordings), scaler, store.room())
     store.forget_oldest()
     windows = {name: _windows_of(name, stretches[name], series, config) for name in parts}
     return StreamData(windows, scaler, channels, rate_hz, tuple(reports))

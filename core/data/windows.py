@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ class Series:
     offsets_r: int64 (R + 1,): recording r has the rows offsets_r[r] to offsets_r[r + 1].
     scaler: scales what is cut from the series; without one it stays as it is.
     pages: what of a memory-mapped file was looked at.
+    room: folder for what is made of the rows and longer than memory should hold; None takes memory.
     """
 
     values_nc: torch.Tensor
@@ -31,13 +33,25 @@ class Series:
     offsets_r: np.ndarray
     scaler: Scaler | None = None
     pages: Pages = field(default_factory=Pages, compare=False)
+    room: Path | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, recordings: Sequence[Recording], values_nc: np.ndarray, scaler: Scaler | None = None) -> Series:
+    def of(
+        cls,
+        recordings: Sequence[Recording],
+        values_nc: np.ndarray,
+        scaler: Scaler | None = None,
+        room: Path | None = None,
+    ) -> Series:
         """`values_nc`: the rows of all recordings, float32 (N, C); copied only where rows do not lie in one piece."""
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
-        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc))
+        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc), room)
+
+    @property
+    def rows_nc(self) -> np.ndarray:
+        """The rows as they were given, so that the pages of a file can be given back."""
+        return self.values_nc.numpy() if self.pages.array is None else self.pages.array
 
     def to(self, device: torch.device) -> Series:
         moved_nc = self.values_nc.to(device)

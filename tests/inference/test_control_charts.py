@@ -20,7 +20,8 @@ def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
 
 def test_new_normal_rows_are_about_one_and_so_are_those_that_taught():
     values_nc = plant(4000, seed=0, noise=2.0)
-    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    normal_sc = unseen.errors(charts)
     new_nc = plant(4000, seed=1, noise=2.0)
     assert normal_sc.mean() == pytest.approx(1.0, rel=0.25)
     assert charts.errors(new_nc, whole(new_nc)).mean() == pytest.approx(normal_sc.mean(), rel=0.1)
@@ -29,7 +30,8 @@ def test_new_normal_rows_are_about_one_and_so_are_those_that_taught():
 def test_normal_rows_are_judged_as_new_ones_are_even_by_too_many_regressors():
     """In sample, 121 regressors would explain most of 300 rows of noise."""
     values_nc = np.random.default_rng(0).normal(size=(5300, 20)).astype(np.float32)
-    charts, normal_sc = fit(values_nc, np.array([[0, 300]]), span=10)
+    charts, unseen = fit(values_nc, np.array([[0, 300]]), span=10)
+    normal_sc = unseen.errors(charts)
     assert charts.errors(values_nc, np.array([[300, 5300]])).mean() == pytest.approx(normal_sc.mean(), rel=0.2)
 
 
@@ -66,7 +68,8 @@ def test_a_slow_wander_of_a_channel_that_always_wanders_is_normal():
 
 def test_a_single_channel_has_no_components_to_leave():
     values_nc = plant(1000, seed=0, num_channels=1)
-    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    normal_sc = unseen.errors(charts)
     assert charts.components_share == 0
     assert normal_sc.mean() == pytest.approx(1.0, abs=0.05)
 
@@ -74,7 +77,8 @@ def test_a_single_channel_has_no_components_to_leave():
 def test_what_is_missing_has_no_error():
     values_nc = plant(2000, seed=0)
     values_nc[500:520, 1] = np.nan
-    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    normal_sc = unseen.errors(charts)
     for error_sc in (normal_sc, charts.errors(values_nc, whole(values_nc))):
         assert np.isnan(error_sc[500:520, 1]).all()
         assert np.isnan(error_sc).sum() == 20
@@ -83,7 +87,8 @@ def test_what_is_missing_has_no_error():
 def test_a_channel_that_never_moved_alarms_when_it_moves():
     values_nc = plant(1000, seed=0)
     values_nc[:, 1] = 0.1
-    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    normal_sc = unseen.errors(charts)
     assert normal_sc[:, 1].max() < 1e-3
     values_nc[500, 1] = 0.2
     assert charts.errors(values_nc, whole(values_nc))[500, 1] > 100
@@ -114,11 +119,13 @@ def test_nothing_comes_from_another_stretch():
 
 def test_pieces_change_nothing(monkeypatch):
     values_nc = plant(1000, seed=0)
-    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    normal_sc = unseen.errors(charts)
     error_sc = charts.errors(values_nc, whole(values_nc))
     monkeypatch.setattr(autoregression, "_VALUES_AT_A_TIME", 3 * 6 * 50)
     monkeypatch.setattr(control_charts, "_VALUES_AT_A_TIME", 3 * 70)
-    charts, in_pieces_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    in_pieces_sc = unseen.errors(charts)
     np.testing.assert_allclose(in_pieces_sc, normal_sc, rtol=1e-4)
     np.testing.assert_allclose(charts.errors(values_nc, whole(values_nc)), error_sc, rtol=1e-4)
 
@@ -126,7 +133,8 @@ def test_pieces_change_nothing(monkeypatch):
 @pytest.mark.parametrize("num_rows", [1, 2, 5])
 def test_a_handful_of_normal_rows_is_enough_not_to_fail(num_rows):
     values_nc = plant(100, seed=0)
-    charts, normal_sc = fit(values_nc, np.array([[0, num_rows]]), span=10)
+    charts, unseen = fit(values_nc, np.array([[0, num_rows]]), span=10)
+    normal_sc = unseen.errors(charts)
     assert np.isfinite(normal_sc).all()
     assert np.isfinite(charts.errors(values_nc, whole(values_nc))).all()
 
@@ -167,7 +175,8 @@ def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(capl
     parts = Parts([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
     with caplog.at_level("INFO"):
         _, calibration_sc = fit_process(parts, span=10)
-    _, normal_sc = fit(values_nc, np.array([[0, 400], [400, 1000]]), span=10)
+    charts, unseen = fit(values_nc, np.array([[0, 400], [400, 1000]]), span=10)
+    normal_sc = unseen.errors(charts)
     np.testing.assert_array_equal(calibration_sc, normal_sc[400:])
     assert "only 400 other normal ones" in caplog.text
 
@@ -184,7 +193,8 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
 
 def test_unrelated_channels_are_about_one_as_well():
     values_nc = np.random.default_rng(0).normal(size=(4000, 4)).astype(np.float32)
-    charts, normal_sc = fit(values_nc, whole(values_nc), span=10)
+    charts, unseen = fit(values_nc, whole(values_nc), span=10)
+    normal_sc = unseen.errors(charts)
     assert charts.components_share == 0.0
     assert normal_sc.mean() == pytest.approx(1.0, rel=0.1)
 

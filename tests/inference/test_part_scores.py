@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from core.config.schema import PatchTSTConfig, SwinMAEConfig
+from core.data import blocks
 from core.data.inputs import Identity
 from core.data.recording import Recording
 from core.data.scaling import Scaler
@@ -225,21 +227,25 @@ def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
     np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
 
 
-def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatch):
+def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatch, tmp_path):
     windows = windows_over([coupled(500, seed=1), coupled(300, seed=2)], window=32, stride=8)
 
-    def scores():
-        errors = part_errors(scoring_with(OthersModel(), channels=6), windows, batch_size=16)
+    def scores(room: Path | None):
+        apart = replace(windows, series=replace(windows.series, room=room))
+        errors = part_errors(scoring_with(OthersModel(), channels=6), apart, batch_size=16)
         return score_part(errors, channel_baseline([errors]), smoothing_span=5)
 
-    roomy = scores()
-    monkeypatch.setattr(part_scores, "_LARGE", 0)
+    roomy = scores(None)
+    monkeypatch.setattr(blocks, "IN_MEMORY", 0)
     monkeypatch.setattr(part_scores, "_VALUES_AT_A_TIME", 6 * 37)
-    cramped = scores()
-    assert isinstance(cramped.channel_error_sc, np.memmap)
+    cramped = scores(tmp_path)
+    for array in (cramped.channel_error_sc, cramped.row_s):
+        assert isinstance(array, np.memmap)
+    assert not list(tmp_path.iterdir())
     np.testing.assert_allclose(cramped.score_s, roomy.score_s, rtol=1e-6)
     np.testing.assert_allclose(cramped.channel_error_sc, roomy.channel_error_sc, rtol=1e-6)
     assert cramped.top_channel_s.tolist() == roomy.top_channel_s.tolist()
+    assert cramped.row_s.tolist() == roomy.row_s.tolist()
 
 
 def test_smoothing_is_causal():
