@@ -262,11 +262,13 @@ while True:
 
 def test_files_that_vanish_between_listing_and_reading_stop_no_export(workspace):
     with subprocess.Popen([sys.executable, "-c", _VANISHING, workspace], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        until = time.monotonic() + 2.0
-        while time.monotonic() < until:
-            export_state(workspace)
-        process.kill()
+        try:
+            process.stdout.readline()
+            until = time.monotonic() + 2.0
+            while time.monotonic() < until:
+                export_state(workspace)
+        finally:
+            process.kill()
 
 
 def test_a_stop_while_a_checkpoint_is_read_is_a_stop_and_no_damage(workspace, monkeypatch):
