@@ -24,9 +24,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from hypothesis import Phase
@@ -41,7 +42,7 @@ SUBJECTS = {
     "scaling": ("core.data.scaling", ["tests/core/data/test_scaling.py"]),
     "thresholds": ("inference.thresholds", ["tests/inference/test_thresholds.py"]),
     "checkpoint": ("core.checkpoint", ["tests/core/test_checkpoint.py"]),
-    "resuming": ("trainers.resuming", ["tests/trainers/test_resuming.py", "tests/trainers/test_loop.py"]),
+    "resuming": ("trainers.resuming", ["tests/trainers/test_what_to_resume.py"]),
 }
 _WITHOUT = [f"-pno:{plugin}" for plugin in ("cacheprovider", "terminalreporter", "xdist", "timeout")]
 _TIMES_AS_LONG, _SPARE_S = 4, 3.0
@@ -80,7 +81,7 @@ class Judge:
 
 
 def reaches_of(session: pytest.Session, module: ModuleType, unchanged: CodeType) -> list[Reach]:
-    """Of every test, quickest first. `unchanged` is put in place as mutants are; SystemExit where a test then fails."""
+    """Of every test, quickest first. `unchanged` is put in place as mutants are; gives up where a test then fails."""
     found, told = os.pipe()
 
     def run_all() -> int:
@@ -99,7 +100,7 @@ def reaches_of(session: pytest.Session, module: ModuleType, unchanged: CodeType)
     with os.fdopen(found) as file:
         notes = [json.loads(line) for line in file]
     if not session.items or ended(pid) != _PASSED:
-        raise SystemExit(f"the tests of {module.__name__} fail without a change, {len(notes)} passed before")
+        give_up(f"the tests of {module.__name__} fail without a change, {len(notes)} passed before")
     reaches = [Reach(session.items[place], seconds, frozenset(lines)) for place, seconds, lines in notes]
     return sorted(reaches, key=lambda reach: reach.seconds)
 
@@ -138,13 +139,13 @@ def fate_of(mutant: Mutant, session: pytest.Session, module: ModuleType, reaches
 
     status = ended(fork(run_reaching))
     if status == _NOT_IN_PLACE:
-        raise SystemExit(f"{mutant.before} → {mutant.after} cannot be put in place")
+        give_up(f"{mutant.before} → {mutant.after} cannot be put in place")
     return {_PASSED: "lived", -signal.SIGALRM: "timed out"}.get(status, "killed")
 
 
 def passes(session: pytest.Session, items: Sequence[pytest.Item]) -> bool:
     """Whether these tests pass, in this process; ends at the first that does not."""
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in zip_longest(items, items[1:]):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             return False
@@ -196,8 +197,13 @@ def judged(name: str, lines: Sequence[int]) -> Counter[str]:
     with os.fdopen(found) as file:
         fates = file.read()
     if ended(pid) != 0:
-        raise SystemExit(f"{name} was not judged to the end")
+        raise SystemExit(1)
     return Counter(json.loads(fates))
+
+
+def give_up(why: str) -> NoReturn:
+    say(why)
+    pytest.exit(why, returncode=1)
 
 
 def say(line: str) -> None:
@@ -207,11 +213,11 @@ def say(line: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("subjects", nargs="*", default=list(SUBJECTS), choices=[*SUBJECTS, []], metavar="SUBJECT")
+    parser.add_argument("subjects", nargs="*", choices=[*SUBJECTS, []], metavar="SUBJECT", help=", ".join(SUBJECTS))
     parser.add_argument("--lines", nargs="+", type=int, default=[], help="only mutants in these lines")
     arguments = parser.parse_args()
     rows = []
-    for name in arguments.subjects:
+    for name in arguments.subjects or SUBJECTS:
         began = time.monotonic()
         fates = judged(name, arguments.lines)
         rows.append((name, fates, time.monotonic() - began))

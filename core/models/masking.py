@@ -140,17 +140,14 @@ class MaskedModel(nn.Module):
         with evaluating(self):
             for mask_n, size in zip(self.passes_qn, self._pass_sizes, strict=True):
                 mask = mask_n.expand(len(x), *self.unit_shape)
-                reconstruction = torch.where(self.hidden_values(mask), self._predict(x, mask, size), reconstruction)
+                predicted = self(x, mask, num_hidden=size).reconstruction
+                reconstruction = torch.where(self.hidden_values(mask), predicted, reconstruction)
         return reconstruction, (reconstruction - x).square()
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
         """What computes one after the other; together they hold nearly all weights."""
         raise NotImplementedError
-
-    def _predict(self, x: Tensor, mask: Tensor, num_hidden: int) -> Tensor:
-        """The reconstruction under a mask that hides `num_hidden` units in each row."""
-        return self(x, mask).reconstruction
 
 
 @contextmanager

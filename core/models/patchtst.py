@@ -192,9 +192,6 @@ class PatchTST(MaskedModel):
         """Hidden patches (B, C, N) to hidden values (B, T, C)."""
         return mask_bcn.repeat_interleave(self.settings.patch_length, -1).transpose(1, 2)
 
-    def _predict(self, x_btc: Tensor, mask_bcn: Tensor, num_hidden: int) -> Tensor:
-        return self(x_btc, mask_bcn, num_hidden=num_hidden).reconstruction
-
     def encode(self, x_bcnp: Tensor) -> Tensor:
         """Patches (B, C, N, P), zero where hidden or missing, to tokens (B, C, N, D)."""
         z_bcnd = self.dropout(self.embed(x_bcnp) + self.position_nd)

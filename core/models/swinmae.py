@@ -136,9 +136,6 @@ class SwinMAE(MaskedModel):
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
         return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count)
 
-    def _predict(self, image_bchw: Tensor, mask_bn: Tensor, num_hidden: int) -> Tensor:
-        return self(image_bchw, mask_bn, num_hidden=num_hidden).reconstruction
-
     def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_hidden: int | None = None) -> Tensor:
         """Images without NaN to the deepest map (B, H', W', D'); the mask token stands in for hidden patches.
 

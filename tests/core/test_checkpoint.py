@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from core import checkpoint
-from core.errors import CheckpointError
+from core.errors import CheckpointError, StoppedError
 from tests.support import REPO_ROOT
 
 
@@ -42,6 +42,7 @@ def test_names_of_the_files_around_a_checkpoint():
     assert checkpoint.last_path(path) == Path("checkpoints/patchtst_ssl.last.pt")
     assert checkpoint.sidecar_path(path) == Path("checkpoints/patchtst_ssl.json")
     assert checkpoint.sidecar_path(checkpoint.last_path(path)) == Path("checkpoints/patchtst_ssl.last.json")
+    assert checkpoint.detector_path(path) == Path("checkpoints/patchtst_ssl.detector.npz")
 
 
 def test_the_sidecar_reads_without_torch(saved):
@@ -295,3 +296,12 @@ def test_previous_states_take_no_copy(tmp_path, monkeypatch):
     before = path.stat().st_ino
     save_epoch(path, 2, keep=2)
     assert checkpoint.previous_path(path, 1).stat().st_ino == before
+
+
+def test_a_request_to_stop_while_a_checkpoint_is_read_is_no_damage(saved, monkeypatch):
+    def stopped(*arguments, **named):
+        raise StoppedError("SIGTERM", None)
+
+    monkeypatch.setattr(torch, "load", stopped)
+    with pytest.raises(StoppedError):
+        checkpoint.load(saved)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from core.config.schema import Threshold
-from core.errors import EXIT_DATA, DataError
+from core.errors import EXIT_DATA, DataError, UsageError
 from inference import thresholds
 from inference.thresholds import (
     Achieved,
@@ -204,3 +206,10 @@ def test_the_interval_is_that_of_whole_blocks(num_scores, block):
 
 def test_an_achieved_rate_in_words_has_two_digits():
     assert achieved_in_words(Achieved(0.0123, 0.00456, 0.98, 100, None)) == "1.2 % (0.46 to 98 %)"
+
+
+def test_without_scipy_a_tail_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(UsageError, match=r"method=pot needs scipy") as caught:
+        calibrate(np.arange(2000.0), Threshold(**POT))
+    assert caught.value.hint == "python -m pip install scipy"

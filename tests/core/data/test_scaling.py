@@ -292,3 +292,12 @@ def test_a_constant_channel_has_its_level_though_a_block_of_it_is_missing(monkey
     values[:20] = np.nan
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 40)
     assert fit(values).scale[0] == pytest.approx(CONSTANT_SHARE * 20.0)
+
+
+def test_channels_of_one_reason_are_told_together(caplog):
+    caplog.set_level("INFO")
+    fit(np.zeros(100), np.full(100, 20.0), np.arange(100), np.full(100, np.nan)).tell()
+    assert [record.getMessage() for record in caplog.records] == [
+        "scaling always 0 or missing in training: scale 1: c0, c3",
+        "scaling constant in training: 0.001 of the level: c1",
+    ]

@@ -1,0 +1,180 @@
+"""Which state a run goes on from, and whether it fits: of states that nobody trained."""
+
+import json
+import platform
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from core import checkpoint
+from core.config.schema import AnyConfig
+from core.environment import version_of
+from core.errors import CheckpointError
+from tests.support import REPO_ROOT
+from tests.trainers.test_loop import config_of
+from trainers.resuming import check_fit, checkpoint_to_resume, tell_exactness, versions
+
+LAST, EARLIER = "checkpoints/patchtst_ssl.last.pt", "checkpoints/earlier.pt"
+HARDWARE = {"name": "CPU", "processes": 1, "batch": {"effective": 8, "micro": 8}, "versions": {"torch": "2.0"}}
+
+
+def save_state(path: Path, run_id: str = "run-1", **changes) -> Path:
+    checkpoint.save(path, {"epoch": 1}, description={"run_id": run_id, "hardware": HARDWARE, **changes})
+    return path
+
+
+@cache
+def untouched_config() -> AnyConfig:
+    return config_of(REPO_ROOT)
+
+
+def chosen(root: Path, resume: str, run_id: str | None = None, **started) -> str | None:
+    """By its path in the workspace."""
+    config = untouched_config()
+    training = config.training.model_copy(update={"resume": resume})
+    path = checkpoint_to_resume(config.model_copy(update={"training": training}), root, run_id, **started)
+    return None if path is None else path.relative_to(root).as_posix()
+
+
+# ------------------------------------------------------------------------------------------------------------- choosing
+@pytest.mark.parametrize("resume, run_id, expected", [
+    ("auto", "run-1", LAST), ("auto", "another", LAST), ("never", "run-1", None), (EARLIER, "another", EARLIER),
+    ("unfinished", "run-1", LAST), ("unfinished", "another", None), ("unfinished", None, None),
+])  # fmt: skip
+def test_a_run_goes_on_from_what_is_asked_for(tmp_path, resume, run_id, expected):
+    for name in (LAST, EARLIER):
+        save_state(tmp_path / name)
+    assert chosen(tmp_path, resume, run_id) == expected
+
+
+@pytest.mark.parametrize("resume, run_id, expected", [
+    ("auto", "another", LAST), ("never", "run-1", LAST), ("never", "another", None), (EARLIER, "another", LAST),
+    ("unfinished", "run-1", LAST), ("unfinished", "another", None),
+])  # fmt: skip
+def test_a_process_in_the_place_of_one_that_died_goes_on_with_its_run(tmp_path, resume, run_id, expected):
+    for name in (LAST, EARLIER):
+        save_state(tmp_path / name)
+    assert chosen(tmp_path, resume, run_id, is_restarted=True) == expected
+
+
+def test_a_process_in_the_place_of_one_that_saved_nothing_starts_as_that_did(tmp_path):
+    assert chosen(tmp_path, "never", "run-1", is_restarted=True) is None
+    save_state(tmp_path / EARLIER)
+    assert chosen(tmp_path, EARLIER, "run-1", is_restarted=True) == EARLIER
+    save_state(tmp_path / LAST, "of another run")
+    assert chosen(tmp_path, EARLIER, "run-1", is_restarted=True) == EARLIER
+
+
+@pytest.mark.parametrize("state, expected", [
+    ("running", LAST), ("stopped", LAST), ("failed", LAST), ("completed", None), (None, None),
+])  # fmt: skip
+def test_a_run_without_a_name_goes_on_unless_it_was_completed(tmp_path, state, expected):
+    save_state(tmp_path / LAST)
+    folder = tmp_path / "runs/patchtst_ssl/run-1"
+    folder.mkdir(parents=True)
+    if state is not None:
+        (folder / "status.json").write_text(json.dumps({"state": state}))
+    assert chosen(tmp_path, "unfinished") == expected
+
+
+def save_row(root: Path, states: str) -> None:
+    """A letter each, newest first: whole, torn, or missing."""
+    for age, state in enumerate(states):
+        path = checkpoint.previous_path(root / LAST, age)
+        if state != "m":
+            save_state(path)
+        if state == "t":
+            path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    "states, age", [("w", 0), ("ww", 0), ("tw", 1), ("mw", 1), ("ttw", 2), ("mtw", 2), ("m", None)]
+)
+def test_the_newest_whole_state_is_taken_and_each_that_is_not_is_told(tmp_path, caplog, states, age):
+    save_row(tmp_path, states)
+    path = None if age is None else checkpoint.previous_path(tmp_path / LAST, age)
+    assert chosen(tmp_path, "auto") == (None if age is None else path.relative_to(tmp_path).as_posix())
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == (age or 0)
+    assert all(text.endswith(f"; going back to the state before it, {path.name}") for text in told)
+
+
+@pytest.mark.parametrize("states, told", [("t", "is torn"), ("tt", "is torn"), ("mt", "does not exist")])
+def test_where_no_state_is_whole_the_newest_is_refused(tmp_path, states, told):
+    save_row(tmp_path, states)
+    with pytest.raises(CheckpointError, match=rf"patchtst_ssl\.last\.pt: {told}"):
+        chosen(tmp_path, "auto")
+
+
+def test_a_file_that_is_asked_for_must_be_there_and_say_what_its_steps_are(tmp_path):
+    with pytest.raises(CheckpointError, match="does not exist") as caught:
+        chosen(tmp_path, EARLIER)
+    assert caught.value.hint == "set training.resume to auto or never"
+    for hardware in ({}, {"name": "CPU"}):
+        save_state(tmp_path / EARLIER, hardware=hardware)
+        with pytest.raises(CheckpointError, match="does not say what its steps are made of"):
+            chosen(tmp_path, EARLIER)
+
+
+# -------------------------------------------------------------------------------------------------------------- fitting
+CONFIG = {"seed": 1, "model": {"d_ff": 32}, "logging": {"every_steps": 3}, "training": {"keep": 2, "epochs": 4}}
+DATA = {"train": {"files": {"a.csv": "1f", "b.csv": "2e"}, "windows": [7, "3d"]}}
+STATE = {"optimizer": {}, "config": CONFIG, "data": DATA}
+
+
+def fit(state=STATE, *, config=CONFIG, data=DATA, allow_changes: bool = False) -> None:
+    check_fit(Path("model.pt"), state, config=config, data=data, allow_changes=allow_changes)
+
+
+def test_what_is_learned_may_not_change_and_all_that_did_is_named(caplog):
+    free = {"logging": {"every_steps": 9}, "training": {"keep": 5, "epochs": 4}, "timeout_hours": 1}
+    fit()
+    fit(config={**CONFIG, **free})
+    assert not caplog.records
+    other = {**CONFIG, "model": {"d_model": 64}, "seed": 2}
+    data = {"train": {"files": {"a.csv": "1f", "c.csv": "2e"}, "windows": [8, "3d"]}}
+    told = (
+        "was trained with another configuration or other data: model.d_ff was 32, is None; model.d_model was None, "
+        "is 64; seed was 1, is 2; data.parts.train: gone: b.csv; data.parts.train: new: c.csv; data.parts.train: 7 "
+        "windows became 8, or begin elsewhere"
+    )
+    with pytest.raises(CheckpointError) as caught:
+        fit(config=other, data=data)
+    assert caught.value.message == f"checkpoint model.pt: {told}"
+    fit(config=other, data=data, allow_changes=True)
+    (record,) = caplog.records
+    assert (record.levelname, told in record.getMessage()) == ("WARNING", True)
+
+
+@pytest.mark.parametrize("missing, told, hint", [
+    ("optimizer", "holds a model but no training state", "resume from model.last.pt"),
+    ("data", "does not say what data it was trained on", "train anew with --resume never"),
+])  # fmt: skip
+def test_what_is_no_training_state_is_refused_also_where_changes_are_allowed(missing, told, hint):
+    state = {name: value for name, value in STATE.items() if name != missing}
+    with pytest.raises(CheckpointError, match=told) as caught:
+        fit(state, allow_changes=True)
+    assert caught.value.hint == hint
+
+
+# ----------------------------------------------------------------------------------------------------------- exactness
+def test_it_is_told_whether_a_run_goes_on_bit_for_bit(caplog):
+    caplog.set_level("INFO")
+    tell_exactness(HARDWARE, {**HARDWARE, "memory": 3})
+    tell_exactness(HARDWARE, {**HARDWARE, "name": "Tesla T4", "batch": {"effective": 8, "micro": 4}, "x64": True})
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "going on bit for bit, as far as the device computes alike twice"),
+        (
+            "WARNING",
+            "going on, but not bit for bit: device was CPU, is Tesla T4; 64 bit was None, is True; windows at once was "
+            "8, is 4. Each window of the epoch is still seen exactly once",
+        ),
+    ]
+
+
+def test_versions_are_those_of_what_trains():
+    told = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    assert versions() == {"landfall": version_of("landfall"), **told}
