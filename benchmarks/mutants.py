@@ -100,7 +100,7 @@ def _has_no_result(node: ast.AST) -> bool:
 
 
 def _changes(place: _Place, node: ast.AST) -> Iterator[ast.AST]:
-    if place.field in ("test", "ifs") and not isinstance(node, ast.Compare):  # whose opposite is below
+    if place.field in ("test", "ifs") and not isinstance(node, ast.Compare | ast.UnaryOp):  # theirs is below
         yield ast.UnaryOp(ast.Not(), node)
     match node:
         case ast.Compare(ops=[operator, *others]):

@@ -301,3 +301,10 @@ def test_channels_of_one_reason_are_told_together(caplog):
         "scaling always 0 or missing in training: scale 1: c0, c3",
         "scaling constant in training: 0.001 of the level: c1",
     ]
+
+
+def test_a_floor_that_is_the_scale_widens_nothing():
+    """Half of the values at 0, half at 10: the central 50 % are as wide as the central 98 %."""
+    values = np.r_[np.zeros(500), np.arange(1, 10), np.full(500, 10.0)]
+    scaler = fit(values, settings=Scaling(floor=4.653 / 1.349))
+    assert (scaler.scale[0], scaler.floored) == (10.0 / 1.349, {})
