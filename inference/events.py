@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
+from core.data.blocks import give_back
 
 TOP_CHANNELS = 3
+_VALUES_AT_A_TIME = 2**20
 
 
 def find_events(
@@ -36,7 +38,7 @@ def find_events(
     members = scores.reset_index(drop=True)[inside_s].groupby(event_s[inside_s])
     first, last = scores.iloc[first_e], scores.iloc[last_e]
     peak = scores.iloc[members["score"].idxmax().to_numpy(dtype=np.int64)]
-    names, shares = _top_channels(channel_error_sc[inside_s], event_s[inside_s], channels)
+    names, shares = _top_channels(_mean_errors(channel_error_sc, first_e, last_e), channels)
     events = pd.DataFrame(
         {
             "event_id": np.arange(1, len(first_e) + 1),
@@ -137,9 +139,21 @@ def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -
     return np.where(number_s > np.cumsum(ended_s[:-1]), number_s - 1, -1)
 
 
-def _top_channels(error_mc: np.ndarray, event_m: np.ndarray, channels: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The channels of each event with the largest mean errors, and their shares of the error of all."""
-    mean_ec = pd.DataFrame(error_mc).groupby(event_m).mean().to_numpy()
+def _mean_errors(channel_error_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> np.ndarray:
+    """Over the scores of each event, some events at a time: (E, C), NaN for a channel without any."""
+    length_e = last_e - first_e + 1
+    batch_e = np.cumsum(length_e) * channel_error_sc.shape[1] // _VALUES_AT_A_TIME
+    means = []
+    for mine_e in np.split(np.arange(len(first_e)), np.flatnonzero(np.diff(batch_e)) + 1):
+        errors = [channel_error_sc[first_e[event] : last_e[event] + 1] for event in mine_e]
+        error_mc = np.concatenate([channel_error_sc[:0], *errors])
+        means.append(pd.DataFrame(error_mc).groupby(np.repeat(mine_e, length_e[mine_e])).mean().to_numpy())
+        give_back(channel_error_sc)
+    return np.concatenate(means)
+
+
+def _top_channels(mean_ec: np.ndarray, channels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The channels of each event with the largest mean errors (E, C), and their shares of the error of all."""
     order_ec = np.argsort(np.where(np.isnan(mean_ec), np.inf, -mean_ec), axis=1, kind="stable")[:, :TOP_CHANNELS]
     largest_ec = np.take_along_axis(mean_ec, order_ec, axis=1)
     known_ec = ~np.isnan(largest_ec)

@@ -94,7 +94,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     from inference.event_views import Scored
     from inference.events import find_events
     from inference.panels import write_panels
-    from inference.score_table import score_table
+    from inference.score_table import score_table, write_scores
     from inference.stored_detector import detector_and_data, open_model
     from inference.stream_scores import model_errors
     from inference.timeline import plot_timeline
@@ -113,7 +113,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
     # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
     with atomic_file(paths.scores) as part:
-        scores.to_parquet(part, index=False)
+        write_scores(scores, part)
         paths.summary.unlink(missing_ok=True)
     write_text(paths.events, events.to_csv(index=False, lineterminator="\n"))
     write_text(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from core.data.blocks import give_back
 from core.data.labels import labels_of
@@ -14,6 +17,7 @@ from core.data.windows import Series
 from inference.part_scores import PartScores
 
 _NS_PER_S = 1e9
+_LINES_AT_A_TIME = 2**17
 
 
 def score_table(
@@ -49,6 +53,15 @@ def score_table(
             "top_channel": pd.Categorical.from_codes(scores.top_channel_s, list(channels)),
         }
     )
+
+
+def write_scores(table: pd.DataFrame, path: Path) -> None:
+    """Writes a parquet file, a group of lines at a time: its writer copies what it is given."""
+    schema = pa.Schema.from_pandas(table, preserve_index=False)
+    with pq.ParquetWriter(path, schema) as writer:
+        for first in range(0, len(table), _LINES_AT_A_TIME):
+            lines = table.iloc[first : first + _LINES_AT_A_TIME]
+            writer.write_table(pa.Table.from_pandas(lines, schema=schema, preserve_index=False))
 
 
 def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:

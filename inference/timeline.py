@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from core.data.blocks import slices
 from core.pictures import literal, save_png
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
@@ -44,6 +45,7 @@ _MAX_CHANNELS, _CHANNEL_INCHES, _MAX_CELLS = 4, 0.14, 700
 # Largest error that has a colour of its own is at least this, so that normal noise stays pale.
 _LEAST_ERROR = 4.0
 _LINES_LOOKED_AT = 20_000
+_VALUES_AT_A_TIME = 2**20
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,7 @@ def plot_timeline(
     figure.get_layout_engine().set(w_pad=0.1, hspace=0.0, h_pad=0.03)
     figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11)
     all_axes = figure.subplots(2 * len(panels), height_ratios=heights * len(panels))
-    error_sk = channel_error_sc[:, shown]
-    errors = [_cells(panel, error_sk[panel.table.index]) for panel in panels]
+    errors = [_cells(panel, _errors_of(panel, channel_error_sc, shown)) for panel in panels]
     most = max([_LEAST_ERROR, *(float(np.nanmax(cells)) for _, cells in errors if not np.isnan(cells).all())])
     for axes, panel in zip(all_axes[::2], panels, strict=True):
         _draw(axes, panel, events["severity"].to_numpy(dtype=np.float64), line_e2, threshold, limits)
@@ -244,6 +245,13 @@ def label_dates(axes: Axes) -> None:
     locator = AutoDateLocator(maxticks=12)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _errors_of(panel: _Panel, channel_error_sc: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """Those of some channels, for the lines of a panel, which are neighbours in the table: (S, K)."""
+    first = panel.table.index[0]
+    own_sc = channel_error_sc[first : first + len(panel.table)]
+    return np.concatenate([own_sc[piece][:, shown] for piece in slices(own_sc, num_values=_VALUES_AT_A_TIME)])
 
 
 def _cells(panel: _Panel, error_sk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

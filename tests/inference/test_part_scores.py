@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -26,7 +27,7 @@ from inference.part_scores import (
     part_errors,
     score_part,
 )
-from inference.score_table import score_table
+from inference.score_table import score_table, write_scores
 from inference.scoring import ScoringModel
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
@@ -290,6 +291,18 @@ def test_the_table_tells_where_when_and_what_was_labelled():
     assert table["label"][20:].tolist() == [0] * 20 + [1] * 20
     assert table["alarm"].all()
     assert set(table["top_channel"]) == {"a"}
+
+
+def test_a_table_written_in_groups_of_lines_is_read_whole(monkeypatch, tmp_path):
+    windows = windows_over([coupled(50, seed=0), coupled(30, seed=1)], window=10, stride=5)
+    scores = score_part(part_errors(scoring_with(OthersModel()), windows, batch_size=8), np.ones(6), smoothing_span=1)
+    names = tuple(f"c{channel}" for channel in range(6))
+    table = score_table(scores, windows.series, windows.stretches, channels=names, threshold=0.7)
+    table.to_parquet(tmp_path / "at_once.parquet", index=False)
+    monkeypatch.setattr("inference.score_table._LINES_AT_A_TIME", 7)
+    write_scores(table, tmp_path / "in_groups.parquet")
+    found, expected = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("in_groups", "at_once"))
+    pd.testing.assert_frame_equal(found, expected)
 
 
 def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):

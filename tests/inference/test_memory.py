@@ -1,0 +1,74 @@
+"""The memory that scoring takes does not follow the number of rows times channels: their arrays lie in files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import REPO_ROOT
+
+# Learns from rows in files and scores others of them, the model's errors being made up; tells the peak after each
+# number of rows, in megabytes.
+_SCORE = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np
+import torch
+from core.config.schema import PatchTSTConfig
+from core.data import blocks
+from core.data.blocks import gathered
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+from inference.detector import fit
+from inference.events import find_events
+from inference.groups import normal_of
+from inference.part_scores import PartErrors
+from inference.score_table import score_table
+
+CHANNELS = 16
+SHARES = {"train": (0.0, 0.5), "calibration": (0.5, 0.75), "test": (0.75, 1.0)}
+room = Path(sys.argv[1])
+blocks.IN_MEMORY = 2**20
+
+def noise(num_rows, seed):
+    rng = np.random.default_rng(seed)
+    return gathered((rng.normal(size=(5_000, CHANNELS)).astype(np.float32) for _ in range(num_rows // 5_000)), room)
+
+def errors_of(windows):
+    (start, stop), = windows.stretches
+    row_s = np.arange(start, stop)
+    return PartErrors(noise(len(row_s), seed=start), row_s, np.zeros_like(row_s), 1, room)
+
+def score(num_rows):
+    values_nc = noise(num_rows, seed=0)
+    time_ns, names = np.arange(num_rows) * 10**9, tuple(f"c{number}" for number in range(CHANNELS))
+    recording = Recording("plant", Path("p.csv"), values_nc, time_ns, names, 1.0, "sampling_rate", digest="of it")
+    series = Series.of([recording], values_nc, None, room)
+    bounds = {name: np.array([[round(a * num_rows), round(b * num_rows)]]) for name, (a, b) in SHARES.items()}
+    parts = {name: WindowSet(series, torch.zeros(0, dtype=torch.int64), 64, each) for name, each in bounds.items()}
+    where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
+    config = PatchTSTConfig(**where, scoring={"model_share": 0.3, "smoothing_span": 10})
+    errors = {name: errors_of(part) for name, part in normal_of(parts).items()}
+    detector = fit(config, "0", normal_of(parts), errors, alone=("plant",))
+    test = parts["test"]
+    scores = detector.score(errors_of(test), test)
+    table = score_table(scores, series, test.stretches, channels=names, threshold=detector.threshold.value)
+    find_events(table, config.scoring, channel_error_sc=scores.channel_error_sc, channels=names)
+
+peaks = []
+for num_rows in map(int, sys.argv[2:]):
+    score(num_rows)
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(json.dumps(peaks))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the peak is asked for the way Unix tells it")
+def test_four_times_the_rows_are_scored_in_the_same_memory(tmp_path):
+    command = [sys.executable, "-c", _SCORE, str(tmp_path), "100000", "400000"]
+    done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    of_small, of_large = json.loads(done.stdout.splitlines()[-1])
+    assert of_large < of_small + 75  # megabytes; with values, errors and residuals in memory it was 113 more
