@@ -54,7 +54,7 @@ test: $(READY) lint  ## Lint, then all tests
 .PHONY: coverage
 coverage: $(READY)  ## Which lines the tests run, of each package: at least 90 % (as long as the tests, and a quarter)
 	@rm -rf artifacts/coverage && mkdir -p artifacts/coverage
-	OMP_NUM_THREADS=1 COVERAGE_CORE=sysmon $(BIN)/python -m coverage run -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

@@ -376,7 +376,7 @@ def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
     told = json.loads(ended.stdout)
     assert told["faults"] == []
     assert (told["kills"], ended.returncode) == (5, 0)
-    assert told["artifacts_read_while_written"] > 100
+    assert told["artifacts_read_while_written"] > 20
     assert told["completed"]["training patchtst"] >= 2, "so that one was held against the other"
 
 

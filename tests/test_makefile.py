@@ -10,7 +10,7 @@ from tests.support import REPO_ROOT
 
 TARGETS = {
     "setup", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst", "train-swinmae", "score",
-    "export", "bench", "bench-full", "clean", "import-artifacts", "docs-local", "docs-baseline",
+    "export", "bench", "bench-full", "clean", "coverage", "import-artifacts", "docs-local", "docs-baseline",
 }  # fmt: skip
 NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
 

@@ -42,6 +42,22 @@ class Problems:
         self.found.append(problem)
 
 
+def listed(folder: Path, pattern: str) -> list[Path]:
+    """What is in a folder, by name; nothing where it goes while it is listed."""
+    try:
+        return sorted(folder.glob(pattern))
+    except FileNotFoundError:
+        return []
+
+
+def changed_at(path: Path) -> float:
+    """Seconds since 1970; 0 for a file that has gone since it was listed, as whoever reads it will tell."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
     """The JSON file as `model`; None where it is absent, or damaged, which `problems` then says."""
     try:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from core.workspace import relative
 from migration.report.kept import FOLDER
-from pipelines.dashboard.inputs import Input, Problems, read_model
+from pipelines.dashboard.inputs import Input, Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
 
 
@@ -56,9 +56,9 @@ def read_migration(root: Path, problems: Problems) -> MigrationState | None:
 def _kept(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
     """By their reports, the newest of each notebook."""
     notebooks: dict[str, MigratedNotebook] = {}
-    for path in sorted((root / FOLDER).glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
+    for path in sorted(listed(root / FOLDER, "*.json"), key=changed_at):
         report = read_model(path, _Report, problems)
-        at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        at = datetime.fromtimestamp(changed_at(path), UTC)
         for notebook in report.notebooks if report else ():
             if notebook.output is not None and (root / notebook.output).is_file():
                 notebooks[notebook.input] = _entry(notebook, at=at, report=relative(path, root))

@@ -12,7 +12,7 @@ from pydantic import Field
 from core.config.schema import Stream
 from pipelines.dashboard.detail_documents import ChannelQuality, FileQuality, Quality, QualityFinding
 from pipelines.dashboard.documents import Number
-from pipelines.dashboard.inputs import Input, Problems, read_model
+from pipelines.dashboard.inputs import Input, Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
 FOLDERS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
@@ -63,7 +63,7 @@ def read_reports(root: Path, stream: Stream, problems: Problems) -> list[Quality
     """The newest report about each file, by name of the file."""
     reports: dict[str, QualityReport] = {}
     # Oldest first, so that the newest report about a file stands.
-    for path in sorted((root / FOLDERS[stream]).glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
+    for path in sorted(listed(root / FOLDERS[stream], "*.json"), key=changed_at):
         report = read_model(path, QualityReport, problems)
         if report is not None:
             reports[report.file_id] = report

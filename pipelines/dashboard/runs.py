@@ -22,7 +22,7 @@ from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Number, Time, encodable
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import Problems, explain, read_model
+from pipelines.dashboard.inputs import Problems, explain, listed, read_model
 from pipelines.dashboard.processes import is_alive
 from pipelines.dashboard.run_documents import (
     Best,
@@ -103,7 +103,7 @@ def read_runs(root: Path, records: Path, now: datetime, problems: Problems) -> l
     """A record of every run folder, newest first; a record in `records` is reused where no file changed since."""
     folders: dict[str, dict[Stream, Path]] = {}
     for stream in STREAMS:
-        for folder in sorted((root / "runs" / f"{stream}_ssl").glob("*/")):
+        for folder in listed(root / "runs" / f"{stream}_ssl", "*/"):
             if _SAFE_ID.fullmatch(folder.name) and folder.name != "index":
                 folders.setdefault(folder.name, {})[stream] = folder
             else:

@@ -94,10 +94,13 @@ def server(page):
     with subprocess.Popen(
         [*command, "--repo-root", str(page.parent)], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
     ) as started:
-        port = int(re.search(r"127\.0\.0\.1:(\d+)", started.stderr.readline())[1])
-        yield port, psutil.Process(started.pid)
-        started.terminate()
-        assert "Traceback" not in started.communicate(timeout=30)[1]
+        try:
+            port = next(int(found[1]) for line in started.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+            yield port, psutil.Process(started.pid)
+            started.terminate()
+            assert "Traceback" not in started.communicate(timeout=30)[1]
+        finally:
+            started.kill()
 
 
 def request_of(draw: random.Random) -> bytes:
