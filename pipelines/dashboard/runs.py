@@ -301,10 +301,11 @@ def _signature(folders: dict[Stream, Path]) -> str:
     digest = hashlib.sha256(f"format {_RECORD_FORMAT}\n".encode())
     for stream, folder in folders.items():
         for name in _FILES:
-            path = folder / name
-            if path.is_file():
-                facts = path.stat()
-                digest.update(f"{stream}/{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+            try:
+                facts = (folder / name).stat()
+            except FileNotFoundError:
+                continue
+            digest.update(f"{stream}/{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

@@ -73,9 +73,10 @@ def export_series(
     Nothing is computed where the last export saw the same table and events.
     """
     source, name = root / SCORES / f"{stream}_scores.parquet", f"series/{stream}.json"
-    if not source.exists():
+    try:
+        signature = _signature(source, events)
+    except FileNotFoundError:
         return None
-    signature = _signature(source, events)
     known = read_model(data / name, Series, problems)
     if known is not None and known.signature == signature and all((data / file).is_file() for file in files_of(known)):
         return name
@@ -100,6 +101,7 @@ def files_of(series: Series) -> Iterator[str]:
 
 
 def _signature(source: Path, events: Sequence[AnomalyEvent]) -> str:
+    """Raises FileNotFoundError."""
     facts = source.stat()
     named = " ".join(f"{event.id}:{event.recording}" for event in events)
     return f"format {_FORMAT} {facts.st_size} {facts.st_mtime_ns} {named}"
