@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import psutil
-
 _TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 
 
@@ -75,6 +73,8 @@ def _started(pid: int) -> int | None:
         return None if fields[0] in "ZX" else int(fields[19])
     except OSError:
         pass
+    import psutil
+
     try:
         return round(psutil.Process(pid).create_time() * 100)
     except psutil.Error:

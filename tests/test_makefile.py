@@ -16,8 +16,9 @@ NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
-# `make test` runs these tests: its own flags must not reach the make under test.
-OUTSIDE_MAKE = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+# `make test` runs these tests: its own flags and arguments must not reach the make under test.
+_OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS")
+OUTSIDE_MAKE = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
 
 
 def make(folder: Path, *arguments: str) -> str:
