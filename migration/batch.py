@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -320,6 +321,8 @@ def _in_processes(
 
 def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tuple[Task, Result]]:
     """Results as they come, until all are there or a process died."""
+    # Where `%reset` has emptied a notebook's names, multiprocessing would fail for want of this one.
+    vars(sys.modules["__main__"]).setdefault("__spec__", None)
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare_worker)
     try:
         futures: dict[Future[Result], Task] = {pool.submit(migrate_file, task, options): task for task in tasks}

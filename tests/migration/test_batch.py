@@ -2,8 +2,10 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import nbformat
 import pytest
@@ -217,6 +219,16 @@ def test_several_processes_give_what_one_gives():
         told.clear()
     assert results[1] == results[2]
     assert [result.report.status for result in results[1]] == ["migrated"] * 5 + ["failed"]
+
+
+@pytest.mark.slow
+def test_several_processes_in_a_notebook_whose_names_were_reset(monkeypatch):
+    """`%reset` empties the module that multiprocessing looks into."""
+    emptied = ModuleType("__main__")
+    vars(emptied).clear()
+    monkeypatch.setitem(sys.modules, "__main__", emptied)
+    tasks = [task(save(Path(f"{number}.ipynb"), code("x = 1"))) for number in range(2)]
+    assert [result.report.status for result in run_tasks(tasks, Options(), jobs=2)] == ["migrated"] * 2
 
 
 def test_few_small_notebooks_need_no_processes(monkeypatch):

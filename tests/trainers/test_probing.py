@@ -149,7 +149,7 @@ def test_too_little_memory_asks_for_checkpointing_first(tmp_path):
     assert measure_on(tmp_path, plan=tight).needs_checkpointing
     for _ in ("measured", "from the cache"):
         with pytest.raises(
-            LandfallError, match=r"Plain CPU, even with gradient checkpointing: 1 took \d+ MB"
+            LandfallError, match=r"Plain CPU, even with gradient checkpointing: 1 took [\d,]+ MB"
         ) as raised:
             measure_on(tmp_path, plan=tight, checkpointing=True)
         assert "limit 50 MB" in raised.value.message
