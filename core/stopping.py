@@ -28,9 +28,13 @@ _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.02, 60.0
 _MOST_OF_LIMIT = 0.5
 
 
+class _Stop(KeyboardInterrupt):
+    """A stop on its way out of the work: no Exception, which those take who expect any of a driver or a log line."""
+
+
 class StopRequest:
-    """While active, SIGTERM, SIGUSR1 and the wall-time limit end the work with StoppedError, as Ctrl-C does with
-    KeyboardInterrupt: at once, for there is nothing to save.
+    """While active, SIGTERM, SIGUSR1 and the wall-time limit end the work at once, as Ctrl-C does with
+    KeyboardInterrupt, for there is nothing to save; StoppedError is what comes out.
 
     Inside `deferred` they only set `reason`, SIGINT too, and the work asks `is_due`; a second SIGINT aborts as usual.
     Python delivers signals to the main thread only; elsewhere nothing but the time is watched, and only by `is_due`.
@@ -53,18 +57,27 @@ class StopRequest:
         if self._is_past(0.0):
             self._refuse()
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
-            self._set_alarm()
+            self._previous = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+            try:
+                for number in STOP_SIGNALS:
+                    signal.signal(number, self._on_signal)
+                self._set_alarm()
+            except BaseException as error:
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_deferred = True  # or a signal would end this, and the handlers stay
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm.join()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if isinstance(error, _Stop):
+            raise self._ended().with_traceback(trace) from None
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -88,7 +101,7 @@ class StopRequest:
         if self.reason is None:
             self.reason = f"received {signal.Signals(number).name}"
         if not self._is_deferred:
-            raise self._ended()
+            raise _Stop
         self.interrupted = number == signal.SIGINT
         log.warning("%s: saving a checkpoint after this step (Ctrl-C again aborts)", self.reason)
 

@@ -274,7 +274,7 @@ def test_files_that_vanish_between_listing_and_reading_stop_no_export(workspace)
 def test_a_stop_while_a_checkpoint_is_read_is_a_stop_and_no_damage(workspace, monkeypatch):
     """The soak has found it: training would have ended as failed, or begun anew."""
     monkeypatch.setattr(torch, "load", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
-    with StopRequest(), pytest.raises(StoppedError, match="SIGTERM"):
+    with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
         checkpoint.load(workspace / "checkpoints/patchtst_ssl.pt")
 
 

@@ -1,6 +1,7 @@
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -27,22 +28,55 @@ def test_the_second_interrupt_aborts():
             signal.raise_signal(signal.SIGINT)
 
 
+def after_saving(stop, number):
+    with stop.deferred():
+        pass
+    signal.raise_signal(number)
+
+
+def credulous(number):
+    with suppress(Exception):
+        signal.raise_signal(number)
+    pytest.fail("the work went on")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_where_nothing_can_be_saved_a_signal_ends_the_work_at_once(number):
-    with StopRequest(), pytest.raises(StoppedError) as caught:
+    with pytest.raises(StoppedError) as caught, StopRequest():
         signal.raise_signal(number)
     assert str(caught.value) == f"stopped: received {number.name}; there was nothing to save yet — start it again"
     assert (caught.value.exit_code, caught.value.checkpoint) == (75, None)
-    with StopRequest() as stop:
-        with stop.deferred():
-            pass
-        with pytest.raises(StoppedError):
-            signal.raise_signal(number)
+    stop = StopRequest()
+    with pytest.raises(StoppedError), stop:
+        after_saving(stop, number)
 
 
 def test_where_nothing_can_be_saved_an_interrupt_is_one():
     with StopRequest(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_who_expects_any_exception_does_not_swallow_a_stop(number):
+    """Half a driver raises anything, and `logging` lets no record end a program."""
+    with pytest.raises(StoppedError, match=number.name) as caught, StopRequest():
+        credulous(number)
+    assert any("raise_signal" in str(entry.statement) for entry in caught.traceback), "where it was is told"
+
+
+def test_a_signal_that_comes_before_the_work_gives_the_handlers_back_too(monkeypatch):
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    monkeypatch.setattr(StopRequest, "_set_alarm", lambda stop: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
+        pytest.fail("the work began")
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+def test_a_signal_that_comes_after_the_work_does_not_keep_the_handlers(monkeypatch):
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    with StopRequest(1.0) as stop:
+        monkeypatch.setattr(stop._alarm, "join", lambda: signal.raise_signal(signal.SIGTERM))
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
 def test_handlers_are_given_back():
@@ -141,7 +175,7 @@ def young(monkeypatch):
 def test_work_that_never_asks_is_ended_before_the_limit(young, keeps_nothing):
     """Most of the limit was over when it began: a new start gives it more time."""
     young(9.0)
-    with StopRequest(10 / 3600, keeps_nothing=keeps_nothing), pytest.raises(StoppedError) as caught:
+    with pytest.raises(StoppedError) as caught, StopRequest(10 / 3600, keeps_nothing=keeps_nothing):
         wait()
     assert caught.value.exit_code == 75
     assert caught.value.reason == "the wall-time limit of 0.00277778 h is near"
@@ -151,8 +185,8 @@ def test_work_that_never_asks_is_ended_before_the_limit(young, keeps_nothing):
 def test_work_that_the_whole_limit_does_not_suffice_for_has_failed(young):
     young(0.0)
     with (
-        StopRequest(0.5 / 3600, keeps_nothing=True),
         pytest.raises(LandfallError, match="raise timeout_hours") as caught,
+        StopRequest(0.5 / 3600, keeps_nothing=True),
     ):
         wait()
     assert caught.value.exit_code == 1
