@@ -6,6 +6,7 @@ under `replaces`, what it said before: whenever a process is killed, the checkpo
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -17,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from core.errors import CheckpointError, LandfallError
+from core.errors import CheckpointError
 from core.redaction import redacted
 from core.workspace import atomic_file, write_json
 
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _REPLACES = "replaces"
+# What a file system says that cannot flush a folder, as opposed to one that failed to.
+_NO_FLUSH = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)
 
 
 def sidecar_path(path: Path) -> Path:
@@ -47,12 +50,13 @@ def detector_path(path: Path) -> Path:
 
 
 # -------------------------------------------------------------------------------------------------------------- writing
-def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any], keep: int = 1) -> None:
+def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any], keep: int | None = None) -> None:
     """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar; killed at any moment, it leaves the
     checkpoint that was there or the new one, whole.
 
     The sidecar holds `description` without secrets, the format version and the file's sha256.
-    keep: states to keep; those replaced before lie at `previous_path`.
+    keep: states to keep; those replaced before lie at `previous_path`, and older ones go. None: no file but this one is
+    touched, for `model.1.pt` beside `model.pt` may be a model of its own.
     """
     import torch
 
@@ -60,7 +64,8 @@ def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, An
         with part.open("wb") as file:  # given its path, torch would not tell why it cannot be written
             torch.save({"format_version": FORMAT_VERSION, **payload}, file)
         told = {"format_version": FORMAT_VERSION, **redacted(description), **_identity(part)}
-        _rotate(path, keep)
+        if keep is not None:
+            _rotate(path, keep)
         _announce(path, told)
     _settle(path, told)
 
@@ -111,12 +116,17 @@ def _link(source: Path, part: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Makes renames in it survive a power cut, in their order; Windows opens no folders."""
+    """Makes renames in it survive a power cut, in their order; Windows opens no folders, and some drives of virtual
+    machines and networks flush none."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_FLUSH:
+            raise
+        log.debug("%s cannot be flushed", folder, exc_info=True)
     finally:
         os.close(handle)
 
@@ -158,8 +168,6 @@ def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with _verified(path) as (file, description):
         try:
             payload = torch.load(file, map_location="cpu", weights_only=True)
-        except LandfallError:  # a signal asked to stop in the middle of it
-            raise
         except Exception as error:  # torch raises whatever a stranger's bytes lead it into
             told = (str(error) or type(error).__name__).splitlines()[0]
             raise CheckpointError(path, f"cannot be loaded: {told}", hint="train again, or restore it") from error
@@ -196,7 +204,7 @@ def _sidecars(path: Path) -> list[dict[str, Any]]:
         description = json.loads(sidecar.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(path, f"its sidecar {sidecar.name} is missing", hint=hint) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(path, f"its sidecar {sidecar.name} cannot be read: {error}", hint=hint) from error
     if not isinstance(description, dict):
         raise CheckpointError(path, f"its sidecar {sidecar.name} is no JSON object", hint=hint)

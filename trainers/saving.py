@@ -54,7 +54,7 @@ class Saver:
 
     def save_best(self) -> None:
         """The weights as they are."""
-        self._save(self.trainer.best_path, {}, keep=1)
+        self._save(self.trainer.best_path, {})
 
     def _save_lost_best(self) -> None:
         """A run that was killed between saving an epoch's state and the best model, which is that epoch's, has no other
@@ -70,7 +70,7 @@ class Saver:
         if not is_there:
             self.save_best()
 
-    def _save(self, path: Path, extra: Mapping[str, Any], *, keep: int) -> None:
+    def _save(self, path: Path, extra: Mapping[str, Any], *, keep: int | None = None) -> None:
         trainer = self.trainer
         model = trainer.objective.parallel.whole(trainer.model.state_dict())
         if not trainer.world.is_main:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -5,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 import torch
 
 from core import checkpoint
-from core.errors import CheckpointError, StoppedError
+from core.errors import CheckpointError
 from tests.support import REPO_ROOT
 
 
@@ -76,7 +78,7 @@ def test_one_changed_byte_is_found(saved):
         checkpoint.verify(saved)
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]"])
+@pytest.mark.parametrize("text", [None, "{", "[]", "[" * 100_000], ids=["none", "torn", "list", "deep"])
 def test_without_a_readable_sidecar_nothing_loads(saved, text):
     sidecar = checkpoint.sidecar_path(saved)
     sidecar.unlink() if text is None else sidecar.write_text(text)
@@ -285,8 +287,30 @@ def test_unless_asked_for_no_previous_state_is_kept_nor_half_of_an_older_one(tmp
     for orphan in ("run.last.1.json", "run.last.2.pt"):
         (tmp_path / orphan).touch()
     for epoch in range(2):
-        checkpoint.save(path, {"epoch": epoch}, description={})
+        save_epoch(path, epoch, keep=1)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run.last.json", "run.last.pt"]
+
+
+def test_a_file_without_previous_states_touches_no_other(tmp_path):
+    """`model_v1.1.pt` is no older `model_v1.pt`."""
+    for name in ("model_v1.1.pt", "model_v1.pt"):
+        checkpoint.save(tmp_path / name, {"name": name}, description={})
+    assert checkpoint.load(tmp_path / "model_v1.1.pt")["name"] == "model_v1.1.pt"
+
+
+@pytest.mark.parametrize("number, is_saved", [(errno.EINVAL, True), (errno.ENOTSUP, True), (errno.EIO, False)])
+def test_a_file_system_that_flushes_no_folder_still_holds_checkpoints(tmp_path, monkeypatch, number, is_saved):
+    fsync, path = os.fsync, tmp_path / "model.pt"
+
+    def flush(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    with nullcontext() if is_saved else pytest.raises(OSError, match=os.strerror(number)):
+        save_epoch(path, 1)
+    assert path.exists() is is_saved
 
 
 def test_previous_states_take_no_copy(tmp_path, monkeypatch):
@@ -296,12 +320,3 @@ def test_previous_states_take_no_copy(tmp_path, monkeypatch):
     before = path.stat().st_ino
     save_epoch(path, 2, keep=2)
     assert checkpoint.previous_path(path, 1).stat().st_ino == before
-
-
-def test_a_request_to_stop_while_a_checkpoint_is_read_is_no_damage(saved, monkeypatch):
-    def stopped(*arguments, **named):
-        raise StoppedError("SIGTERM", None)
-
-    monkeypatch.setattr(torch, "load", stopped)
-    with pytest.raises(StoppedError):
-        checkpoint.load(saved)
