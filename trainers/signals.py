@@ -40,7 +40,8 @@ class Meeting:
         until_next = step_seconds * self._interval + validation_seconds * (steps_left <= self._interval)
         votes = torch.tensor([float(self.stop.is_due(until_next)), step_seconds, save_is_due], device=self.device)
         stopping, seconds, saving = self.world.add(votes).tolist()
-        self._interval = max(1, int(_MEETING_S * self.world.size / max(seconds, 1e-3)))
+        known = seconds > 0  # before its first step nobody knows how long one takes
+        self._interval = max(1, int(_MEETING_S * self.world.size / max(seconds, 1e-3))) if known else 1
         self._left = self._interval - 1
         if stopping and self.stop.reason is None:
             self.stop.reason = "another process was asked to stop"

@@ -56,6 +56,13 @@ def test_fast_steps_meet_every_few_seconds_only():
     assert world.votes == [NOBODY], "steps 1, 41 and 81 met"
 
 
+def test_slow_steps_meet_again_after_the_first_whose_length_nobody_could_know():
+    world = Others(size=2).vote(NOBODY, STOP)
+    meeting = meeting_of(world)
+    assert not meeting.ask(step_seconds=0.0, validation_seconds=0.0, steps_left=9, save_is_due=False).stop
+    assert meeting.ask(step_seconds=60.0, validation_seconds=0.0, steps_left=8, save_is_due=False).stop
+
+
 @pytest.mark.parametrize("steps_left, due", [(60, False), (40, True)])
 def test_a_validation_before_the_next_meeting_counts(monkeypatch, steps_left, due):
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 3600 - 60 - 100.0)
