@@ -304,6 +304,7 @@ class Trainer:
         while (loss := self.objective.mean_loss(self.validation, stop)) is not None and not math.isfinite(loss):
             trouble = Trouble(self.position.epoch + 1, self.steps_done, loss, self.plan.precision)
             self.recovery.from_validation(run, trouble)
+            self.sentinel = Sentinel(self.plan)
         return loss
 
     def _finish_epoch(self, record: EpochRecord, run: RunLog) -> None:

@@ -223,8 +223,9 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
 def save_evidence(path: Path, facts: Mapping[str, Any], windows: WindowSet, index_b: torch.Tensor) -> None:
     """Writes the facts about a lost step as JSON and, if they are small, its scaled windows (B, T, C) beside them."""
     write_json(path, facts)
-    x_btc = windows.batch(index_b)
-    if x_btc.nbytes <= LARGEST_EVIDENCE:
+    num_bytes = len(index_b) * windows.window * windows.series.values_nc[:1].nbytes
+    if num_bytes <= LARGEST_EVIDENCE:  # what is larger might not fit into the device's memory at once
+        x_btc = windows.batch(index_b)
         with atomic_file(path.with_suffix(".npz")) as part, part.open("wb") as file:
             np.savez_compressed(file, x_btc=x_btc.cpu().numpy(), window=index_b.numpy())
 

@@ -16,6 +16,7 @@ from torch import nn
 from core import checkpoint
 from core.config.compose import load_config, local_config_file
 from core.config.schema import Training
+from core.data.windows import Series, WindowSet
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
@@ -24,10 +25,12 @@ from core.runlog import RunLog, read_metrics
 from core.stopping import StopRequest
 from tests.trainers.conftest import TINY
 from tests.trainers.test_distributed import TOGETHER, assert_same_curve, finish, history, start
-from trainers import loop
+from trainers import loop, recovery
 from trainers import run as training_run
+from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
-from trainers.recovery import PATIENCE, Sentinel, more_precise
+from trainers.parallel import Single
+from trainers.recovery import PATIENCE, Sentinel, more_precise, save_evidence
 from trainers.run import train
 
 # Values as they are: a spike of 1e30 squares to infinity. Four windows hold it, in steps of one window.
@@ -257,6 +260,24 @@ def test_what_16_bit_cannot_hold_is_computed_more_precisely(plant, machine, rais
     assert len(records(plant, "recovery")) == 1
 
 
+def test_after_validation_has_raised_the_precision_no_step_is_lost_in_silence(plant, monkeypatch):
+    """Only under loss scaling is an overflow of the gradient normal."""
+    validate, clip, overflows = Objective.mean_loss, Single.clip_gradients, []
+
+    def not_finite_at_first(objective, *arguments):
+        loss = validate(objective, *arguments)
+        if objective.plan.precision == "16-mixed":
+            overflows.append(torch.tensor(math.inf))
+            return math.inf
+        return loss
+
+    monkeypatch.setattr(Objective, "mean_loss", not_finite_at_first)
+    monkeypatch.setattr(Single, "clip_gradients", lambda *given: overflows.pop() if overflows else clip(*given))
+    run_training(plant, "precision=16-mixed", manager=on("float16")(plant, "precision=16-mixed"))
+    told = [(record["epoch"], record["precision"], record["lr"] is None) for record in records(plant, "recovery")]
+    assert told == [(1, "16-mixed", True), (2, "32", False)]
+
+
 @pytest.mark.parametrize(
     "precision, native, next_one",
     [
@@ -267,6 +288,21 @@ def test_what_16_bit_cannot_hold_is_computed_more_precisely(plant, machine, rais
 def test_precision_rises_as_far_as_the_hardware_has_it(precision, native, next_one):
     plan = DevicePlan("cpu", "CPU", precision, 1, "a test", "a test", native_dtypes=native)
     assert more_precise(plan) == next_one
+
+
+def test_windows_that_are_too_large_to_keep_are_not_put_together_either(tmp_path, monkeypatch):
+    """Where the windows of a step fit into memory in parts only, all of them at once would end the run."""
+    series = Series.of([], np.zeros((100, 3), dtype=np.float32))
+    windows = WindowSet(series, torch.arange(8), 32, np.array([[0, 100]]))
+    kept, index_b = tmp_path / "step.npz", torch.arange(8)
+    save_evidence(kept.with_suffix(".json"), {}, windows, index_b)
+    with np.load(kept) as held:
+        assert held["x_btc"].shape == (8, 32, 3)
+    kept.unlink()
+    monkeypatch.setattr(recovery, "LARGEST_EVIDENCE", 8 * 32 * 3 * 4 - 1)
+    monkeypatch.setattr(WindowSet, "batch", lambda *_: pytest.fail("put together"))
+    save_evidence(kept.with_suffix(".json"), {}, windows, index_b)
+    assert not kept.exists()
 
 
 def test_remedies_are_limited_and_the_error_names_origin_and_way_out(spiked):
