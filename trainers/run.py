@@ -131,7 +131,7 @@ def _resume_or_begin(
             if loaded.config.training.resume != "unfinished":
                 raise
             log.warning("%s; starting anew", error.message)
-            return attempt()
+        return attempt()  # out of the handler: the error's traceback keeps the model and the data of the first one
 
 
 def _refuse_different_views(world: World, path: Path | None) -> None:

@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import shutil
@@ -5,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -482,6 +484,22 @@ def test_unfinished_starts_anew_where_the_checkpoint_does_not_fit(stopped, damag
     assert result.run_id != "run-1"
     assert len(result.history) == 2
     assert ("starting anew" in caplog.text) == (damage != "no run")
+
+
+def test_what_did_not_fit_is_gone_before_training_starts_anew(stopped, monkeypatch):
+    """Two models and twice the data may not fit into memory."""
+    build, models = training_run.build_model, []
+
+    def built(*arguments, **named):
+        gc.collect()
+        assert not [model for model in models if model() is not None]
+        model = build(*arguments, **named)
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(training_run, "build_model", built)
+    run_training(stopped, *UNFINISHED, "seed=1", run_id=None)
+    assert len(models) == 2
 
 
 def test_a_model_without_training_state_is_refused(plant):
