@@ -22,7 +22,7 @@ from trainers.supervising import training_command
 
 _PORT = 29500
 # SLURM reads these lines itself: no quotes, no blanks, no second line.
-_PLAIN = re.compile(r"[A-Za-z0-9_.,:=@%+/\[\]-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:=@%+/|&*()\[\]-]+")
 
 _SCRIPT = """\
 #!/bin/bash

@@ -87,6 +87,8 @@ def test_a_folder_that_is_gone_starts_nothing(cluster):
 
 
 def test_what_slurm_is_asked_for():
+    constraint = "constraint=[(a100|h100)*2&ib]"
+    assert options_of(script(options=(constraint,)))[-1] == f"--{constraint}", "SLURM's own signs are no shell's there"
     assert options_of(script(options=("gres=gpu:1", "exclusive", "time=2-00:00:00"))) == [
         *("--job-name=landfall-patchtst", "--time=2-00:00:00", "--signal=USR1@120", "--requeue"),
         *("--open-mode=append", "--nodes=1", "--ntasks-per-node=1", "--gres=gpu:1", "--exclusive"),
