@@ -228,8 +228,15 @@ class SwinMAEModel(Section):
     embed_dim: Count = Field(48, description="Width of the first encoder stage; it doubles at each later stage.")
     depths: tuple[Count, ...] = Field((2, 2, 2), description="Swin blocks per encoder stage.")
     num_heads: tuple[Count, ...] = Field((3, 6, 12), description="Attention heads per encoder stage.")
+    decoder: Literal["mirror", "light"] = Field(
+        "mirror",
+        description="`mirror`: stages up to the finest map, as in the paper; `light`: one stage on the deepest map and "
+        "a linear layer from there to the pixels, which is faster.",
+    )
     decoder_depths: tuple[Count, ...] = Field(
-        (2, 2), description="Swin blocks per decoder stage, deepest first; one stage fewer than the encoder has."
+        (2, 2),
+        description="Swin blocks per decoder stage, deepest first: one stage fewer than the encoder has; under "
+        "`decoder: light` one stage.",
     )
     encoder_sees: Literal["all", "visible"] = Field(
         "all",
@@ -249,10 +256,11 @@ class SwinMAEModel(Section):
             yield Contradiction(
                 f"num_heads has {len(self.num_heads)} stages, depths has {num_stages}", ("num_heads", "depths")
             )
-        if len(self.decoder_depths) != num_stages - 1:
+        decoder_stages = 1 if self.decoder == "light" else num_stages - 1
+        if len(self.decoder_depths) != decoder_stages:
             yield Contradiction(
-                f"decoder_depths needs {num_stages - 1} stages, has {len(self.decoder_depths)}",
-                ("decoder_depths", "depths"),
+                f"stages in decoder_depths: {len(self.decoder_depths)} given, {decoder_stages} needed",
+                ("decoder_depths", "depths", "decoder"),
             )
         for stage, heads in enumerate(self.num_heads):
             if (width := self.embed_dim * 2**stage) % heads:
@@ -263,10 +271,11 @@ class SwinMAEModel(Section):
             yield from self._hidden_patches_cannot_be_left_out()
 
     def _hidden_patches_cannot_be_left_out(self) -> Iterator[Contradiction]:
-        if len(self.depths) < 2:
+        if len(self.depths) < 2 and self.decoder == "mirror":
             yield Contradiction(
-                "encoder_sees = visible needs two stages or more: one has no decoder to fill in the rest",
-                ("encoder_sees", "depths"),
+                "encoder_sees = visible needs two stages or more, or decoder = light: the mirror of one stage has no "
+                "block to fill in the rest",
+                ("encoder_sees", "depths", "decoder"),
             )
         joined = 2 ** (len(self.depths) - 1)
         if self.mask_unit % joined:

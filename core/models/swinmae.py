@@ -7,6 +7,9 @@ Whole units of patches are replaced by a learned token after the patch embedding
 decoder without skip connections and a linear head predict their pixels. As in the paper's code there are no absolute
 positions and no norm between encoder and decoder.
 
+Under `decoder: light` all blocks of the decoder are on the deepest map, from which the head predicts the pixels of a
+place at once: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head.
+
 Under `encoder_sees: visible` hidden patches do not pass through the encoder at all, which saves their share of its
 work; the learned token takes their places in the deepest map, before the decoder.
 
@@ -88,9 +91,11 @@ class SwinMAE(MaskedModel):
         # Stands in for hidden patches where the encoder begins or, if it sees only visible ones, where it ends.
         self.mask_token = nn.Parameter(torch.empty(dim * 2**deepest if self.sees_visible else dim))
         self.encoder = _encoder(settings, map_size=image_size // patch)
-        self.decoder = _decoder(settings, map_size=image_size // patch)
-        self.norm_decoder = nn.LayerNorm(dim)
-        self.head = nn.Linear(dim, patch * patch * in_channels)
+        self.decoder = _DECODERS[settings.decoder](settings, map_size=image_size // patch)
+        # A place of the map that the decoder ends with spans this many patches per side.
+        self.head_patches = 2**deepest if settings.decoder == "light" else 1
+        self.norm_decoder = nn.LayerNorm(dim * self.head_patches)
+        self.head = nn.Linear(dim * self.head_patches, (patch * self.head_patches) ** 2 * in_channels)
         place_t2 = z_curve(settings.mask_unit, deepest) if self.sees_visible else None
         self.register_buffer("place_t2", place_t2, persistent=False)
         self.apply(_initialise)
@@ -196,7 +201,9 @@ class SwinMAE(MaskedModel):
     def decode(self, z_bhwd: Tensor) -> Tensor:
         """The deepest map to predicted patches (B, H, W, patch_size² · in_channels)."""
         z_bhwd = run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing)
-        return self.head(self.norm_decoder(z_bhwd))
+        # b h w, rows and columns of patches within a place, p
+        grid = self.head(self.norm_decoder(z_bhwd)).unflatten(3, (self.head_patches, self.head_patches, -1))
+        return grid.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -260,13 +267,22 @@ def _encoder(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def _decoder(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
+def _mirror(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
     """Patch expanding, then a stage of blocks, for each level from the deepest up."""
     layers: list[nn.Module] = []
     for level, depth in zip(reversed(range(len(settings.depths) - 1)), settings.decoder_depths, strict=True):
         layers.append(PatchExpanding(settings.embed_dim * 2 ** (level + 1)))
         layers += _stage(settings, level, depth, map_size)
     return nn.Sequential(*layers)
+
+
+def _light(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
+    """Blocks of the deepest map."""
+    (depth,) = settings.decoder_depths
+    return nn.Sequential(*_stage(settings, len(settings.depths) - 1, depth, map_size))
+
+
+_DECODERS = {"mirror": _mirror, "light": _light}
 
 
 def _initialise(module: nn.Module) -> None:

@@ -41,7 +41,8 @@ def test_required_keys_are_named():
         (minimal(data={"window": 16}), "data.window = 16 is not two or more whole patches of 16; 32 would be"),
         (minimal(model={"d_model": 30, "num_heads": 4}), "model.d_model: d_model = 30 is not divisible by num_heads"),
         (minimal("swinmae", model={"num_heads": [3, 6]}), "num_heads has 2 stages, depths has 3"),
-        (minimal("swinmae", model={"decoder_depths": [2]}), "decoder_depths needs 2 stages, has 1"),
+        (minimal("swinmae", model={"decoder_depths": [2]}), "stages in decoder_depths: 1 given, 2 needed"),
+        (minimal("swinmae", model={"decoder": "light"}), "stages in decoder_depths: 2 given, 1 needed"),
         (minimal("swinmae", model={"num_heads": [5, 6, 12]}), "stage 0 is 48 wide: 5 heads do not divide it"),
         (minimal("swinmae", scalogram={"image_size": 72}), "image_size = 72 does not divide into mask units of 16"),
         (

@@ -11,6 +11,12 @@ from core.models.swinmae import PRESETS, SwinMAE, patch_statistics
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
+FORMS = {
+    "all": {},
+    "visible": {"encoder_sees": "visible"},
+    "light": {"encoder_sees": "visible", "decoder": "light", "decoder_depths": (1,)},
+}
+all_forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 def build(seed=0, image_size=IMAGE, **changes) -> SwinMAE:
@@ -126,10 +132,32 @@ def test_encoder_same_as_transformers(case, masked):
             torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-5, rtol=1e-3)
 
 
+def test_light_decoder_without_its_blocks_is_simmim():
+    """Blocks whose branches end in zeros pass the deepest map on; then a layer to pixels, as transformers has it."""
+    from transformers import SwinForMaskedImageModeling
+
+    ours = build(decoder="light", decoder_depths=(1,)).eval()
+    (block,) = ours.decoder
+    for last in (block.attention.out, block.feed_forward[3]):
+        torch.nn.init.zeros_(last.weight)
+    encoder = reference(ours)
+    encoder.config.encoder_stride = ours.image_size // 4
+    theirs = SwinForMaskedImageModeling(encoder.config).eval()
+    theirs.swin.load_state_dict(encoder.state_dict())
+    for kind in ("weight", "bias"):
+        # Theirs puts planes before the pixels of a place, ours last: rows and columns of patches, of pixels, plane.
+        parameter = getattr(ours.head, kind).detach()
+        grid = parameter.unflatten(0, (4, 4, 2, 2, 3)).moveaxis(4, 0).transpose(2, 3).flatten(0, 4)
+        getattr(theirs.decoder[0], kind).data = grid[:, :, None, None] if kind == "weight" else grid
+    x, mask = images(), a_mask(ours)
+    expected = theirs(x, bool_masked_pos=ours.hidden_patches(mask).flatten(1)).reconstruction
+    torch.testing.assert_close(ours(x, mask_bn=mask).reconstruction, expected, atol=1e-5, rtol=0)
+
+
 # ------------------------------------------------------------------------------------------------------- properties
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_mask_hides_equally_many_whole_units(encoder_sees):
-    model = build(encoder_sees=encoder_sees)
+@all_forms
+def test_mask_hides_equally_many_whole_units(form):
+    model = build(**form)
     out = model(images(), generator=torch.Generator().manual_seed(0))
     assert out.mask.shape == (3, 16)
     assert (out.mask.sum(-1) == 12).all()
@@ -145,10 +173,10 @@ def test_patchify_round_trip():
     assert torch.equal(patches[0, 1, 2], x[0, :, 2:4, 4:6].permute(1, 2, 0).flatten())
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@all_forms
 @pytest.mark.parametrize("norm_target", [False, True])
-def test_loss_ignores_visible_and_missing_pixels(norm_target, encoder_sees):
-    model, x = build(norm_target=norm_target, encoder_sees=encoder_sees).eval(), images()
+def test_loss_ignores_visible_and_missing_pixels(norm_target, form):
+    model, x = build(norm_target=norm_target, **form).eval(), images()
     x[0, 1:] = torch.nan
     x[1, :, 5:9, 7:12] = torch.nan
     mask = a_mask(model)
@@ -173,11 +201,11 @@ def test_patch_statistics_are_those_of_the_observed_values():
         torch.testing.assert_close(scale[b, 0, 0, 0], seen.std(), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@all_forms
 @pytest.mark.parametrize("norm_target", [False, True])
 @pytest.mark.parametrize("missing", ["planes", "block", "all"])
-def test_missing_pixels_never_make_nan(norm_target, missing, encoder_sees):
-    model, x = build(norm_target=norm_target, encoder_sees=encoder_sees), images()
+def test_missing_pixels_never_make_nan(norm_target, missing, form):
+    model, x = build(norm_target=norm_target, **form), images()
     x[{"planes": (slice(None), slice(1, 3)), "block": (0, 0, slice(0, 9)), "all": ()}[missing]] = torch.nan
     out = model(x, generator=torch.Generator().manual_seed(0))
     out.loss.backward()
@@ -187,9 +215,9 @@ def test_missing_pixels_never_make_nan(norm_target, missing, encoder_sees):
     assert torch.equal(model.inpaint(x)[1].isnan(), x.isnan())
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_inpaint_is_deterministic_and_independent_of_the_batch(encoder_sees):
-    model, x = build(dropout=0.3, drop_path=0.5, encoder_sees=encoder_sees), images(5)
+@all_forms
+def test_inpaint_is_deterministic_and_independent_of_the_batch(form):
+    model, x = build(dropout=0.3, drop_path=0.5, **form), images(5)
     first, second = model.inpaint(x), model.inpaint(x)
     assert model.training
     assert torch.equal(first[1], second[1])
@@ -197,9 +225,9 @@ def test_inpaint_is_deterministic_and_independent_of_the_batch(encoder_sees):
     torch.testing.assert_close(model.inpaint(x[2:3])[1], first[1][2:3], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_inpaint_predicts_each_unit_while_it_is_hidden(encoder_sees):
-    model, x = build(encoder_sees=encoder_sees).eval(), images(1)
+@all_forms
+def test_inpaint_predicts_each_unit_while_it_is_hidden(form):
+    model, x = build(**form).eval(), images(1)
     reconstruction, error = model.inpaint(x)
     torch.testing.assert_close(error, (reconstruction - x).square())
     for n in range(model.num_units):
@@ -226,7 +254,11 @@ def test_drop_path_drops_whole_samples_and_keeps_the_mean():
 TWO_STAGES = {"depths": (2, 2), "num_heads": (1, 2), "decoder_depths": (2,), "window_size": 8}
 
 
-@pytest.mark.parametrize("changes, steps", [({}, 70), ({"encoder_sees": "visible", **TWO_STAGES}, 120)])
+@pytest.mark.parametrize(
+    "changes, steps",
+    [({}, 70), ({**TWO_STAGES, **FORMS["visible"]}, 120), ({**TWO_STAGES, **FORMS["light"]}, 120)],
+    ids=FORMS,
+)
 def test_learns_stripes(changes, steps):
     torch.manual_seed(0)
     model = build(image_size=16, mask_unit=2, **changes)
@@ -244,9 +276,9 @@ def test_learns_stripes(changes, steps):
     assert sum(losses[-5:]) < 0.25 * sum(losses[:5])
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_bfloat16_autocast(encoder_sees):
-    model, x = build(encoder_sees=encoder_sees), images()
+@all_forms
+def test_bfloat16_autocast(form):
+    model, x = build(**form), images()
     mask = a_mask(model)
     expected = model(x, mask_bn=mask).loss
     with torch.autocast("cpu", torch.bfloat16):
