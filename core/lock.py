@@ -179,9 +179,11 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _is_silent(other: _Other) -> bool:
-    """Whether an owner on another machine does not touch its lock any more, which takes a while to see."""
+    """Whether an owner that cannot be seen from here does not touch its lock any more, which takes a while to see."""
     before, until = _touched(other.path), time.monotonic() + _WATCH_S
-    log.info("watching for %.0f s whether %s still lives: it is of another machine or boot", _WATCH_S, other.in_words())
+    log.info(
+        "watching for %.0f s whether %s still lives: it is of another machine, boot or user", _WATCH_S, other.in_words()
+    )
     while time.monotonic() < until:
         time.sleep(min(1.0, _WATCH_S))
         if _touched(other.path) != before:

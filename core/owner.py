@@ -44,8 +44,9 @@ class Owner:
 
     @property
     def is_of_here(self) -> bool:
-        """Whether this process can tell if that one lives; of other machines and earlier boots it cannot."""
-        return self.machine == _machine()
+        """Whether this process can tell if that one lives; of other machines and earlier boots it cannot, and of other
+        users' where the system hides them."""
+        return self.machine == _machine() and not _is_hidden(self.pid)
 
     def is_dead(self) -> bool:
         """Whether the process has ended for sure."""
@@ -79,3 +80,16 @@ def _started(pid: int) -> int | None:
         return round(psutil.Process(pid).create_time() * 100)
     except psutil.Error:
         return None
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process of another user, of which the system shows no more (`hidepid` of Linux's /proc)."""
+    if os.name == "nt" or _started(pid) is not None:  # on Windows the call below would end it
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False

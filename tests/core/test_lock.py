@@ -247,3 +247,17 @@ def test_a_fork_is_another_process():
 def test_of_another_machine_nobody_is_known_to_be_dead():
     assert not Owner("0123abcd", 2**22 + 1, 1).is_dead()
     assert Owner(owner._machine(), 2**22 + 1, 1).is_dead()
+
+
+def test_of_a_process_that_the_system_hides_nobody_knows_that_it_is_dead(monkeypatch):
+    """Many clusters show a user nothing of the processes of others."""
+
+    def forbidden(pid, number):
+        raise PermissionError(1, "Operation not permitted")
+
+    other = Owner(owner._machine(), 2**22 + 1, 1)
+    assert (other.is_of_here, other.is_dead()) == (True, True)
+    assert Owner(owner._machine(), 10**30, 1).is_dead(), "no process has such a number"
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert (other.is_of_here, other.is_dead()) == (False, False)
+    assert Owner.this_process().is_of_here, "what can be seen is asked nothing"
