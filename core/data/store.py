@@ -90,6 +90,7 @@ class Store:
         if self.folder is None or not path.is_file():
             return _read(path, root, config, None)
         self._refuse_unusable(path)
+        before = state_of(path)
         digest = self._digest(path, config)
         entry = self.folder / "readings" / digest
         reading = _load(entry, path, root, digest)
@@ -99,6 +100,9 @@ class Store:
         reading = _read(path, root, config, self.room())
         if any(map(len, reading.recordings)):
             with self._keeping("what was read"):
+                if state_of(path) != before:
+                    log.warning("%s was written to while it was read: what was read is not kept", path)
+                    return reading
                 _keep(reading, entry, is_set=reading.recordings[0].file_id != relative(path, root))
                 self._added = True
                 return _load(entry, path, root, digest) or reading

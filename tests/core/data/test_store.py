@@ -108,6 +108,22 @@ def test_a_file_of_other_bytes_is_parsed_anew_even_with_the_same_size_and_time(t
     assert read(tmp_path).recordings[0].values_tc.tolist() == [[1.0], [3.0]]
 
 
+def test_what_a_logger_writes_to_while_it_is_read_is_not_kept_as_what_it_was(tmp_path, monkeypatch, caplog):
+    write_ramp(tmp_path, "a.csv", 10)
+    parse = store_module._read
+
+    def read_late(path, *rest):
+        write_ramp(tmp_path, "a.csv", 20)
+        return parse(path, *rest)
+
+    monkeypatch.setattr(store_module, "_read", read_late)
+    assert len(read(tmp_path).recordings[0]) == 20
+    assert "a.csv was written to while it was read" in caplog.text
+    monkeypatch.undo()
+    write_ramp(tmp_path, "a.csv", 10)
+    assert len(read(tmp_path).recordings[0]) == 10
+
+
 def test_an_old_file_is_not_read_to_know_that_it_is_the_same(tmp_path, monkeypatch):
     path = write(tmp_path, "a\n1\n2\n")
     os.utime(path, (1e9, 1e9))
