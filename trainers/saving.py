@@ -122,5 +122,6 @@ class Saver:
             trainer.loss_scaler.load_state_dict(state["loss_scaler"])
         set_random_state(trainer.backend, state["random"])
         self._restored = path
+        trainer.world.gather(None)  # nobody saves, which moves older states, before all have read this one
         tell_exactness(told["hardware"], self._hardware())
         return state

@@ -32,6 +32,7 @@ from core.runlog import EpochRecord, RunLog, loss_png_path, read_loss_csv, read_
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from trainers import run as training_run
+from trainers.distributed import World
 from trainers.loop import Position, Trainer
 from trainers.optimizer import build_optimizer
 from trainers.run import TrainingResult, train
@@ -500,6 +501,16 @@ def test_what_did_not_fit_is_gone_before_training_starts_anew(stopped, monkeypat
     monkeypatch.setattr(training_run, "build_model", built)
     run_training(stopped, *UNFINISHED, "seed=1", run_id=None)
     assert len(models) == 2
+
+
+def test_nobody_goes_on_before_all_have_read_the_state(workspace, monkeypatch):
+    """Who saves moves the older states, and another process may be about to read one of them."""
+    fit(make_trainer(workspace, "training.epochs=1"))
+    again, load, done = make_trainer(workspace, "training.epochs=1"), checkpoint.load_described, []
+    monkeypatch.setattr(checkpoint, "load_described", lambda path: done.append("read") or load(path))
+    monkeypatch.setattr(World, "gather", lambda world, value: done.append("met") or [value])
+    again.resume(again.last_path)
+    assert done == ["read", "met"]
 
 
 def test_a_model_without_training_state_is_refused(plant):
