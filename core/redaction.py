@@ -12,13 +12,18 @@ _WORDS = (
     r"token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization"
 )
 _KEY = re.compile(rf"(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
-# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it.
+# A traceback in a notebook has its colours between the words.
+_GAP = r"(?:\s|\x1b\[[\d;]*m)*"
+_SCHEME = r"(?:bearer|basic)\s+"
+# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it, nor the end of a
+# picture in base64, `pwd==`.
 _ASSIGNED = re.compile(
-    rf"([\w.-]*(?:{_WORDS})[\w-]*(?:\s*=\s*['\"]?|['\"]?\s*:\s*(?:['\"]|(?=(?:bearer\s+|basic\s+)?\S*\d))))(?:(?:bearer|basic)\s+)?[^\s'\",;}})]+",
+    rf"((?:{_WORDS})[\w-]*(?:{_GAP}={_GAP}['\"]?|['\"]?{_GAP}:{_GAP}(?:['\"]|(?=(?:{_SCHEME})?\S*\d))))"
+    rf"(?:{_SCHEME})?=*[^\s'\",;}})=\x1b][^\s'\",;}})\x1b]*",
     re.IGNORECASE,
 )
 # Also where an address became a path, which has one slash for two.
-_IN_ADDRESS = re.compile(r"(\w+:/{1,2}[^\s:/@]*:)[^\s/@]+@")
+_IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)[^\s/@]+@")
 # The forms in which large services hand out keys.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, NotebookError
+from core.redaction import redacted
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
 from pipelines.notebook_parameters import check_parameters, parameter
@@ -41,7 +42,8 @@ _PR_SET_PDEATHSIG = 1
 class NotebookRun:
     """One execution of a notebook, given its parameters.
 
-    executed: the copy with its outputs; it is on disk, whole, from the first cell on and after whatever failure.
+    executed: the copy with its outputs; it is on disk, whole, from the first cell on and after whatever failure, and
+        what looks like a secret is hidden in it.
     tell: called with each event: `{"event": "notebook", "cells": n}` first, then of every code cell
         `{"event": "start", "cell": number, "title": the heading above it}` and `{"event": "end", …, "seconds": s}`.
     """
@@ -180,7 +182,7 @@ class NotebookRun:
         if cell.cell_type == "code":
             told = nbformat.v4.new_output("error", ename="DeadKernelError", evalue=cause, traceback=[cause, *trace])
             cell.outputs.append(told)
-            write_text(self.executed, nbformat.writes(notebook))
+            _write_executed(self.executed, nbformat.writes(notebook))
 
 
 def _headings(notebook: NotebookNode) -> list[str]:
@@ -211,9 +213,17 @@ def _write_atomically_below(folder: Path) -> None:
 
     class AtomicHandler(LocalHandler):
         def write(self, buf: str, path: str) -> None:
-            write_text(Path(path), buf)
+            _write_executed(Path(path), buf)
 
     papermill_io.register(str(folder), AtomicHandler())
+
+
+def _write_executed(path: Path, text: str) -> None:
+    """Hides secrets in what the notebook says, not in its JSON, whose quotes would go with them."""
+    import nbformat
+
+    notebook = nbformat.from_dict(redacted(nbformat.reads(text, as_version=4)))
+    write_text(path, nbformat.writes(notebook))
 
 
 # --------------------------------------------------------------------------------------------------------- command line
@@ -232,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _execute(arguments: argparse.Namespace) -> int:
     def tell(event: Event) -> None:
-        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.write(json.dumps(redacted(event)) + "\n")
         sys.stdout.flush()
 
     run = NotebookRun(

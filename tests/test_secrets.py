@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import nbformat
@@ -15,27 +11,14 @@ import pytest
 
 from core import checkpoint
 from core.redaction import HIDDEN, redacted_text
+from tests.canary import CANARY, SHARE, contents, files_that_hold_it, run
 from tests.inference.trained_workspace import OVERRIDES, SHARED, write_process
 from tests.support import REPO_ROOT
 
-CANARY = "canary7f3e91d0"
-ENVIRONMENT = {
-    "HF_TOKEN": f"hf_{CANARY}",
-    "AWS_SECRET_ACCESS_KEY": f"{CANARY}/x",
-    "WANDB_API_KEY": CANARY,
-    "KAGGLE_KEY_PASSWORD": CANARY,
-    "PIP_INDEX_URL": f"https://reader:{CANARY}@packages.example/simple",
-}
-# Where a share is mounted under the address that it was opened with.
-SHARE = f"share/smb:/reader:{CANARY}@plant.example/logs"
 
-
-def run(root: Path, *command: str, **options: object) -> str:
+def said_by(*command: str) -> str:
     """What a command says on both streams."""
-    environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=REPO_ROOT, env=environment, capture_output=True, text=True, **options
-    )
+    done = run(*command)
     return done.stdout + done.stderr
 
 
@@ -58,16 +41,16 @@ def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
              f"data.root={SHARE}", *OVERRIDES["patchtst"],
              *(each for each in SHARED if "tensorboard" not in each)]  # fmt: skip
     said = {
-        "train": run(root, "trainers.train_patchtst_ssl", *local),
-        "score": run(root, "inference.run_scoring_example", "--stream", "patchtst", *local),
-        "quality": run(root, "pipelines.check_data_quality", *local),
-        "print": run(root, "trainers.train_patchtst_ssl", "--print-config", *local),
-        "missing": run(root, "trainers.train_patchtst_ssl", "--debug", *local, f"data.root={SHARE}/nowhere"),
-        "devices": run(root, "core.devices", "--json"),
-        "migrate": run(root, "migration", str(root / "colab_mine.ipynb"), "--out-dir", str(root / "migrated"),
+        "train": said_by("trainers.train_patchtst_ssl", *local),
+        "score": said_by("inference.run_scoring_example", "--stream", "patchtst", *local),
+        "quality": said_by("pipelines.check_data_quality", *local),
+        "print": said_by("trainers.train_patchtst_ssl", "--print-config", *local),
+        "missing": said_by("trainers.train_patchtst_ssl", "--debug", *local, f"data.root={SHARE}/nowhere"),
+        "devices": said_by("core.devices", "--json"),
+        "migrate": said_by("migration", str(root / "colab_mine.ipynb"), "--out-dir", str(root / "migrated"),
                        "--report", str(root / "migrated/report.json")),
-        "export": run(
-            root, "pipelines.export_training_dashboard_state", "--persist-run-history", "--repo-root", str(root),
+        "export": said_by(
+            "pipelines.export_training_dashboard_state", "--persist-run-history", "--repo-root", str(root),
             "--single-file", str(root / "page.html"),
         ),
     }  # fmt: skip
@@ -91,13 +74,8 @@ def test_no_step_says_a_secret(workspace):
 def test_no_file_holds_a_secret(workspace):
     """But for the notebook as it was given, and the checkpoint itself: it holds where the data lies, to go on there."""
     root, _ = workspace
-    given = {root / "colab_mine.ipynb", *root.glob("checkpoints/*.pt")}
-    holding = [
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*")
-        if path.is_file() and path not in given and any(CANARY.encode() in part for part in contents(path))
-    ]
-    assert holding == []
+    given = [root / "colab_mine.ipynb", *root.glob("checkpoints/*.pt")]
+    assert files_that_hold_it(root, but=given) == []
 
 
 def test_of_all_secrets_a_checkpoint_holds_the_path_alone(workspace):
@@ -107,14 +85,6 @@ def test_of_all_secrets_a_checkpoint_holds_the_path_alone(workspace):
     for path in root.glob("checkpoints/*.pt"):
         for part in contents(path):
             assert part.count(CANARY.encode()) == part.count(SHARE.encode())
-
-
-def contents(path: Path) -> list[bytes]:
-    """A file's bytes, those of its members where it is an archive."""
-    if not zipfile.is_zipfile(path):
-        return [path.read_bytes()]
-    with zipfile.ZipFile(path) as archive:
-        return [archive.read(name) for name in archive.namelist()]
 
 
 @pytest.mark.parametrize("text", ["smb://a:{}@host/x", "smb:/a:{}@host/x", "'postgresql+psycopg://a:{}@host'"])

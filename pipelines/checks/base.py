@@ -11,6 +11,7 @@ from typing import Any, Literal
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError
+from core.redaction import redacted
 
 log = logging.getLogger(__name__)
 
@@ -109,4 +110,5 @@ class Check:
             status, hint = "FAIL", "the log has the trace; `make validate` makes every output anew"
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The report is published with the dashboard: where the workspace lies is nobody's business.
-        return Item(identity, self.group, title, status, detail.replace(f"{root}/", ""), hint)
+        detail, hint = redacted((detail.replace(f"{root}/", ""), hint))
+        return Item(identity, self.group, title, status, detail, hint)

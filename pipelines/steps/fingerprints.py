@@ -12,10 +12,12 @@ from typing import Any
 from core.config.compose import LoadedConfig, flatten
 from core.data.files import data_stem, expand
 from core.data.store import Store
+from core.redaction import redacted
 from core.workspace import relative
 from pipelines.steps.table import Order, Step
 
-# Kind of input → item → its digest, or its value where that is short.
+# Kind of input → item → its digest, or its value where that is short. Kept in files, so secrets are hidden in it, and
+# another password is no change.
 Fingerprint = dict[str, dict[str, str]]
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +32,7 @@ def fingerprint(step: Step, order: Order, root: Path) -> Fingerprint:
     """Raises DataError where a pattern of the configuration matches no file."""
     inputs = step.inputs
     configs = [order.configs[stream] for stream in inputs.streams]
-    parameters = step.notebook.parameters if step.notebook else {}
+    parameters = redacted(step.notebook.parameters) if step.notebook else {}
     return {
         "data": dict(item for loaded in configs if inputs.data for item in _data(loaded, root)),
         "configuration": dict(item for loaded in configs for item in _configuration(loaded, root)),
@@ -81,7 +83,7 @@ def _data(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]]:
 
 def _configuration(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]]:
     config = loaded.config
-    for key, value in flatten(config.model_dump(mode="json")):
+    for key, value in flatten(redacted(config.model_dump(mode="json"))):
         yield f"{config.stream} {key}", json.dumps(value)
     for file in sorted((root / "configs/hardware").rglob("*.yaml")):
         yield relative(file, root), _sha256(file.read_bytes())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.progress import span
+from core.redaction import redacted_text
 from core.runlog import read_status
 from pipelines.steps.fingerprints import CODE_ROOT, Fingerprint
 from pipelines.steps.table import Step
@@ -47,7 +48,7 @@ class Cells:
 
 
 class Job:
-    """A step's process. Its words go to `log_file` and to `tell`, from threads of their own.
+    """A step's process. Its words go to `log_file` and to `tell`, without secrets, from threads of their own.
 
     cores: the processor cores it may use, or None for all of this process's.
     training: the folder where the run log of its training is to appear.
@@ -139,7 +140,7 @@ class Job:
 
     # ----------------------------------------------------------------------------------------------------- what it says
     def _read_messages(self) -> None:
-        for line in self._process.stderr:
+        for line in map(redacted_text, self._process.stderr):
             text = _TIME_OF_DAY.sub("", line.rstrip())
             if text:
                 self._log.write(line)
@@ -156,7 +157,7 @@ class Job:
             if isinstance(event, dict) and "event" in event:
                 self.cells.hear(event)
             else:
-                self._log.write(line)
+                self._log.write(redacted_text(line))
 
     def _wait(self) -> None:
         for reader in self._readers:
