@@ -20,6 +20,8 @@ EXIT_DATA = 3
 EXIT_OUTPUT = 4
 EXIT_RESUMABLE = 75
 EXIT_INTERRUPTED = 130
+# A process of the job was ended by SIGKILL; a shell says the same of one that is alone.
+EXIT_KILLED = 137
 
 
 class LandfallError(Exception):

@@ -10,18 +10,23 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from core.config.execution import Distributed
-from core.errors import EXIT_FAILURE, EXIT_OK, LandfallError
+from core.errors import EXIT_FAILURE, EXIT_KILLED, EXIT_OK, LandfallError
 from trainers import elastic
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 log = logging.getLogger(__name__)
 
 # What a process gets after a signal to finish its step, or validation, and to save.
 SHUTDOWN_S = 300
+# What a process that was killed takes with it fails sooner; torchrun kills what does not end 30 s after a failure.
+_AT_ONCE_S = 10
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ def launch(
     run: Callable[..., Any] | None = None,
 ) -> int:
     """Trains in `count` processes on this machine; gives the exit code with which a planned stop ended them all, else
-    that of the first that failed, or 0. Processes that die are started again as often as the settings say.
+    `EXIT_KILLED` if one was, that of the first that failed, or 0. Processes that die are started again as often as the
+    settings say.
 
     notes: they leave theirs beside this path while they run.
     """
@@ -112,15 +118,24 @@ def launch(
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:
-            rank, failure = error.get_first_failure()
-            log.error("process %d of %d ended with exit code %d", rank + 1, count, failure.exitcode)
-            return failure.exitcode if failure.exitcode > 0 else EXIT_FAILURE
+            return _exit_code_of(error, count)
         except SignalException as stopped:
             if (code := elastic.ending()) is None:
                 log.error("stopped by %s before a checkpoint was written", signal.Signals(stopped.sigval).name)
                 return EXIT_FAILURE
             return code
         return elastic.ending() or EXIT_OK
+
+
+def _exit_code_of(error: ChildFailedError, count: int) -> int:
+    """Who loses touch with a process that was killed fails too, and torchrun may see both in one look."""
+    rank, first = error.get_first_failure()
+    for other, failure in error.failures.items():
+        if failure.exitcode == -signal.SIGKILL and failure.timestamp - first.timestamp < _AT_ONCE_S:
+            log.error("process %d of %d was killed by SIGKILL", other + 1, count)
+            return EXIT_KILLED
+    log.error("process %d of %d ended with exit code %d", rank + 1, count, first.exitcode)
+    return first.exitcode if first.exitcode > 0 else EXIT_FAILURE
 
 
 def _meeting_point(settings: Distributed) -> MeetingPoint | None:

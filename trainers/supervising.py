@@ -18,7 +18,7 @@ from types import FrameType
 
 from core import checkpoint
 from core.devices.process import without_start
-from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_RESUMABLE, CheckpointError
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_RESUMABLE, CheckpointError
 from core.stopping import STOP_SIGNALS
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,8 @@ class Supervisor:
                 return EXIT_INTERRUPTED if self._asked_to_stop == signal.SIGINT else EXIT_RESUMABLE
 
     def _start(self, *, is_begun: bool) -> int:
-        """Runs the command to its end: its exit code, or the negative number of the signal it died of."""
+        """Runs the command to its end: its exit code, or the negative number of the signal that it, or one of the
+        processes it had started, died of."""
         go_on = ["--resume", "auto"] if is_begun else []
         environment = {**without_start(os.environ), _SUPERVISED: "1"}
         # A session of its own, so that one Ctrl-C is heard once: here.
@@ -88,7 +89,7 @@ class Supervisor:
         if code < 0 and hasattr(os, "killpg"):  # what it had started must not go on without it
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        return code
+        return -signal.SIGKILL if code == EXIT_KILLED else code
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._asked_to_stop = signal.SIGTERM if number == getattr(signal, "SIGHUP", None) else number

@@ -207,6 +207,18 @@ def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_kill_that_torchrun_does_not_repair_is_gone_on_from_until_done(plant):
+    job = start(plant, [*PLAIN, *LONG, *TOGETHER, "distributed.max_restarts=0", "--until-done"])
+    wait_for_epoch(plant, 1, job)
+    process_of_rank(job, 1).kill()
+    _, err = finish(job)
+    assert "process 2 of 2 was killed by SIGKILL" in err
+    assert "training was killed by SIGKILL: starting it again in 1 s" in err
+    assert [record.epoch for record in history(plant)] == [1, 2, 3, 4, 5]
+    assert 1 <= int(re.search(r"resuming \S+ after (\d+) epochs", err)[1]) < 5
+
+
+@pytest.mark.slow
 def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
     """A signal to one ends both, with 75 and no new start; what is left one process learns, from the same windows."""
     other = tmp_path / "other"

@@ -100,15 +100,32 @@ def raising(error: Exception):
     return run
 
 
-def failed(code: int) -> ChildFailedError:
-    error = ChildFailedError.__new__(ChildFailedError)
-    error.get_first_failure = lambda: (1, SimpleNamespace(spec=ProcessFailure, exitcode=code))
-    return error
+def failed(*codes: int, seconds_between: int = 0) -> ChildFailedError:
+    """Processes in the order in which torchrun saw their end."""
+    failures = {rank: ProcessFailure(rank, 1000 + rank, code, "") for rank, code in enumerate(codes)}
+    for rank, failure in failures.items():
+        failure.timestamp = 1_800_000_000 + rank * seconds_between
+    return ChildFailedError("m", failures)
 
 
-@pytest.mark.parametrize("code, expected", [(3, 3), (1, 1), (-9, 1)], ids=["data", "error", "killed"])
+@pytest.mark.parametrize(
+    "code, expected", [(3, 3), (1, 1), (-9, 137), (-11, 1)], ids=["data", "error", "killed", "crash"]
+)
 def test_the_exit_code_is_that_of_the_process_that_failed(notes, code, expected):
     assert launch("m", [], 2, Distributed(), notes=notes, run=raising(failed(code))) == expected
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_who_lost_touch_with_one_that_was_killed_did_not_fail(notes, seconds, caplog):
+    error = failed(1, -signal.SIGKILL, seconds_between=seconds)
+    assert launch("m", [], 2, Distributed(), notes=notes, run=raising(error)) == 137
+    assert "process 2 of 2 was killed by SIGKILL" in caplog.text
+
+
+@pytest.mark.parametrize("code, seconds", [(-signal.SIGKILL, 30), (-signal.SIGTERM, 0)])
+def test_whom_torchrun_ends_after_a_failure_was_not_killed(notes, code, seconds):
+    error = failed(3, code, seconds_between=seconds)
+    assert launch("m", [], 2, Distributed(), notes=notes, run=raising(error)) == 3
 
 
 @pytest.mark.parametrize("code", [75, 130])

@@ -76,6 +76,13 @@ def test_a_start_that_has_saved_nothing_is_made_again_as_it_was(tmp_path):
     assert job.starts == [ANEW, ANEW, ANEW, GOING_ON]
 
 
+def test_the_death_of_one_of_several_processes_is_one(tmp_path, caplog):
+    job = Job(tmp_path, "saves-137", "0")
+    assert job.run() == 0
+    assert job.starts == [ANEW, GOING_ON]
+    assert "training was killed by SIGKILL: starting it again" in caplog.text
+
+
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 130])
 def test_a_real_end_is_one(tmp_path, code):
     job = Job(tmp_path, "saves-75", f"saves-{code}")
@@ -83,7 +90,7 @@ def test_a_real_end_is_one(tmp_path, code):
     assert len(job.starts) == 2
 
 
-@pytest.mark.parametrize("ending, code", [("dies", 1), ("75", 75)])
+@pytest.mark.parametrize("ending, code", [("dies", 1), ("137", 1), ("75", 75)])
 def test_starts_in_vain_come_to_an_end(tmp_path, caplog, ending, code):
     job = Job(tmp_path, ending, "saves-dies", *[ending] * MOST_IN_VAIN)
     assert job.run() == code
