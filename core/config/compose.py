@@ -6,6 +6,7 @@ Precedence, weakest first: schema default < group file < configuration file < `L
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,10 @@ from core.workspace import find_root, relative
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
+log = logging.getLogger(__name__)
+
 CONFIG_DIR = "configs"
+_SIZE_GROUPS = "hardware/sizes/"
 ENVIRONMENT_PREFIX = "LANDFALL_"
 # Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
 COMPUTE_VARIABLES = {
@@ -73,7 +77,21 @@ def load_config(
     _note_override_origins(origins, from_command_line, "command line")
     config = validate(values, source=source, origins=origins)
     refuse_outputs_elsewhere(config, source, origins, root)
+    _tell_overruled_sizes(config, [*from_environment, *from_command_line], origins)
     return LoadedConfig(config, source, origins)
+
+
+def _tell_overruled_sizes(config: AnyConfig, asked: Sequence[Override], origins: Mapping[str, str]) -> None:
+    """A group of sizes that was asked for holds only where `model.size` leaves the sizes to the groups."""
+    if config.model.size == "custom":
+        return
+    for override in asked:
+        if override.key_or_group.startswith(_SIZE_GROUPS):
+            size, asked_for = config.model.size, override.value()
+            log.warning(
+                "%s=%s is overruled: model.size = %s, set by %s; ask for model.size=%s instead",
+                override.key_or_group, asked_for, size, origin_of("model.size", origins) or "default", asked_for,
+            )  # fmt: skip
 
 
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:

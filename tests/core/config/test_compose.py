@@ -70,6 +70,17 @@ def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(wo
     assert (config.training.windows_per_epoch, config.device.prefer) == (0, "auto")
 
 
+@pytest.mark.parametrize("size, told", [(None, True), ("reduced", True), ("custom", False)])
+def test_a_group_of_sizes_that_does_not_hold_is_told(workspace, caplog, size, told):
+    file = local_config_file("swinmae")
+    load(workspace, file=file)
+    assert not caplog.records, "nobody asked for one"
+    load(workspace, "hardware/sizes/swinmae=full", *([f"model.size={size}"] if size else []), file=file)
+    words = f"hardware/sizes/swinmae=full is overruled: model.size = {size or 'auto'}, set by "
+    assert (words in caplog.text) is told
+    assert ("ask for model.size=full instead" in caplog.text) is told
+
+
 def test_the_environment_is_read_by_default(workspace, monkeypatch):
     monkeypatch.setenv("LANDFALL_SEED", "7")
     assert load_config(LOCAL, root=workspace).config.seed == 7
