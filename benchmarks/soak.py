@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.rewriting import read_while_written
 from benchmarks.run import RESULTS, environment
+from benchmarks.small_workspace import CONFIGS, build_small_workspace, install_page
 from benchmarks.victims import END_S, MARK, Export, Kind, Notebook, Process, Scoring, Server, Tell, Training, loaded
 from benchmarks.wholeness import leftovers
 from core.cli import run_command
@@ -32,8 +33,6 @@ from core.errors import EXIT_FAILURE, EXIT_OK, LandfallError
 from core.loss_curve import loss_figure
 from core.runlog import EpochRecord
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.builders import install_page
-from tests.small_workspace import CONFIGS, build_small_workspace
 from trainers.run import train
 
 # Of a hundred kills. A notebook takes as long as twenty trainings.

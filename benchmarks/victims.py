@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import pandas as pd
 import psutil
 
+from benchmarks.small_workspace import CONFIGS
 from benchmarks.wholeness import faults, is_same, leftovers, trained
 from core import checkpoint
 from core.config.compose import LoadedConfig, load_config
@@ -34,7 +35,6 @@ from pipelines.dashboard.state_documents import DashboardState
 from pipelines.execute_notebook import NotebookRun
 from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 from pipelines.serve_dashboard import make_server
-from tests.small_workspace import CONFIGS
 from trainers.run import train
 
 # Nothing may outlive what killed it, or the process it belongs to, for so long.

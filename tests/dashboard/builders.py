@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import struct
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -301,10 +300,3 @@ def build_finished_workspace(root: Path) -> Path:
     write_quality(root, "vib", 3)
     write_checklist(root, failing=False)
     return root
-
-
-def install_page(root: Path) -> Path:
-    """Copies the page into the workspace, without data or chart library of the repository."""
-    page = root / "training_dashboard"
-    shutil.copytree(REPOSITORY / "training_dashboard", page, ignore=shutil.ignore_patterns("data"))
-    return page

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import websocket
 
-from tests.small_workspace import CONFIGS, build_small_workspace
+from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from tests.support import REPO_ROOT
 
 NOTEBOOK = "local_patchtst_ssl.ipynb"

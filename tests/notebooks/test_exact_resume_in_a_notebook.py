@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from benchmarks.killing import Outcome
+from benchmarks.small_workspace import CONFIGS
 from core.config.compose import load_config
 from tests.notebooks.test_working_in_a_notebook import PATIENCE_S, Page, page
-from tests.small_workspace import CONFIGS
 
 __all__ = ["page"]  # the fixture: one kernel for the tests of this module
 

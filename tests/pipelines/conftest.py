@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 from pipelines.run_local_training_pipeline import main
-from tests.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 
 
 class FinishedWorkspace(NamedTuple):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.small_workspace import CONFIGS, PIPELINE_ARGUMENTS
 from core import checkpoint
 from core.config.compose import load_config
 from core.errors import EXIT_OUTPUT
@@ -14,7 +15,6 @@ from pipelines.checks import environment, scoring, static
 from pipelines.checks.base import CheckFailed, CheckSkipped
 from pipelines.checks.scoring import Answers, model_has_not_collapsed
 from pipelines.validate_training_outputs import build_context, main
-from tests.small_workspace import CONFIGS, PIPELINE_ARGUMENTS
 from trainers.run import train
 
 both_streams = pytest.mark.parametrize("stream", CONFIGS)

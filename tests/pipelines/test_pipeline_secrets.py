@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
 import pytest
 
+from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, install_page
 from core.redaction import HIDDEN
 from tests.canary import CANARY, SHARE, files_that_hold_it, run
 from tests.pipelines.test_execute_notebook import write_notebook
-from tests.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
-from tests.support import REPO_ROOT
 
 NOTEBOOK = "notebooks/local_patchtst_ssl.ipynb"
 DUMP = f"import os\nprint(dict(os.environ))\napi_key = '{CANARY}'\ndict(os.environ)"
@@ -36,8 +34,7 @@ def piped(tmp_path_factory: pytest.TempPathFactory) -> Piped:
     root = build_small_workspace(tmp_path_factory.mktemp("secrets"))
     (root / SHARE / "data").mkdir(parents=True)
     (root / "data/fdc").rename(root / SHARE / "data/fdc")
-    page = root / "training_dashboard"
-    shutil.copytree(REPO_ROOT / page.name, page, ignore=shutil.ignore_patterns("data"))
+    install_page(root)
     notebook = nbformat.read(root / NOTEBOOK, as_version=4)
     notebook.cells += [nbformat.v4.new_markdown_cell(f"## token={CANARY}"), nbformat.v4.new_code_cell(DUMP)]
     nbformat.write(notebook, root / NOTEBOOK)

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 from core import checkpoint
 from core.config.schema import STREAMS
 from core.errors import (
@@ -29,7 +30,6 @@ from core.errors import (
 )
 from pipelines.run_local_training_pipeline import main
 from tests.dashboard.documents import load, validate
-from tests.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 from tests.support import REPO_ROOT
 
 QUALITY = {"patchtst": "fdc", "swinmae": "vib"}

@@ -10,12 +10,13 @@ import re
 import numpy as np
 import pytest
 
+from benchmarks.small_workspace import install_page
 from core.errors import EXIT_USAGE, UsageError
 from pipelines.dashboard import single_file
 from pipelines.dashboard.series import MAX_BINS
 from pipelines.dashboard.single_file import bundle, documents_of, write_single_file
 from pipelines.export_training_dashboard_state import export_state, main
-from tests.dashboard.builders import FIRST, SECOND, build_workspace, install_page, write
+from tests.dashboard.builders import FIRST, SECOND, build_workspace, write
 from tests.pipelines.more_inputs import RECORDING, write_event, write_score_table
 
 

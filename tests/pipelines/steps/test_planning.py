@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from core.config.compose import load_config
 from core.errors import DataError, UsageError
 from pipelines.steps import fingerprints
@@ -15,7 +16,6 @@ from pipelines.steps.fingerprints import digests, fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import StepRecord
 from pipelines.steps.table import Order, Step, pipeline_steps
-from tests.small_workspace import CONFIGS, build_small_workspace
 
 EVERY = (
     "quality-patchtst", "quality-swinmae", "notebook-patchtst", "notebook-swinmae", "scores-patchtst", "scores-swinmae",

@@ -1,4 +1,4 @@
-"""A workspace small enough to run the whole pipeline in a test: real notebooks, real models, little of everything."""
+"""A workspace small enough to run the whole pipeline in a test or a soak: real notebooks and models, little data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tests.support import REPO_ROOT
-
+REPOSITORY = Path(__file__).resolve().parents[1]
 # Configuration file of each stream; both start from the real local ones.
 CONFIGS = {"patchtst": "configs/small_patchtst.yaml", "swinmae": "configs/small_swinmae.yaml"}
 RUN_ID = "20261121-083000-1f3a"
@@ -39,10 +38,10 @@ def build_small_workspace(root: Path) -> Path:
     """What a clone holds as far as a run looks at it, two files of training data for each stream and two to test."""
     root.mkdir(exist_ok=True)
     for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(REPO_ROOT / name, root)
+        shutil.copy(REPOSITORY / name, root)
     for folder, kind in (("configs", "**/*.yaml"), ("core", "**/*.py"), ("notebooks", "*.ipynb")):
-        for file in (REPO_ROOT / folder).glob(kind):
-            copy = root / file.relative_to(REPO_ROOT)
+        for file in (REPOSITORY / folder).glob(kind):
+            copy = root / file.relative_to(REPOSITORY)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
     (root / CONFIGS["patchtst"]).write_text(_PATCHTST, encoding="utf-8")
@@ -51,6 +50,13 @@ def build_small_workspace(root: Path) -> Path:
     write_process_data(root / "data/fdc")
     write_vibration_data(root / "data/vib")
     return root
+
+
+def install_page(root: Path) -> Path:
+    """Copies the page into the workspace, without data or chart library of the repository."""
+    page = root / "training_dashboard"
+    shutil.copytree(REPOSITORY / "training_dashboard", page, ignore=shutil.ignore_patterns("data"))
+    return page
 
 
 def write_process_data(folder: Path) -> None:
