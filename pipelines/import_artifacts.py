@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from core.cli import add_root_argument, root_of, run_command
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
+from core.lock import Lock
 from core.workspace import atomic_file, relative, temporary_folder, utc_now
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
     scalers, scores, and run folders. A file that is already here and the same is left; one that differs stops the
     import, or with `replace` is kept beside the new one as `<name>.before-<time>`.
     Raises UsageError where there is nothing to import, OutputError naming every file that is torn, foreign or in the
-    way.
+    way, LockedError where a run writes the same.
     """
     with _opened(source, root) as folder:
         artifacts = _found(folder)
@@ -66,8 +67,11 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
                 hint="add --replace (REPLACE=1 with make) to keep these under another name, or move them away",
             )
         suffix = f".before-{re.sub(r'[^0-9]', '', utc_now())[:14]}"
-        for artifact in new:
-            _place(artifact, root, suffix)
+        with Lock() as lock:
+            for target in dict.fromkeys(_locked_with(artifact) for artifact in new):
+                lock.take(root / target, key="--repo-root")
+            for artifact in new:
+                _place(artifact, root, suffix)
     for artifact in artifacts:
         log.info("%s %s", "placed" if artifact in new else "the same, left", artifact.target)
     return [artifact.target for artifact in new]
@@ -293,6 +297,13 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 # --------------------------------------------------------------------------------------------------------------- placed
+def _locked_with(artifact: Artifact) -> str:
+    """What a run locks that writes such a file: the model, with all that belongs to it, or its own folder."""
+    if artifact.target.startswith("runs/"):
+        return str(PurePosixPath(artifact.target).parent)
+    return f"checkpoints/{artifact.stream}_ssl.pt"
+
+
 def _equal(source: Path, target: Path) -> bool:
     """Whether both hold the same bytes."""
     return target.is_file() and filecmp.cmp(source, target, shallow=False)

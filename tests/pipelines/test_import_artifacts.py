@@ -11,7 +11,8 @@ import pytest
 from benchmarks.small_workspace import CONFIGS, RUN_ID
 from core.bundle import write_bundle
 from core.config.compose import load_config
-from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, OutputError, UsageError
+from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputError, UsageError
+from core.lock import Lock
 from pipelines.import_artifacts import import_artifacts, main
 
 DETECTOR = "checkpoints/patchtst_ssl.detector.npz"
@@ -91,6 +92,17 @@ def test_what_is_here_is_not_overwritten_unless_asked_for(drive, workspace):
     assert (workspace / LOSSES).read_bytes() == (drive / LOSSES).read_bytes()
     (kept,) = (workspace / LOSSES).parent.glob("*.before-*")
     assert kept.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("target", [MODEL, f"runs/patchtst_ssl/{RUN_ID}"])
+def test_nothing_is_put_under_a_run_that_writes_it(drive, workspace, target):
+    with Lock("run-1") as running:
+        running.take(workspace / target, key="x")
+        with pytest.raises(LockedError, match=r"is being written by run run-1 .*--repo-root"):
+            import_artifacts(drive, root=workspace, replace=True)
+        assert not (workspace / MODEL).exists()
+    assert MODEL in import_artifacts(drive, root=workspace)
+    assert not list(workspace.rglob(".*.lock"))
 
 
 def damage(name: str, text: str | None):
