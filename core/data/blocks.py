@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -48,7 +49,8 @@ def slices(*arrays: np.ndarray, num_values: int) -> Iterator[slice]:
 
 
 def give_back(array: np.ndarray) -> None:
-    """The pages of its file that this process has looked at; the system may keep them in its cache."""
+    """The pages of its file that this process has looked at; the system may keep them in its cache. What was written
+    to an array that is no part of its file (all but those of `blank`) is lost with them."""
     mapped = _mapping_of(array)
     if mapped is not None and hasattr(mapped, "madvise"):
         mapped.madvise(mmap.MADV_DONTNEED)
@@ -109,11 +111,16 @@ class Rows:
 
     def _write(self) -> None:
         if self._file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - `whole` closes it
+            self._file = _without_name(self.folder)  # `whole` closes it
         for block in self._blocks:
             self._file.write(np.ascontiguousarray(block).data)
         self._blocks = [block[:0] for block in self._blocks[:1]]
+
+
+def _without_name(folder: Path) -> IO[bytes]:
+    """Makes the folder too: who deletes the store while it is in use loses nothing but time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryFile(dir=folder)
 
 
 def gathered(parts: Iterable[np.ndarray], folder: Path | None) -> np.ndarray:
@@ -134,7 +141,7 @@ def blank(shape: tuple[int, ...], folder: Path | None, dtype: np.typing.DTypeLik
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if folder is None or num_bytes <= IN_MEMORY:
         return np.zeros(shape, dtype)
-    with writing(folder / "rows"), tempfile.TemporaryFile(dir=folder) as file:
+    with writing(folder / "rows"), _without_name(folder) as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, num_bytes)
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
@@ -146,7 +153,7 @@ def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray
     itemsize, dtype = parts_tc[0].itemsize, parts_tc[0].dtype
     if folder is None or num_rows * num_columns * itemsize <= IN_MEMORY:
         return np.ascontiguousarray((parts_tc[0] if len(parts_tc) == 1 else np.concatenate(parts_tc)).T)
-    with writing(folder / "columns"), tempfile.TemporaryFile(dir=folder) as file:
+    with writing(folder / "columns"), _without_name(folder) as file:
         file.truncate(num_rows * num_columns * itemsize)
         start = 0
         for block in (block for part_tc in parts_tc for block in blocks(part_tc)):

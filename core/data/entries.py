@@ -68,7 +68,8 @@ def _states_of(entry: Path, names: Iterable[str]) -> dict[str, dict[str, int]]:
 
 
 def _mapped(path: Path) -> np.ndarray:
-    """An array in a file that never changes: tensors want to be writable, but what is written stays in memory."""
+    """An array in a file that never changes: tensors want to be writable, but what is written stays in memory, until
+    its pages are given back."""
     return np.load(path, mmap_mode="c", allow_pickle=False)
 
 

@@ -105,6 +105,21 @@ def test_blocks_cover_all_rows_once_and_overlap_by_what_was_asked(monkeypatch):
     assert steps.tolist() == [1] * 94
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ones_nc, folder: blocks.gathered([ones_nc], folder),
+        lambda ones_nc, folder: blocks.by_column([ones_nc], folder).T,
+        lambda ones_nc, folder: blocks.blank(ones_nc.shape, folder) + 1,
+    ],
+    ids=["gathered", "by_column", "blank"],
+)
+def test_a_store_may_be_deleted_while_it_is_in_use(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "IN_MEMORY", 1)
+    ones_nc = np.ones((100, 3), dtype=np.float32)
+    np.testing.assert_array_equal(make(ones_nc, tmp_path / "deleted"), ones_nc)
+
+
 def test_rows_beyond_memory_lie_in_a_file_that_has_no_name(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "IN_MEMORY", 100)
     rows = blocks.Rows(tmp_path)
