@@ -59,6 +59,7 @@ class RunLog:
         self._windows_per_step = windows / max(1, steps)
         self._began, self._began_step = time.monotonic(), 0
         self._time = ""
+        self._records = 0
         self._status: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
@@ -155,17 +156,19 @@ class RunLog:
         self._append([{"kind": "recovery", "time": self._now(), **record}])
         self._update(recoveries=self._status["recoveries"] + 1)
 
-    def rewind(self, *, step: int, epoch: int, recoveries: int = 0) -> None:
-        """Keeps the records up to this step and epoch and so many recoveries; a torn last line is dropped."""
-        records = read_metrics(self.metrics_file)
-        undone = [record for record in records if record["kind"] == "recovery"][:recoveries]
-        kept = [
-            record
-            for record in records
-            if (record["kind"] == "step" and record["step"] <= step)
-            or (record["kind"] == "epoch" and record["epoch"] <= epoch)
-            or record in undone
-        ]
+    @property
+    def records(self) -> int:
+        """How many it holds: with a state that is saved now, what to rewind to."""
+        return self._records
+
+    def rewind(self, records: int | None, *, step: int, epoch: int) -> None:
+        """Keeps the first so many records, or all that are whole; a torn last line is dropped.
+
+        step, epoch: how many the run has done. They do not say which records to keep: under another batch the steps of
+        an epoch have other numbers.
+        """
+        kept = read_metrics(self.metrics_file)[:records]
+        self._records = len(kept)
         lines = [json.dumps(record) for record in kept]
         self._write(self.metrics_file.name, "".join(line + "\n" for line in lines))
         self._live.restart()
@@ -173,7 +176,8 @@ class RunLog:
         self._began, self._began_step = time.monotonic(), step
         epochs = [{"epoch": r["epoch"], "val_loss": r["val_loss"]} for r in kept if r["kind"] == "epoch"]
         best = min(epochs, key=lambda record: record["val_loss"], default=None)
-        self._update(step=step, epoch=epoch, best=best, recoveries=len(undone))
+        recoveries = sum(record["kind"] == "recovery" for record in kept)
+        self._update(step=step, epoch=epoch, best=best, recoveries=recoveries)
 
     def _pace(self, step: int) -> dict[str, float | None]:
         """Time left and throughput, by the steps of this process; validation counts as soon as there was one."""
@@ -191,6 +195,7 @@ class RunLog:
             self._lock.check()
         with writing(self.metrics_file), self.metrics_file.open("a", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in lines)
+        self._records += len(lines)
         self._live.add(zip(strict, lines, strict=True))
 
     def _update(self, **changes: Any) -> None:

@@ -115,6 +115,8 @@ class Trainer:
         self.optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
         self.recovery, self.sentinel = Recovery(self.objective, train, root=root), Sentinel(plan)
         self.position = Position()
+        # Records of the run's log up to the position; None where an older state does not say.
+        self.logged: int | None = 0
         self._step_seconds = self._validation_seconds = 0.0
         self.saver = Saver(self)
 
@@ -143,7 +145,7 @@ class Trainer:
     def fit(self, run: RunLog, stop: StopRequest, *, watcher: Watcher | None = None) -> Position:
         """Trains to the last epoch, or until early stopping. Raises StoppedError on request, after a checkpoint."""
         self._watcher = watcher
-        self.saver.begin()
+        self.saver.begin(run)
         epochs_left = self.config.training.epochs - self.position.epoch
         remaining = self.windows_per_epoch * epochs_left - self.windows_until(self.position.step)
         mode = self.config.logging.progress if self.world.is_main else "off"
@@ -187,7 +189,7 @@ class Trainer:
                 )
                 if agreed.stop or agreed.save:
                     self._settle(run, steps, pending)
-                    self._save_midway(time.perf_counter() - started)
+                    self._save_midway(run, time.perf_counter() - started)
                     if agreed.stop:
                         raise self._stopped(stop)
                     if self.position.step != step:  # a step was lost
@@ -208,7 +210,7 @@ class Trainer:
             raise LandfallError(f"no step of epoch {epoch + 1} was finite: nothing was learned", hint=WAY_OUT)
         val_loss = self._validation_loss(run, stop)
         if val_loss is None:
-            self._save_midway(train_seconds)
+            self._save_midway(run, train_seconds)
             raise self._stopped(stop)
         self._validation_seconds = time.perf_counter() - started - train_seconds
         return EpochRecord(
@@ -313,7 +315,7 @@ class Trainer:
         if self.world.is_main:
             write_loss_csv(loss_csv_path(self.root, self.config), history)
         run.epoch(record, best=self.position.best)
-        self.saver.save_state()  # a run killed before it does what is left of the epoch again, and tells of it again
+        self.saver.save_state(run)  # a run killed before it does what is left of the epoch again, and tells of it again
         if self.position.best is record:  # last: a resumed run sees that it is missing, and has its weights
             self.saver.save_best()
         log.info(
@@ -322,10 +324,10 @@ class Trainer:
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------- saving and resuming
-    def _save_midway(self, seconds: float) -> None:
+    def _save_midway(self, run: RunLog, seconds: float) -> None:
         """After settled steps of an epoch, or all of them; seconds: what the epoch took so far."""
         self.position.loss_sum, self.position.seconds = self._loss_sum.item(), seconds
-        self.saver.save_state()
+        self.saver.save_state(run)
 
     def _stopped(self, stop: StopRequest) -> StoppedError:
         return StoppedError(stop.reason or "", relative(self.last_path, self.root), interrupted=stop.interrupted)
@@ -336,6 +338,7 @@ class Trainer:
         self.sentinel = Sentinel(self.plan)
         history = [EpochRecord(**record) for record in state["position"].pop("history")]
         self.position = Position(**state["position"], history=history)
+        self.logged = state.get("logged")
         if state["effective_batch"] != self.effective:
             self._go_on_after(state["windows_done"])
 

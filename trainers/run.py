@@ -214,7 +214,7 @@ def _fit(
         run.write_environment(environment_record(root, plan, decisions))
         if world.is_main:
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
-        run.rewind(step=trainer.steps_done, epoch=trainer.position.epoch, recoveries=trainer.recovery.used)
+        run.rewind(trainer.logged, step=trainer.steps_done, epoch=trainer.position.epoch)
         position = trainer.fit(run, stop, watcher=watcher)
     return TrainingResult(
         run_id=run_id,

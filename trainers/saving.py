@@ -14,6 +14,7 @@ from core.errors import CheckpointError
 from trainers.resuming import check_fit, tell_exactness, versions
 
 if TYPE_CHECKING:
+    from core.runlog import RunLog
     from trainers.loop import Trainer
 
 
@@ -32,13 +33,13 @@ class Saver:
         minutes = self.trainer.config.training.checkpoint_every_minutes
         return minutes > 0 and time.monotonic() - self._saved_at > 60 * minutes
 
-    def begin(self) -> None:
+    def begin(self, run: RunLog) -> None:
         """From here on, what lies there is of this run."""
         if self._restored != self.trainer.last_path:
-            self.save_state()
+            self.save_state(run)
         self._save_lost_best()
 
-    def save_state(self) -> None:
+    def save_state(self, run: RunLog) -> None:
         trainer = self.trainer
         state = {
             "optimizer": trainer.objective.parallel.whole(trainer.optimizer.state_dict()),
@@ -47,6 +48,7 @@ class Saver:
             "recovery": trainer.recovery.state_dict(),
             "effective_batch": trainer.effective,
             "windows_done": trainer.windows_until(trainer.position.step),
+            "logged": run.records,
             "random": random_state(trainer.backend),
         }
         self._save(trainer.last_path, state, keep=trainer.config.training.keep)

@@ -47,7 +47,7 @@ def test_a_run_is_seen_from_its_first_moment_to_its_last(root, config):
 
 def test_time_left_and_throughput_follow_from_the_steps_of_this_process(root, config):
     with RunLog(root, config, "run-1", steps=60, windows=480) as run:
-        run.rewind(step=40, epoch=1)
+        run.rewind(None, step=40, epoch=1)
         time.sleep(0.2)
         run.steps(2, [(number, 0.5, 1e-3, 2.0) for number in range(41, 51)])
         status = json.loads((run.folder / "status.json").read_text())
@@ -60,7 +60,7 @@ def test_a_resumed_run_shows_what_it_did_before(root, config):
     with RunLog(root, config, "run-1", steps=6) as run:
         run.steps(1, [(number, 1 / number, 1e-3, 2.0) for number in range(1, 6)])
     with RunLog(root, config, "run-1", steps=6) as run:
-        run.rewind(step=3, epoch=0)
+        run.rewind(3, step=3, epoch=0)
     assert [point["step"] for point in read(root)["step_history"]] == [1, 2, 3]
 
 
@@ -102,7 +102,7 @@ def test_a_workspace_without_the_page_gets_no_file(tmp_path, config):
 
 def test_other_processes_of_a_run_write_nothing(root, config):
     with SilentRunLog(root, config, "run-1", steps=6) as run:
-        run.rewind(step=0, epoch=0)
+        run.rewind(0, step=0, epoch=0)
         run.steps(1, [(1, 0.5, 1e-3, 2.0)])
     assert not (root / FOLDER).exists()
 

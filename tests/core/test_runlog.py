@@ -93,7 +93,7 @@ def test_rewind_drops_what_a_resumed_run_does_again(run, config, tmp_path):
     with run.metrics_file.open("a") as file:
         file.write('{"kind": "st')
     with RunLog(tmp_path, config, "run-1", steps=6) as again:
-        again.rewind(step=3, epoch=1)
+        again.rewind(4, step=3, epoch=1)
         kept = [(record["kind"], record.get("step", record["epoch"])) for record in read_metrics(again.metrics_file)]
         assert kept == [("step", 1), ("step", 2), ("epoch", 1), ("step", 3)]
         assert (status(again)["step"], status(again)["epoch"]) == (3, 1)
@@ -103,7 +103,7 @@ def test_rewind_drops_what_a_resumed_run_does_again(run, config, tmp_path):
 def test_rewind_to_the_start_leaves_nothing(run):
     with run:
         run.steps(1, [(1, 0.5, 1e-3, 2.0)])
-        run.rewind(step=0, epoch=0)
+        run.rewind(0, step=0, epoch=0)
     assert read_metrics(run.metrics_file) == []
     assert status(run)["best"] is None
 

@@ -410,7 +410,7 @@ def test_a_log_that_goes_on_keeps_the_recoveries_its_checkpoint_knows_of(workspa
     with RunLog(workspace, config, "run-1", steps=10) as run:
         for step in (3, 5):
             run.recovery({"epoch": 1, "step": step, "loss": math.nan, "remedy": "left out"})
-        run.rewind(step=4, epoch=0, recoveries=1)
+        run.rewind(1, step=4, epoch=0)
     (kept,) = read_metrics(run.metrics_file)
     assert (kept["kind"], kept["step"], kept["loss"]) == ("recovery", 3, None)
     assert json.loads((run.folder / "status.json").read_text())["recoveries"] == 1

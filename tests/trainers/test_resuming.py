@@ -10,7 +10,7 @@ import torch
 
 from core import checkpoint
 from core.errors import CheckpointError, StoppedError
-from core.runlog import RunLog, read_loss_csv
+from core.runlog import RunLog, read_loss_csv, read_metrics
 from tests.trainers.test_loop import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
 from trainers.loop import Trainer
 from trainers.objective import Objective
@@ -22,8 +22,12 @@ LAST = "checkpoints/patchtst_ssl.last.pt"
 
 def stop(trainer: Trainer, after: int) -> None:
     """after: questions whether to stop: one before each step and each block of validation."""
-    with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps) as run, pytest.raises(StoppedError):
+    with open_log(trainer) as run, pytest.raises(StoppedError):
         trainer.fit(run, StopAfter(after))
+
+
+def open_log(trainer: Trainer) -> RunLog:
+    return RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps)
 
 
 def seen_in(*models: StandIn) -> Counter[int]:
@@ -46,6 +50,25 @@ def test_under_another_batch_each_window_of_the_epoch_is_still_seen_once(workspa
     left = NUM_WINDOWS - before * steps
     assert sum(shares) == left + NUM_WINDOWS
     assert shares[: left // after] == [after] * (left // after), "whole steps of the new size from the start"
+
+
+@pytest.mark.parametrize("after", [2, 16])
+def test_under_another_batch_the_log_keeps_what_was_done_and_drops_what_is_done_again(workspace, after):
+    """There the steps of an epoch have other numbers, larger or smaller than those of the records."""
+    first = make_trainer(workspace, "training.epochs=2", "training.batch_size=4")
+    stop(first, first.steps_per_epoch + 3)
+    with open_log(first) as run:
+        done = read_metrics(run.metrics_file)
+        run.steps(2, [(first.steps_done + 1, 0.5, 1e-3, 1.0), (first.steps_done + 2, 0.5, 1e-3, 1.0)])
+    assert [record["step"] for record in done if record["kind"] == "step"] == list(range(1, first.steps_done + 1))
+    for _ in range(2):  # the second time from a state that has no record of its own numbering
+        second = make_trainer(workspace, "training.epochs=2", f"training.batch_size={after}")
+        second.resume(second.last_path)
+        with open_log(second) as run:
+            run.rewind(second.logged, step=second.steps_done, epoch=second.position.epoch)
+            assert read_metrics(run.metrics_file) == done
+            with pytest.raises(StoppedError):
+                second.fit(run, StopAfter(0))
 
 
 def test_a_change_of_batch_within_an_epoch_may_come_twice(workspace):
@@ -98,9 +121,9 @@ def states_saved(trainer: Trainer, monkeypatch) -> list[tuple[int, int]]:
     """Position of each training state that a run saves: epoch and step."""
     saved, save = [], Saver.save_state
 
-    def noted(self: Saver) -> None:
+    def noted(self: Saver, run: RunLog) -> None:
         saved.append((trainer.position.epoch, trainer.position.step))
-        save(self)
+        save(self, run)
 
     monkeypatch.setattr(Saver, "save_state", noted)
     fit(trainer)
