@@ -17,6 +17,7 @@ PIPELINE_ARGUMENTS = ("--patch-config", CONFIGS["patchtst"], "--swin-config", CO
 _PATCHTST = """\
 defaults: [patchtst_ssl_local, _self_]
 device: {prefer: cpu}
+precision: "32"
 max_threads: 1
 data: {window: 32, stride: 8, score_stride: 16}
 model: {patch_length: 8, patch_stride: 8, d_model: 16, num_heads: 2, num_layers: 1, d_ff: 32}
@@ -25,6 +26,7 @@ training: {epochs: 3, batch_size: 32, learning_rate: 0.01}
 _SWINMAE = """\
 defaults: [swinmae_ssl_local, _self_]
 device: {prefer: cpu}
+precision: "32"
 max_threads: 1
 data: {window: 128, stride: 32, score_stride: 64}
 scalogram: {frequencies: 16, image_size: 32}

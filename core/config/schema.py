@@ -192,6 +192,7 @@ class PatchTSTModel(Section):
     )
     decoder_width: Count = Field(64, description="Width of the decoder where the encoder sees only visible patches.")
     decoder_layers: Count = Field(1, description="Its layers.")
+    decoder_heads: Count = Field(4, description="Its attention heads.")
     dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
     norm_windows: Count = Field(
@@ -213,10 +214,10 @@ class PatchTSTModel(Section):
             yield Contradiction(
                 f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}", ("d_model", "num_heads")
             )
-        if self.encoder_sees == "visible" and self.decoder_width % self.num_heads:
+        if self.encoder_sees == "visible" and self.decoder_width % self.decoder_heads:
             yield Contradiction(
-                f"decoder_width = {self.decoder_width} is not divisible by num_heads = {self.num_heads}",
-                ("decoder_width", "num_heads"),
+                f"decoder_width = {self.decoder_width} is not divisible by decoder_heads = {self.decoder_heads}",
+                ("decoder_width", "decoder_heads"),
             )
 
 

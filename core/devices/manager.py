@@ -301,7 +301,13 @@ def _auto_on_accelerator(found: DeviceCapabilities) -> tuple[Precision, str]:
     return "32", f"{found.name} computes neither bfloat16 nor float16"
 
 
-def _auto_elsewhere(found: DeviceCapabilities) -> tuple[Precision, str]:
+def _auto_on_cpu(found: DeviceCapabilities) -> tuple[Precision, str]:
+    if "bfloat16" in found.native_dtypes:
+        return "bf16-mixed", f"{found.name} computes bfloat16 natively"
+    return "32", f"{found.name} does not compute bfloat16 natively"
+
+
+def _auto_on_mps(found: DeviceCapabilities) -> tuple[Precision, str]:
     return "32", f"mixed precision on {found.kind} is not chosen unasked; set precision to try it"
 
 
@@ -309,8 +315,8 @@ _AUTO_PRECISION: dict[DeviceKind, Callable[[DeviceCapabilities], tuple[Precision
     "cuda": _auto_on_accelerator,
     "xpu": _auto_on_accelerator,
     "tpu": _auto_on_accelerator,
-    "mps": _auto_elsewhere,
-    "cpu": _auto_elsewhere,
+    "mps": _auto_on_mps,
+    "cpu": _auto_on_cpu,
 }
 
 

@@ -99,7 +99,9 @@ class Decoder(nn.Module):
     def __init__(self, settings: PatchTSTModel, num_patches: int):
         super().__init__()
         self.width = settings.decoder_width
-        small = settings.model_copy(update={"d_model": self.width, "d_ff": 2 * self.width})
+        small = settings.model_copy(
+            update={"d_model": self.width, "num_heads": settings.decoder_heads, "d_ff": 2 * self.width}
+        )
         self.narrow = nn.Linear(settings.d_model, self.width)
         self.hidden_d = nn.Parameter(torch.zeros(self.width))
         self.position_nd = nn.Parameter(sinusoids(num_patches, self.width) * POSITION_STD)

@@ -20,8 +20,6 @@ A missing pixel is NaN, e.g. the plane of an axis the sensor lacks: zero in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -33,33 +31,6 @@ from core.models.swin import WEIGHT_STD, PatchExpanding, PatchMerging, SwinBlock
 from core.models.visible_windows import VisibleMap, WindowChunks, chunk_windows, visible_units, z_curve
 
 TARGET_VARIANCE_FLOOR = 1e-6
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A model and the image size it is meant for."""
-
-    model: SwinMAEModel
-    image_size: int
-
-
-PRESETS: dict[str, Preset] = {
-    # Trains on a CPU.
-    "tiny": Preset(SwinMAEModel(), image_size=64),
-    "small": Preset(SwinMAEModel(embed_dim=96, window_size=8, drop_path=0.1), image_size=128),
-    # As published: a Swin-T with two blocks in every stage.
-    "base": Preset(
-        SwinMAEModel(
-            embed_dim=96,
-            depths=(2, 2, 2, 2),
-            num_heads=(3, 6, 12, 24),
-            decoder_depths=(2, 2, 2),
-            window_size=7,
-            drop_path=0.1,
-        ),
-        image_size=224,
-    ),
-}
 
 
 class SwinMAE(MaskedModel):

@@ -34,7 +34,7 @@ UNEVEN = "training.windows_per_epoch=97"
 LONG = ("data.stride=2", "training.epochs=5", "logging.every_steps=1")
 TOGETHER = ("devices=2", "training.batch_size=4")
 VIBRATION = (
-    *("device.prefer=cpu", "max_threads=1", "logging.progress='off'", "logging.tensorboard=false"),
+    *("device.prefer=cpu", "precision='32'", "max_threads=1", "logging.progress='off'", "logging.tensorboard=false"),
     *("data.window=256", "data.stride=128", "data.guard=0", "scalogram.image_size=32", "model.window_size=4"),
     *("model.embed_dim=8", "model.depths=[1,1]", "model.num_heads=[2,2]", "model.decoder_depths=[1]"),
     *("data.sampling_rate_hz=1000", "training.epochs=2", "training.learning_rate=0.001"),

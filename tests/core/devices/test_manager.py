@@ -59,7 +59,8 @@ def warnings(caplog) -> list[str]:
         ((TURING, CPU), "cuda", "16-mixed", "T4 has no native bfloat16; float16 with loss scaling"),
         ((APPLE, CPU), "mps", "32", "mixed precision on mps is not chosen unasked"),
         ((ARC, CPU), "xpu", "bf16-mixed", "Arc A770 computes bfloat16 natively"),
-        ((CPU,), "cpu", "32", "mixed precision on cpu is not chosen unasked"),
+        ((CPU,), "cpu", "32", f"{CPU.name} does not compute bfloat16 natively"),
+        ((replace(CPU, native_dtypes=("float32", "bfloat16")),), "cpu", "bf16-mixed", "computes bfloat16 natively"),
     ],
 )
 def test_the_best_device_computes_in_what_its_hardware_has(found, kind, precision, reason):

@@ -5,9 +5,8 @@ import torch
 
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
-from core.models.factory import count_parameters
 from core.models.swin import DropPath
-from core.models.swinmae import PRESETS, SwinMAE, patch_statistics
+from core.models.swinmae import SwinMAE, patch_statistics
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
@@ -286,14 +285,6 @@ def test_bfloat16_autocast(form):
         out.loss.backward()
     assert out.loss.dtype == out.reconstruction.dtype == torch.float32
     torch.testing.assert_close(out.loss, expected, atol=0.05, rtol=0.05)
-
-
-def test_presets():
-    assert PRESETS["tiny"].model == SwinMAEModel()
-    sizes = {
-        name: count_parameters(SwinMAE(preset.model, image_size=preset.image_size)) for name, preset in PRESETS.items()
-    }
-    assert sizes["tiny"] < 2e6 < sizes["small"] < 1e7 < sizes["base"] < 3e7
 
 
 @pytest.mark.parametrize(
