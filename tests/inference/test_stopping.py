@@ -43,15 +43,16 @@ def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeyp
     assert score(trained) == 0
 
 
-@pytest.mark.parametrize("age_s, code, told", [(3.0, 75, "start it again"), (0.0, 1, "raise timeout_hours")])
+@pytest.mark.parametrize("age_s, code, told", [(18.0, 75, "start it again"), (0.0, 1, "raise timeout_hours")])
 def test_the_limit_ends_scoring_with_75_only_if_a_new_start_has_more_time(
     trained, during, monkeypatch, capsys, age_s, code, told
 ):
-    """Four seconds, most of which training took, or scoring itself."""
+    """Six seconds are left, after training took three times as many, or for a start."""
     began = time.monotonic() - age_s
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - began)
     during(lambda: [time.sleep(0.05) for _ in range(400)])
-    assert score(trained, f"timeout_hours={4 / 3600}") == code
+    limit_h = (age_s + 6) / 3600
+    assert score(trained, f"timeout_hours={limit_h}") == code
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "the wall-time limit of 0.00111111 h is near" in line
+    assert f"the wall-time limit of {limit_h:g} h is near" in line
     assert told in line
