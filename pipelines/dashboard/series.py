@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,8 @@ FEWEST_BINS = 50
 POINTS_PER_PART = 50_000
 _COLUMNS = ("recording", "time", "seconds", "score", "threshold", "label")
 _STRETCH = "stretch"
+# Read at a time.
+_ROWS = 1 << 16
 _SIGNIFICANT = 5
 # Series of an earlier form are made anew.
 _FORMAT = 2
@@ -33,36 +37,59 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 _MICROSECONDS = 6
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The columns of a score table. Suffix s: a score.
+class _Edges:
+    """Where runs begin and, in turn, are over, of points that come in blocks: index, and second before and at each."""
 
-    bounds: of each recording its first score, and the end. starts: of each recording its clock at second 0, or None.
-    stretch_s: number of the rows without a gap; all alike where the table is older than that column.
-    """
+    def __init__(self) -> None:
+        self._blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._points, self._is_inside, self._second = 0, False, 0.0
 
-    names: Sequence[str]
-    starts: Sequence[str | None]
-    bounds: Sequence[int]
-    second_s: np.ndarray
-    score_s: np.ndarray
-    labelled_s: np.ndarray
-    stretch_s: np.ndarray
-    threshold: float
-
-    def recording(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Seconds, scores and labels from `first` to before `last`, and where a stretch ends a score that nobody gave:
-        the line breaks there."""
+    def add(self, second_n: np.ndarray, inside_n: np.ndarray) -> None:
         import numpy as np
 
-        part = slice(first, last)
-        second_n, at = self.second_s[part], np.flatnonzero(np.diff(self.stretch_s[part])) + 1
-        middle = (second_n[at - 1] + second_n[at]) / 2
-        return (
-            np.insert(second_n, at, middle),
-            np.insert(self.score_s[part], at, np.nan),
-            np.insert(self.labelled_s[part], at, False),
+        edge_e = np.flatnonzero(np.diff(np.concatenate([[self._is_inside], inside_n])))
+        before = np.concatenate([[self._second if self._points else second_n[0]], second_n])
+        self._blocks.append((edge_e + self._points, before[edge_e], second_n[edge_e]))
+        self._points, self._is_inside, self._second = self._points + len(second_n), inside_n[-1], second_n[-1]
+
+    def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of every edge, with the end of a run that the last point is in."""
+        import numpy as np
+
+        end = ([self._points], [self._second], [self._second]) if self._is_inside else ([], [], [])
+        return tuple(
+            np.concatenate([*parts, last]) for parts, last in zip(zip(*self._blocks, strict=True), end, strict=True)
         )
+
+
+@dataclass
+class _Recording:
+    """What a first reading of a recording's scores says of it. points: its scores and breaks. pauses: where there is no
+    score; labelled: where its label says anomaly."""
+
+    name: str
+    start: str | None
+    scores: int = 0
+    points: int = 0
+    pauses: _Edges = field(default_factory=_Edges)
+    labelled: _Edges = field(default_factory=_Edges)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some successive points of a recording. Where a stretch ends there is one without a score: the line breaks there.
+
+    start: the recording's clock at second 0, or None. threshold: the table's. scores: how many of the points are rows.
+    """
+
+    name: str
+    is_first: bool
+    start: str | None
+    threshold: float
+    scores: int
+    second_n: np.ndarray
+    score_n: np.ndarray
+    labelled_n: np.ndarray
 
 
 def export_series(
@@ -81,14 +108,14 @@ def export_series(
     if known is not None and known.signature == signature and all((data / file).is_file() for file in files_of(known)):
         return name
     try:
-        table = _read(source)
+        threshold, recordings = _survey(source)
     except _UNREADABLE as error:
         problems.add(source, explain(error))
         return None
     series = Series(
         stream=stream,
-        threshold=table.threshold,
-        recordings=list(_recordings(table, stream, events, data)),
+        threshold=threshold,
+        recordings=list(_series(source, recordings, threshold, stream, events, data)),
         signature=signature,
     )
     write_text(data / name, series.model_dump_json() + "\n")
@@ -107,38 +134,96 @@ def _signature(source: Path, events: Sequence[AnomalyEvent]) -> str:
     return f"format {_FORMAT} {facts.st_size} {facts.st_mtime_ns} {named}"
 
 
-def _read(source: Path) -> _Table:
-    """Raises an error of `_UNREADABLE` for a file that is no score table."""
+def _survey(source: Path) -> tuple[float, list[_Recording]]:
+    """The threshold and the recordings. Raises an error of `_UNREADABLE` for a file that is no score table."""
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
+
+    threshold, recordings = math.nan, list[_Recording]()
+    for block in _blocks(source):
+        threshold = block.threshold
+        if block.is_first:
+            recordings.append(_Recording(block.name, block.start))
+        recording = recordings[-1]
+        recording.scores += block.scores
+        recording.points += len(block.second_n)
+        recording.pauses.add(block.second_n, np.isnan(block.score_n))
+        recording.labelled.add(block.second_n, block.labelled_n)
+    if not recordings:
+        raise ValueError("holds no scores")
+    return threshold, recordings
+
+
+def _blocks(source: Path) -> Iterator[_Block]:
+    """The table's points, each block of one recording."""
+    import numpy as np
     import pyarrow.parquet as pq
 
+    name, threshold, before = None, None, None
     with source.open("rb") as file:
         known = pq.ParquetFile(file)
         later = [_STRETCH] if _STRETCH in known.schema_arrow.names else []
-        columns = known.read(columns=[*_COLUMNS, *later]).combine_chunks()
-    if columns.num_rows == 0:
-        raise ValueError("holds no scores")
-    recording = columns["recording"].combine_chunks()
+        for batch in _batches(known, [*_COLUMNS, *later]):
+            names, code_s = _codes(batch["recording"])
+            second_s, score_s, labelled_s = _values(batch)
+            stretch_s = _array(batch[_STRETCH]) if later else np.zeros(len(code_s), dtype=np.int64)
+            threshold = float(batch["threshold"][0].as_py()) if threshold is None else threshold
+            bounds = [0, *(np.flatnonzero(np.diff(code_s)) + 1).tolist(), len(code_s)]
+            for first, last in pairwise(bounds):
+                is_first, name = names[code_s[first]] != name, names[code_s[first]]
+                before = None if is_first else before
+                part = slice(first, last)
+                points = _with_breaks(before, second_s[part], score_s[part], labelled_s[part], stretch_s[part])
+                start = _clock(batch["time"][first].as_py(), second_s[first]) if is_first else None
+                yield _Block(name, is_first, start, threshold, last - first, *points)
+                before = second_s[last - 1], stretch_s[last - 1]
+
+
+def _batches(known: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """Of a parquet file. Asked for all of its groups of rows at once, PyArrow keeps what it has read of each."""
+    for group in range(known.num_row_groups):
+        yield from known.iter_batches(_ROWS, row_groups=[group], columns=columns)
+
+
+def _codes(recording: Any) -> tuple[list[str], np.ndarray]:
+    """Names, and of each row which of them."""
+    import pyarrow as pa
+
     if not pa.types.is_dictionary(recording.type):
         recording = recording.dictionary_encode()
-    code_s = recording.indices.to_numpy(zero_copy_only=False)
-    first = [0, *(np.flatnonzero(np.diff(code_s)) + 1).tolist()]
-    second_s = columns["seconds"].to_numpy()
-    score_s = columns["score"].to_numpy().astype(np.float64)
+    return recording.dictionary.to_pylist(), _array(recording.indices)
+
+
+def _values(batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Seconds, scores, and whether a label says anomaly, of each row."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    score_s = _array(batch["score"]).astype(np.float64)
     score_s[~np.isfinite(score_s)] = np.nan
-    names = recording.dictionary.to_pylist()
-    return _Table(
-        names=[names[code_s[at]] for at in first],
-        starts=[_clock(columns["time"][at].as_py(), second_s[at]) for at in first],
-        bounds=[*first, len(code_s)],
-        second_s=second_s,
-        score_s=score_s,
-        labelled_s=pc.fill_null(columns["label"], 0).to_numpy() == 1,
-        stretch_s=columns[_STRETCH].to_numpy() if later else np.zeros(len(code_s), dtype=np.int64),
-        threshold=float(columns["threshold"][0].as_py()),
-    )
+    return _array(batch["seconds"]), score_s, _array(pc.fill_null(batch["label"], 0)) == 1
+
+
+def _array(column: Any) -> np.ndarray:
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _with_breaks(
+    before: tuple[float, int] | None,
+    second_n: np.ndarray,
+    score_n: np.ndarray,
+    labelled_n: np.ndarray,
+    stretch_n: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Seconds, scores and labels, and where a stretch ends a score that nobody gave.
+
+    before: second and stretch of the row before, if it is of the same recording.
+    """
+    import numpy as np
+
+    second, stretch = before or (second_n[0], stretch_n[0])
+    at = np.flatnonzero(np.diff(np.concatenate([[stretch], stretch_n])))
+    middle = (np.concatenate([[second], second_n])[at] + second_n[at]) / 2
+    return np.insert(second_n, at, middle), np.insert(score_n, at, np.nan), np.insert(labelled_n, at, False)
 
 
 def _clock(time: Any, seconds: float) -> str | None:
@@ -151,72 +236,117 @@ def _clock(time: Any, seconds: float) -> str | None:
 
 
 # ---------------------------------------------------------------------------------------------------------- recordings
-def _recordings(table: _Table, stream: Stream, events: Sequence[AnomalyEvent], data: Path) -> Iterator[RecordingSeries]:
-    bins = max(FEWEST_BINS, min(MAX_BINS, MAX_TOTAL_BINS // len(table.names)))
-    decimals = decimals_for(table.threshold, _SIGNIFICANT)
-    parts = 0
-    for name, start, first, last in zip(table.names, table.starts, table.bounds, table.bounds[1:], strict=False):
-        second_n, score_n, labelled_n = table.recording(first, last)
+def _series(
+    source: Path,
+    recordings: Sequence[_Recording],
+    threshold: float,
+    stream: Stream,
+    events: Sequence[AnomalyEvent],
+    data: Path,
+) -> Iterator[RecordingSeries]:
+    """Reads the table once more: by now it is known which scores make a bin."""
+    num_bins = max(FEWEST_BINS, min(MAX_BINS, MAX_TOTAL_BINS // len(recordings)))
+    decimals = decimals_for(threshold, _SIGNIFICANT)
+    blocks, parts = _blocks(source), 0
+    for recording in recordings:
+        bins = _Bins(recording, num_bins)
+        points = _points_of(recording, blocks, bins)
         details = []
-        if len(score_n) > bins:
-            details = list(_write_parts(data, f"series/{stream}", parts, second_n, score_n, decimals))
+        if recording.points > num_bins:
+            details = list(_write_parts(data, f"series/{stream}", parts, points, decimals))
             parts += len(details)
-        t, low, high = _bins(second_n, score_n, bins, decimals)
+        for _ in points:  # what was not written
+            pass
+        t, low, high = bins.listed(decimals)
         yield RecordingSeries(
-            name=name,
-            start=start,
-            points=last - first,
+            name=recording.name,
+            start=recording.start,
+            points=recording.scores,
             t=t,
             low=low,
             high=high,
-            labels=_stretches(second_n, labelled_n),
-            events=sorted(event.id for event in events if event.recording == name),
+            labels=_stretches(recording.labelled),
+            events=sorted(event.id for event in events if event.recording == recording.name),
             details=details,
         )
 
 
-def _bins(
-    second_n: np.ndarray, score_n: np.ndarray, bins: int, decimals: int
-) -> tuple[list[float], list[float | None], list[float | None]]:
+def _points_of(recording: _Recording, blocks: Iterator[_Block], bins: _Bins) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Seconds and scores of the next blocks, which are the recording's, on their way into bins."""
+    left = recording.points
+    while left:
+        block = next(blocks)
+        bins.add(block.second_n, block.score_n)
+        left -= len(block.second_n)
+        yield block.second_n, block.score_n
+
+
+class _Bins:
     """Middle, lowest and highest of each bin; the longest pauses have bins of their own, so that the line breaks."""
-    import numpy as np
 
-    first_b = np.arange(min(bins, len(score_n))) * len(score_n) // min(bins, len(score_n))
-    pause_p, end_p = _runs(np.isnan(score_n))
-    length_p = second_n[np.minimum(end_p, len(second_n) - 1)] - second_n[np.maximum(pause_p - 1, 0)]
-    longest_p = np.argsort(-length_p, kind="stable")[: bins // 4]
-    first_b = np.union1d(first_b, np.concatenate([pause_p[longest_p], end_p[longest_p]]))
-    first_b = first_b[first_b < len(score_n)]
-    last_b = np.append(first_b[1:], len(score_n)) - 1
-    middle_b = (second_n[first_b] + second_n[last_b]) / 2
-    low_b, high_b = (ufunc.reduceat(score_n, first_b) for ufunc in (np.fmin, np.fmax))
-    return middle_b.round(_MICROSECONDS).tolist(), listed(low_b, decimals), listed(high_b, decimals)
+    def __init__(self, recording: _Recording, most: int):
+        import numpy as np
+
+        points, num_bins = recording.points, min(most, recording.points)
+        edge_e, before_e, at_e = recording.pauses.all()
+        pause_p, end_p = edge_e[::2], edge_e[1::2]
+        longest_p = np.argsort(-(at_e[1::2] - before_e[::2]), kind="stable")[: most // 4]
+        first_b = np.union1d(
+            np.arange(num_bins) * points // num_bins, np.concatenate([pause_p[longest_p], end_p[longest_p]])
+        )
+        self._first_b = first_b[first_b < points].astype(np.int64)
+        self._last_b = np.append(self._first_b[1:], points) - 1
+        self._from_b, self._to_b, self._low_b, self._high_b = np.full((4, len(self._first_b)), np.nan)
+        self._points = 0
+
+    def add(self, second_n: np.ndarray, score_n: np.ndarray) -> None:
+        """The next points."""
+        import numpy as np
+
+        begin, end = self._points, self._points + len(second_n)
+        touched = slice(*np.searchsorted(self._first_b, [begin, end - 1], side="right") - [1, 0])
+        first_b, last_b = self._first_b[touched] - begin, self._last_b[touched] - begin
+        for whole_b, ufunc in ((self._low_b, np.fmin), (self._high_b, np.fmax)):
+            whole_b[touched] = ufunc(whole_b[touched], ufunc.reduceat(score_n, np.maximum(first_b, 0)))
+        for whole_b, index_b in ((self._from_b, first_b), (self._to_b, last_b)):
+            is_here = (index_b >= 0) & (index_b < len(second_n))
+            whole_b[touched][is_here] = second_n[index_b[is_here]]
+        self._points = end
+
+    def listed(self, decimals: int) -> tuple[list[float], list[float | None], list[float | None]]:
+        middle_b = (self._from_b + self._to_b) / 2
+        return middle_b.round(_MICROSECONDS).tolist(), listed(self._low_b, decimals), listed(self._high_b, decimals)
 
 
-def _stretches(second_n: np.ndarray, inside_n: np.ndarray) -> list[tuple[float, float]]:
+def _stretches(inside: _Edges) -> list[tuple[float, float]]:
     """First and last second of each run of scores that are inside."""
-    first_r, end_r = _runs(inside_n)
-    bounds = zip(second_n[first_r].tolist(), second_n[end_r - 1].tolist(), strict=True)
+    _, before_e, at_e = inside.all()
+    bounds = zip(at_e[::2].tolist(), before_e[1::2].tolist(), strict=True)
     return [(round(first, _MICROSECONDS), round(last, _MICROSECONDS)) for first, last in bounds]
 
 
-def _runs(inside_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each run of those inside begins, and where it is over."""
-    import numpy as np
-
-    edge_e = np.flatnonzero(np.diff(np.concatenate([[False], inside_n, [False]]).astype(np.int8)))
-    return edge_e[::2], edge_e[1::2]
-
-
 def _write_parts(
-    data: Path, folder: str, number: int, second_n: np.ndarray, score_n: np.ndarray, decimals: int
+    data: Path, folder: str, number: int, points: Iterator[tuple[np.ndarray, np.ndarray]], decimals: int
 ) -> Iterator[SeriesPart]:
     """Every score, a file per stretch; written without validation, which would take longer than the rest."""
-    for first in range(0, len(score_n), POINTS_PER_PART):
-        part = slice(first, first + POINTS_PER_PART)
-        t, score = second_n[part].round(_MICROSECONDS).tolist(), listed(score_n[part], decimals)
+    for second_n, score_n in _in_parts(points):
+        t, score = second_n.round(_MICROSECONDS).tolist(), listed(score_n, decimals)
         document = {"schema_version": SCHEMA_VERSION, "t": t, "score": score}
         file = f"{folder}/{number}.json"
         write_text(data / file, compact_json(document))
         yield SeriesPart(file=file, from_s=t[0], to_s=t[-1], points=len(t))
         number += 1
+
+
+def _in_parts(points: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The same in parts of `POINTS_PER_PART`, and a rest."""
+    import numpy as np
+
+    second_n, score_n = np.empty(0), np.empty(0)
+    for second_m, score_m in points:
+        second_n, score_n = np.concatenate([second_n, second_m]), np.concatenate([score_n, score_m])
+        while len(second_n) >= POINTS_PER_PART:
+            yield second_n[:POINTS_PER_PART], score_n[:POINTS_PER_PART]
+            second_n, score_n = second_n[POINTS_PER_PART:], score_n[POINTS_PER_PART:]
+    if len(second_n):
+        yield second_n, score_n
