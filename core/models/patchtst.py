@@ -26,14 +26,13 @@ from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
 from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, masked_mse
 from core.models.normalisation import WindowBatchNorm
+from core.models.positions import sinusoids
 
 # Added to the variance of a window under instance normalisation. Inputs come scaled to unit spread over the training
 # data, so a window that moves less than a tenth of that is not blown up to unit variance.
 INSTANCE_VARIANCE_FLOOR = 1e-2
 # Up to so many patches, two products and a softmax are faster on a CPU than its fused kernel: docs/performance.md.
 PLAIN_LENGTH = 128
-# Spread of the initial positions: about half that of an embedded patch.
-POSITION_STD = 0.5
 
 NORMS: dict[str, Callable[[PatchTSTModel], nn.Module]] = {
     "batch": lambda settings: WindowBatchNorm(settings.d_model, group=settings.norm_windows),
@@ -104,7 +103,7 @@ class Decoder(nn.Module):
         )
         self.narrow = nn.Linear(settings.d_model, self.width)
         self.hidden_d = nn.Parameter(torch.zeros(self.width))
-        self.position_nd = nn.Parameter(sinusoids(num_patches, self.width) * POSITION_STD)
+        self.position_nd = nn.Parameter(sinusoids(num_patches, self.width))
         self.layers = nn.ModuleList(EncoderLayer(small) for _ in range(settings.decoder_layers))
 
     def forward(self, z_bcvd: Tensor, at_bcv: Tensor, *, recompute: bool) -> Tensor:
@@ -140,7 +139,7 @@ class PatchTST(MaskedModel):
         self.num_patches = num_patches
 
         self.embed = nn.Linear(settings.patch_length, settings.d_model)
-        self.position_nd = nn.Parameter(sinusoids(self.num_patches, settings.d_model) * POSITION_STD)
+        self.position_nd = nn.Parameter(sinusoids(self.num_patches, settings.d_model))
         self.dropout = nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.num_layers))
         self.decoder = Decoder(settings, self.num_patches) if settings.encoder_sees == "visible" else None
@@ -219,14 +218,6 @@ class PatchTST(MaskedModel):
     def unpatchify(self, x_bcnp: Tensor) -> Tensor:
         """Patches (B, C, N, P) to windows (B, T, C)."""
         return x_bcnp.flatten(-2).transpose(1, 2)
-
-
-def sinusoids(num_positions: int, width: int) -> Tensor:
-    """Sines and cosines of geometrically spaced wavelengths (N, D), centred, unit spread (Vaswani et al., 2017)."""
-    wavelengths_d = 10_000.0 ** (torch.arange(width) // 2 * 2 / width)
-    phase_nd = torch.arange(num_positions).unsqueeze(1) / wavelengths_d
-    waves_nd = torch.where(torch.arange(width) % 2 == 0, phase_nd.sin(), phase_nd.cos())
-    return (waves_nd - waves_nd.mean()) / waves_nd.std()
 
 
 def instance_statistics(x_bcnp: Tensor, seen_bcnp: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,8 @@ decoder without skip connections and a linear head predict their pixels. As in t
 positions and no norm between encoder and decoder.
 
 Under `decoder: light` all blocks of the decoder are on the deepest map, from which the head predicts the pixels of a
-place at once: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head.
+place at once: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head. They are told where each
+place is, as the decoder of He et al. is (Masked Autoencoders Are Scalable Vision Learners, CVPR 2022).
 
 Under `encoder_sees: visible` hidden patches do not pass through the encoder at all, which saves their share of its
 work; the learned token takes their places in the deepest map, before the decoder.
@@ -27,6 +28,7 @@ from core.config.schema import SwinMAEModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
 from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, masked_mse
+from core.models.positions import map_sinusoids
 from core.models.swin import WEIGHT_STD, PatchExpanding, PatchMerging, SwinBlock
 from core.models.visible_windows import VisibleMap, WindowChunks, chunk_windows, visible_units, z_curve
 
@@ -202,6 +204,17 @@ class SwinMAE(MaskedModel):
         return grid.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
 
 
+class Positions(nn.Module):
+    """Adds to each place of a map where it is: (B, H, W, D) → (B, H, W, D)."""
+
+    def __init__(self, side: int, width: int):
+        super().__init__()
+        self.position_hwd = nn.Parameter(map_sinusoids(side, width))
+
+    def forward(self, z_bhwd: Tensor) -> Tensor:
+        return z_bhwd + self.position_hwd
+
+
 def patch_statistics(target_bhwp: Tensor, observed_bhwp: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation (B, H, W, 1) of each patch over its observed values (unbiased, as in MAE)."""
     count_bhw1 = observed_bhwp.sum(-1, keepdim=True)
@@ -248,9 +261,10 @@ def _mirror(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
 
 
 def _light(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
-    """Blocks of the deepest map."""
-    (depth,) = settings.decoder_depths
-    return nn.Sequential(*_stage(settings, len(settings.depths) - 1, depth, map_size))
+    """Blocks of the deepest map, after its positions."""
+    (depth,), level = settings.decoder_depths, len(settings.depths) - 1
+    positions = Positions(map_size >> level, settings.embed_dim * 2**level)
+    return nn.Sequential(positions, *_stage(settings, level, depth, map_size))
 
 
 _DECODERS = {"mirror": _mirror, "light": _light}

@@ -1,0 +1,26 @@
+"""Where learned positions start: as sines and cosines (Vaswani et al., Attention Is All You Need, NeurIPS 2017).
+
+From values near zero a model spends its first thousand steps finding out which patches are neighbours.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Spread: about half that of an embedded patch.
+STD = 0.5
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """Geometrically spaced wavelengths (N, D), centred."""
+    wavelengths_d = 10_000.0 ** (torch.arange(width) // 2 * 2 / width)
+    phase_nd = torch.arange(num_positions).unsqueeze(1) / wavelengths_d
+    waves_nd = torch.where(torch.arange(width) % 2 == 0, phase_nd.sin(), phase_nd.cos())
+    return (waves_nd - waves_nd.mean()) / waves_nd.std() * STD
+
+
+def map_sinusoids(side: int, width: int) -> Tensor:
+    """Of a square map (side, side, D): the first half of the width tells the row, the second the column."""
+    row_hd, column_wd = sinusoids(side, width // 2), sinusoids(side, width - width // 2)
+    return torch.cat((row_hd[:, None].expand(-1, side, -1), column_wd.expand(side, -1, -1)), dim=-1)
