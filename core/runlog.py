@@ -179,6 +179,11 @@ class RunLog:
         recoveries = sum(record["kind"] == "recovery" for record in kept)
         self._update(step=step, epoch=epoch, best=best, recoveries=recoveries)
 
+    def check_ownership(self) -> None:
+        """Raises LandfallError where another run took this one for dead: from then on the files are not this one's."""
+        if self._lock is not None:
+            self._lock.check()
+
     def _pace(self, step: int) -> dict[str, float | None]:
         """Time left and throughput, by the steps of this process; validation counts as soon as there was one."""
         seconds, done = time.monotonic() - self._began, step - self._began_step
@@ -191,8 +196,7 @@ class RunLog:
     def _append(self, records: Sequence[Mapping[str, Any]]) -> None:
         strict = [{key: _strict(value) for key, value in record.items()} for record in records]
         lines = [json.dumps(record) for record in strict]
-        if self._lock is not None:
-            self._lock.check()
+        self.check_ownership()
         with writing(self.metrics_file), self.metrics_file.open("a", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in lines)
         self._records += len(lines)

@@ -310,6 +310,7 @@ class Trainer:
         return loss
 
     def _finish_epoch(self, record: EpochRecord, run: RunLog) -> None:
+        run.check_ownership()
         history = [*self.position.history, record]
         self.position = Position(epoch=record.epoch, rate=record.lr, history=history)
         if self.world.is_main:

@@ -40,6 +40,8 @@ class Saver:
         self._save_lost_best()
 
     def save_state(self, run: RunLog) -> None:
+        """Raises LandfallError, and saves nothing, where another run has taken over this one's files."""
+        run.check_ownership()
         trainer = self.trainer
         state = {
             "optimizer": trainer.objective.parallel.whole(trainer.optimizer.state_dict()),

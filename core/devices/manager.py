@@ -330,11 +330,16 @@ def get_device_manager(
     prefer: str | None = None,
     allow_tpu: bool | None = None,
 ) -> DeviceManager:
-    """The manager of this process, made at the first call; arguments other than None make a new one."""
+    """The manager of this process, made at the first call; arguments other than None make a new one.
+
+    `prefer` and `allow_tpu` change `config`, by default the settings of the manager there is.
+    """
     global _manager
     overrides = {key: value for key, value in (("prefer", prefer), ("allow_tpu", allow_tpu)) if value is not None}
     if _manager is None or force_reinit or config is not None or overrides:
-        execution = Execution(device=config) if isinstance(config, Device) else config or execution_from_environment()
+        if config is None:
+            config = execution_from_environment() if _manager is None or force_reinit else _manager.config
+        execution = Execution(device=config) if isinstance(config, Device) else config
         device = Device.model_validate({**execution.device.model_dump(), **overrides})
         _manager = DeviceManager(execution.model_copy(update={"device": device}))
     return _manager

@@ -3,14 +3,16 @@ from the state before a damaged one."""
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from core import checkpoint
-from core.errors import CheckpointError, StoppedError
-from core.runlog import RunLog, read_loss_csv, read_metrics
+from core.errors import CheckpointError, LandfallError, StoppedError
+from core.lock import Lock
+from core.runlog import RunLog, loss_csv_path, read_loss_csv, read_metrics
 from tests.trainers.test_loop import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
 from trainers.loop import Trainer
 from trainers.objective import Objective
@@ -301,3 +303,32 @@ def test_what_the_last_digits_depend_on_is_told(trained, caplog):
     for difference in ("is Tesla T4", "processes was 1, is 2", "windows at once was 8, is 1"):
         assert difference in caplog.text
     assert batch_of(8).to_json().keys() == hardware["batch"].keys()
+
+
+# -------------------------------------------------------------------------------------------------------- another owner
+@dataclass
+class TakenOver(StopAfter):
+    """Another run takes the files after so many steps; this one is asked to stop then, or is not."""
+
+    stops: bool = True
+    folder: Path = Path()
+
+    def is_due(self, next_seconds: float) -> bool:
+        if super().is_due(next_seconds):
+            for path in self.folder.glob(".*.lock"):
+                path.unlink()
+        return self.reason is not None and self.stops
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["asked to stop", "at the end of the epoch"])
+def test_a_run_that_another_took_for_dead_writes_nothing_more(workspace, stops):
+    trainer = make_trainer(workspace, "training.epochs=1")
+    after = 0 if stops else trainer.steps_per_epoch
+    with Lock("run-1") as lock, pytest.raises(LandfallError, match="another run took this one for dead"):
+        with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps, lock=lock) as run:
+            lock.take(trainer.last_path, key="logging.checkpoint_path")
+            trainer.saver.begin(run)
+            before = trainer.last_path.read_bytes()
+            trainer.fit(run, TakenOver(after, stops=stops, folder=trainer.last_path.parent))
+    assert trainer.last_path.read_bytes() == before
+    assert not loss_csv_path(workspace, trainer.config).exists()

@@ -297,7 +297,9 @@ def test_one_manager_serves_the_process(fresh):
     assert get_device_manager(force_reinit=True) is not first
     assert get_device_manager(prefer="cpu").config.device.prefer == "cpu"
     assert get_device_manager().config.device.prefer == "cpu", "the newest is kept"
-    assert get_device_manager(Device(prefer="cpu"), allow_tpu=True).config.device.allow_tpu
+    assert get_device_manager(Device(order=["cpu"]), allow_tpu=True).config.device.allow_tpu
+    kept = get_device_manager(prefer="cpu").config.device
+    assert (kept.order, kept.allow_tpu, kept.prefer) == (("cpu",), True, "cpu"), "changed, not made anew"
     assert get_default_device() == torch.device("cpu")
     assert has_gpu() is get_device_manager().has_gpu
 
