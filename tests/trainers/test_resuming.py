@@ -324,11 +324,14 @@ class TakenOver(StopAfter):
 def test_a_run_that_another_took_for_dead_writes_nothing_more(workspace, stops):
     trainer = make_trainer(workspace, "training.epochs=1")
     after = 0 if stops else trainer.steps_per_epoch
-    with Lock("run-1") as lock, pytest.raises(LandfallError, match="another run took this one for dead"):
-        with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps, lock=lock) as run:
-            lock.take(trainer.last_path, key="logging.checkpoint_path")
-            trainer.saver.begin(run)
-            before = trainer.last_path.read_bytes()
+    with (
+        Lock("run-1") as lock,
+        RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps, lock=lock) as run,
+    ):
+        lock.take(trainer.last_path, key="logging.checkpoint_path")
+        trainer.saver.begin(run)
+        before = trainer.last_path.read_bytes()
+        with pytest.raises(LandfallError, match="another run took this one for dead"):
             trainer.fit(run, TakenOver(after, stops=stops, folder=trainer.last_path.parent))
     assert trainer.last_path.read_bytes() == before
     assert not loss_csv_path(workspace, trainer.config).exists()
