@@ -14,7 +14,9 @@ from benchmarks.floor import floor_seconds
 from benchmarks.pairs import Comparison, Task, compare
 from benchmarks.run import Effort
 from benchmarks.sides import Work
+from core.config.execution import Device
 from core.config.schema import PatchTSTModel
+from core.devices import get_device_manager
 from core.models.patchtst import PatchTST
 
 # Two sizes: many channels with wide heads, and the paper's own recipe for seven channels.
@@ -54,6 +56,14 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     fastest = {"64 channels": 4.5, "7 channels": 6.0}[name] if arithmetic == "32" else 4.0
     yield against("out of the box", ours, as_run, 3.0)
     yield against("out of the box, visible patches only", visible, as_run, fastest)
+    if arithmetic == "32" and chosen_precision() == "bf16-mixed":
+        ours_chosen = task("Landfall, bf16 by precision=auto", "our_step", arithmetic="bf16")
+        yield against("out of the box, each in the arithmetic it takes unasked", ours_chosen, as_run, 3.0)
+        visible_chosen = task(
+            "Landfall, visible patches, bf16 by precision=auto", "our_step", arithmetic="bf16", encoder_sees="visible"
+        )
+        title = "out of the box, each in the arithmetic it takes unasked, visible patches only"
+        yield against(title, visible_chosen, as_run, fastest)
     if not effort.full:
         return
     yield against("same dropout and process", ours, tuned, 1.5)
@@ -64,6 +74,11 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
         yield against("out of the box, the authors' code", ours, theirs, 3.0)
         theirs = task("kh87joo2", "kh87joo2_step", tuned=False, folder=str(effort.peers / "AnomalyDetection"))
         yield against("out of the box, kh87joo2's code", ours, theirs, 3.0)
+
+
+def chosen_precision() -> str:
+    """What training takes on this processor unless told otherwise."""
+    return get_device_manager(Device(prefer="cpu")).plan().precision
 
 
 # ------------------------------------------------------------------------------------------------------------ the sides
