@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from core.data.blocks import Pages, blank, gathered, slices
+from core.data.feed import Feed
 from core.data.windows import WindowSet
 from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
@@ -97,10 +98,11 @@ Inferred = Iterator[tuple[Tensor, dict[str, Tensor]]]
 
 def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress) -> Inferred:
     """Window indices (B,) and the errors of those windows, batch by batch."""
-    on_device = windows.to(scoring.device)
+    feed = Feed(windows, scoring.device)
+    feed.expect(torch.arange(len(windows)).split(batch_size))
 
     def infer(index_b: Tensor, size: int) -> list[tuple[Tensor, dict[str, Tensor]]]:
-        batches = ((part_b, scoring.transform(on_device.batch(part_b))) for part_b in index_b.split(size))
+        batches = ((part_b, scoring.transform(feed.batch(part_b))) for part_b in index_b.split(size))
         return [(part_b, infer_score(batch, scoring.model, scoring.stream)[1]) for part_b, batch in batches]
 
     size = batch_size

@@ -30,10 +30,9 @@ def expected_rows(scoring: ScoringModel, windows: WindowSet, row_n: np.ndarray, 
     first = min(row_n[0], start_w[holding].min(initial=row_n[0]))
     sum_mc = torch.zeros(row_n[-1] + windows.window - first, windows.series.values_nc.shape[1], dtype=torch.float64)
     count_m = torch.zeros(len(sum_mc), dtype=torch.float64)
-    on_device = windows.to(scoring.device)
 
     def infer(index_b: Tensor, size: int) -> Tensor:
-        batches = (scoring.transform(on_device.batch(part_b)) for part_b in index_b.split(size))
+        batches = (scoring.transform(windows.batch(part_b).to(scoring.device)) for part_b in index_b.split(size))
         return torch.cat([scoring.model.inpaint(batch)[0].cpu() for batch in batches])
 
     size = batch_size

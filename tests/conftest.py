@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,15 @@ def _plain_environment() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _traced_as_before() -> Iterator[None]:
+    """A test that takes the tracer away, as an error inside of it does, ends the measuring of lines for itself alone."""
+    tracer = sys.gettrace()
+    yield
+    if tracer is not None and sys.gettrace() is not tracer:
+        sys.settrace(tracer)
 
 
 @pytest.fixture

@@ -195,6 +195,7 @@ class Trainer:
                     if self.position.step != step:  # a step was lost
                         continue
                 step_started, note = time.perf_counter(), ""
+                self._expect(*steps[step : step + 2])
                 pending.append(self._optimize(steps[step], epoch, step))
                 self.position.step = step + 1
                 is_due = len(pending) == self.config.logging.every_steps or step + 1 == len(steps)
@@ -221,6 +222,11 @@ class Trainer:
             seconds=round(time.perf_counter() - started, 3),
             windows_per_second=round(self.windows_per_epoch / train_seconds, 2),
         )
+
+    def _expect(self, step: torch.Tensor, *following: torch.Tensor) -> None:
+        """The parts of a step, and the first of the one after it, are got while others are computed."""
+        parts = self.objective.parts
+        self.train.expect([*parts(step), *(parts(index_b)[0] for index_b in following)])
 
     def _optimize(self, index_b: torch.Tensor, epoch: int, step: int) -> TakenStep:
         """One optimizer step over the windows; its figures stay on the device, so that no step waits for the host."""

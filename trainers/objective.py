@@ -225,6 +225,7 @@ class Objective:
     def _judge(self, inputs: Inputs, index_b: torch.Tensor, block: int, micro: int) -> torch.Tensor:
         """Sum of squared errors and count of values in a block of windows, (2,)."""
         judged = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)
+        inputs.expect(index_b.split(micro))
         for part in _parts(index_b, self.draw_masks(len(index_b), "validation masks", block), micro):
             output = self._forward(self.model, inputs, *part)
             judged += torch.stack([output.loss * output.count, output.count])
@@ -235,6 +236,10 @@ class Objective:
         """Masks as a pure function of seed and purpose."""
         masks = generator(self.config.seed, *purpose, device=self.plan.device)
         return self.model.draw_mask(num_windows, generator=masks, device=self.plan.device)
+
+    def parts(self, index_b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The windows of a step that this process computes, by what it computes at once."""
+        return self.world.share(index_b).split(self.micro)
 
     def _forward(self, network: nn.Module, inputs: Inputs, index_b: torch.Tensor, mask_b: torch.Tensor) -> MaskedOutput:
         x = inputs.batch(index_b)

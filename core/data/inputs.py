@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 import torch
 
 from core.config.schema import AnyConfig, SwinMAEConfig
+from core.data.feed import Feed
 from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
 from core.progress import Mode, Progress
@@ -93,11 +94,15 @@ class Inputs:
     """Model input by window index, on the device of the computation."""
 
     def __init__(self, windows: WindowSet, transform: InputTransform, device: torch.device, *, progress: Mode = "off"):
-        self.windows = windows.to(device)
+        self.feed = Feed(windows, device)
         self.transform = transform
         self._cache: torch.Tensor | None = None
         if not isinstance(transform, Identity):
             self._cache = self._fill_cache(progress)
+
+    @property
+    def windows(self) -> WindowSet:
+        return self.feed.windows
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -105,7 +110,12 @@ class Inputs:
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
         if self._cache is not None:
             return self._cache[index_b.to(self._cache.device)]
-        return self.transform(self.windows.batch(index_b))
+        return self.transform(self.feed.batch(index_b))
+
+    def expect(self, index_b_each: Iterable[torch.Tensor]) -> None:
+        """Which batches are likely to be asked for next, in this order."""
+        if self._cache is None:
+            self.feed.expect(index_b_each)
 
     def batches(self, size: int) -> Iterator[torch.Tensor]:
         """All windows in order, `size` at a time."""
@@ -113,7 +123,7 @@ class Inputs:
             yield self.batch(index_b)
 
     def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
-        one = self.transform(self.windows.batch(torch.tensor([0])))
+        one = self.batch(torch.tensor([0]))
         needed = one.nbytes * len(self)
         if needed > CACHE_BYTES:
             log.info("%d scalograms would take %.1f GB: made anew each epoch", len(self), needed / 1e9)
@@ -121,6 +131,6 @@ class Inputs:
         images = one.new_empty(len(self), *one.shape[1:])
         with Progress(len(self), "scalograms", unit="windows", mode=progress) as bar:
             for index_b in torch.arange(len(self)).split(TRANSFORM_BATCH):
-                images[index_b] = self.transform(self.windows.batch(index_b))
+                images[index_b] = self.batch(index_b)
                 bar.advance(len(index_b))
         return images

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # Windows looked at, evenly spaced over their part: enough to show that neither repetition nor order changes a score,
 # and what a model makes of the data.
 _SMOKE_WINDOWS, _JUDGED_WINDOWS = 16, 64
-# Share of the data's variance that is as good as none: of a reconstruction that has no more the answer is the same to
-# everything, and one that explains no more is no better than the mean.
+# Share of the data's variance that is as good as none: a reconstruction that changes no more from window to window
+# answers the same to everything, and one that explains no more is no better than the mean.
 _NOTHING = 1e-3
 # Share of the channels whose mean may be as good a prediction as the model's: some sensors are noise.
 _UNPREDICTABLE = 0.75
@@ -59,7 +59,7 @@ def model_has_not_collapsed(context: Context, stream: Stream) -> str:
     hint = "train longer; look at training.learning_rate, the loss curve and how the channels are scaled"
     if not all(math.isfinite(loss) for loss in answers.loss):
         raise CheckFailed(f"the reconstruction is not finite: {answers}", hint)
-    if answers.largest_variance < _NOTHING:
+    if max(answers.change) < _NOTHING:
         raise CheckFailed(f"the model has collapsed, it answers the same to everything: {answers}", hint)
     if answers.num_predicted < (1.0 - _UNPREDICTABLE) * len(answers.loss):
         raise CheckFailed(f"the loss is no better than predicting the mean: {answers}", hint)
@@ -68,16 +68,16 @@ def model_has_not_collapsed(context: Context, stream: Stream) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """How a model predicts hidden values; one number for each channel that moves in the data, in squared units of model
-    input.
+    """How a model predicts hidden values; one number for each channel that moves in the data.
 
-    loss: mean squared error. loss_of_mean: of predicting the channel's mean, which is the variance of the data.
-    variance: of the reconstruction.
+    loss: mean squared error, in squared units of model input. loss_of_mean: of predicting the channel's mean, which is
+    the variance of the data. change: how much the reconstruction of a place varies from window to window, as a share of
+    how much the data does there.
     """
 
     loss: list[float]
     loss_of_mean: list[float]
-    variance: list[float]
+    change: list[float]
 
     @property
     def num_predicted(self) -> int:
@@ -85,17 +85,12 @@ class Answers:
         pairs = zip(self.loss, self.loss_of_mean, strict=True)
         return sum(loss < (1.0 - _NOTHING) * of_mean for loss, of_mean in pairs)
 
-    @property
-    def largest_variance(self) -> float:
-        """As a share of the data's."""
-        return max(own / of_data for own, of_data in zip(self.variance, self.loss_of_mean, strict=True))
-
     def __str__(self) -> str:
         num = len(self.loss)
         loss, of_mean = sum(self.loss) / num, sum(self.loss_of_mean) / num
         return (
             f"{self.num_predicted} of {num} channels predicted better than by their mean (loss {loss:.4g}, of the mean "
-            f"{of_mean:.4g}); the reconstruction has up to {self.largest_variance:.2%} of the data's variance"
+            f"{of_mean:.4g}); from window to window it has up to {max(self.change):.2%} of the data's variance"
         )
 
 
@@ -104,16 +99,17 @@ def _answers(context: Context, stream: Stream) -> Answers:
     reconstruction, error = scoring.model.inpaint(x)
     axes = _AXES[stream]
     loss_c = error.double().nanmean(dim=axes)
-    loss_of_mean_c = _variance(x, axes)
-    variance_c = _variance(reconstruction.masked_fill(x.isnan(), math.nan), axes)
-    moves_c = loss_of_mean_c > 0  # neither constant nor missing
-    return Answers(*(values_c[moves_c].tolist() for values_c in (loss_c, loss_of_mean_c, variance_c)))
+    loss_of_mean_c = _variance(x, axes).nanmean(dim=axes)
+    changes_c = _variance(reconstruction.masked_fill(x.isnan(), math.nan), (0,)).nanmean(dim=axes)
+    of_data_c = _variance(x, (0,)).nanmean(dim=axes)
+    moves_c = of_data_c > 0  # neither missing nor the same in every window
+    return Answers(*(values_c[moves_c].tolist() for values_c in (loss_c, loss_of_mean_c, changes_c / of_data_c)))
 
 
 def _variance(values: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
-    """Of the observed values along the axes."""
+    """Of the observed values along the axes, which stay with a length of 1."""
     values = values.double()
-    return (values - values.nanmean(dim=axes, keepdim=True)).square().nanmean(dim=axes)
+    return (values - values.nanmean(dim=axes, keepdim=True)).square().nanmean(dim=axes, keepdim=True)
 
 
 def _model_and_input(context: Context, stream: Stream, part: PartName, most: int) -> tuple[ScoringModel, torch.Tensor]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from core.config.schema import Stream
 from core.numbers import decimals_for, listed
@@ -101,25 +102,34 @@ def export_series(
     """
     source, name = root / SCORES / f"{stream}_scores.parquet", f"series/{stream}.json"
     try:
-        signature = _signature(source, events)
+        table = source.open("rb")
     except FileNotFoundError:
         return None
-    known = read_model(data / name, Series, problems)
-    if known is not None and known.signature == signature and all((data / file).is_file() for file in files_of(known)):
-        return name
-    try:
-        threshold, recordings = _survey(source)
-    except _UNREADABLE as error:
+    except OSError as error:
         problems.add(source, explain(error))
         return None
-    series = Series(
-        stream=stream,
-        threshold=threshold,
-        recordings=list(_series(source, recordings, threshold, stream, events, data)),
-        signature=signature,
-    )
+    with table:  # both readings are of the same rows, also where meanwhile another table, or none, has its name
+        signature = _signature(table, events)
+        known = read_model(data / name, Series, problems)
+        if known is not None and known.signature == signature and _has_all(known, data):
+            return name
+        try:
+            threshold, recordings = _survey(table)
+        except _UNREADABLE as error:
+            problems.add(source, explain(error))
+            return None
+        series = Series(
+            stream=stream,
+            threshold=threshold,
+            recordings=list(_series(table, recordings, threshold, stream, events, data)),
+            signature=signature,
+        )
     write_text(data / name, series.model_dump_json() + "\n")
     return name
+
+
+def _has_all(series: Series, data: Path) -> bool:
+    return all((data / file).is_file() for file in files_of(series))
 
 
 def files_of(series: Series) -> Iterator[str]:
@@ -127,19 +137,18 @@ def files_of(series: Series) -> Iterator[str]:
     return (part.file for recording in series.recordings for part in recording.details)
 
 
-def _signature(source: Path, events: Sequence[AnomalyEvent]) -> str:
-    """Raises FileNotFoundError."""
-    facts = source.stat()
+def _signature(table: BinaryIO, events: Sequence[AnomalyEvent]) -> str:
+    facts = os.fstat(table.fileno())
     named = " ".join(f"{event.id}:{event.recording}" for event in events)
     return f"format {_FORMAT} {facts.st_size} {facts.st_mtime_ns} {named}"
 
 
-def _survey(source: Path) -> tuple[float, list[_Recording]]:
+def _survey(table: BinaryIO) -> tuple[float, list[_Recording]]:
     """The threshold and the recordings. Raises an error of `_UNREADABLE` for a file that is no score table."""
     import numpy as np
 
     threshold, recordings = math.nan, list[_Recording]()
-    for block in _blocks(source):
+    for block in _blocks(table):
         threshold = block.threshold
         if block.is_first:
             recordings.append(_Recording(block.name, block.start))
@@ -153,29 +162,28 @@ def _survey(source: Path) -> tuple[float, list[_Recording]]:
     return threshold, recordings
 
 
-def _blocks(source: Path) -> Iterator[_Block]:
+def _blocks(table: BinaryIO) -> Iterator[_Block]:
     """The table's points, each block of one recording."""
     import numpy as np
     import pyarrow.parquet as pq
 
     name, threshold, before = None, None, None
-    with source.open("rb") as file:
-        known = pq.ParquetFile(file)
-        later = [_STRETCH] if _STRETCH in known.schema_arrow.names else []
-        for batch in _batches(known, [*_COLUMNS, *later]):
-            names, code_s = _codes(batch["recording"])
-            second_s, score_s, labelled_s = _values(batch)
-            stretch_s = _array(batch[_STRETCH]) if later else np.zeros(len(code_s), dtype=np.int64)
-            threshold = float(batch["threshold"][0].as_py()) if threshold is None else threshold
-            bounds = [0, *(np.flatnonzero(np.diff(code_s)) + 1).tolist(), len(code_s)]
-            for first, last in pairwise(bounds):
-                is_first, name = names[code_s[first]] != name, names[code_s[first]]
-                before = None if is_first else before
-                part = slice(first, last)
-                points = _with_breaks(before, second_s[part], score_s[part], labelled_s[part], stretch_s[part])
-                start = _clock(batch["time"][first].as_py(), second_s[first]) if is_first else None
-                yield _Block(name, is_first, start, threshold, last - first, *points)
-                before = second_s[last - 1], stretch_s[last - 1]
+    known = pq.ParquetFile(table)
+    later = [_STRETCH] if _STRETCH in known.schema_arrow.names else []
+    for batch in _batches(known, [*_COLUMNS, *later]):
+        names, code_s = _codes(batch["recording"])
+        second_s, score_s, labelled_s = _values(batch)
+        stretch_s = _array(batch[_STRETCH]) if later else np.zeros(len(code_s), dtype=np.int64)
+        threshold = float(batch["threshold"][0].as_py()) if threshold is None else threshold
+        bounds = [0, *(np.flatnonzero(np.diff(code_s)) + 1).tolist(), len(code_s)]
+        for first, last in pairwise(bounds):
+            is_first, name = names[code_s[first]] != name, names[code_s[first]]
+            before = None if is_first else before
+            part = slice(first, last)
+            points = _with_breaks(before, second_s[part], score_s[part], labelled_s[part], stretch_s[part])
+            start = _clock(batch["time"][first].as_py(), second_s[first]) if is_first else None
+            yield _Block(name, is_first, start, threshold, last - first, *points)
+            before = second_s[last - 1], stretch_s[last - 1]
 
 
 def _batches(known: Any, columns: Sequence[str]) -> Iterator[Any]:
@@ -237,7 +245,7 @@ def _clock(time: Any, seconds: float) -> str | None:
 
 # ---------------------------------------------------------------------------------------------------------- recordings
 def _series(
-    source: Path,
+    table: BinaryIO,
     recordings: Sequence[_Recording],
     threshold: float,
     stream: Stream,
@@ -247,7 +255,7 @@ def _series(
     """Reads the table once more: by now it is known which scores make a bin."""
     num_bins = max(FEWEST_BINS, min(MAX_BINS, MAX_TOTAL_BINS // len(recordings)))
     decimals = decimals_for(threshold, _SIGNIFICANT)
-    blocks, parts = _blocks(source), 0
+    blocks, parts = _blocks(table), 0
     for recording in recordings:
         bins = _Bins(recording, num_bins)
         points = _points_of(recording, blocks, bins)

@@ -75,7 +75,7 @@ def test_text_that_is_no_configuration_is_refused_at_its_line(workspace, monkeyp
     monkeypatch.chdir(workspace)
     started = time.monotonic()
     told = refusal(workspace, text)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20  # a bomb would take for ever, or all memory
     assert "plant/site.yaml: " in told
     assert [word for word in words if word not in told] == []
     assert not (workspace / "canary").exists()

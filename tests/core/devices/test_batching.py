@@ -167,7 +167,7 @@ def test_on_a_cpu_the_models_are_the_small_ones():
     assert (model.d_model, model.num_heads, model.num_layers, model.d_ff) == (128, 4, 3, 256)
     assert (model.size, reason) == ("reduced", "reduced on the tier cpu")
     vibration, _ = resolved(local("swinmae"), "cpu")
-    assert vibration.model == SwinMAEModel(size="reduced", encoder_sees="visible")
+    assert vibration.model == SwinMAEModel(size="reduced", encoder_sees="visible", decoder="light", decoder_depths=(1,))
     assert vibration.scalogram == Scalogram(frequencies=64, image_size=64, frequency_min_hz=10)
 
 

@@ -1,0 +1,110 @@
+"""Batches that come over to a device, one ahead: on a CPU, where a series is told to stay where it is."""
+
+import shutil
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from core.data import feed as feed_module
+from core.data.feed import Feed
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+from tests.trainers.test_loop import fit, make_trainer
+
+CPU = torch.device("cpu")
+STEPS = [torch.tensor(index) for index in ([3, 1], [0, 4], [2], [5, 5, 1])]
+
+
+@pytest.fixture
+def windows() -> WindowSet:
+    values_tc = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    recording = Recording("r", Path("r.csv"), values_tc, np.arange(60), ("a", "b"), None, "index")
+    return WindowSet(Series.of([recording], values_tc), torch.arange(0, 48, 8), 12)
+
+
+class Gathered:
+    """Which batches were gathered, by the thread that did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.main: list[list[int]] = []
+        self.ahead: list[list[int]] = []
+        gather = Feed._gather
+
+        def noted(feed: Feed, index_b: torch.Tensor) -> torch.Tensor:
+            by_main = threading.current_thread() is threading.main_thread()
+            (self.main if by_main else self.ahead).append(index_b.tolist())
+            return gather(feed, index_b)
+
+        monkeypatch.setattr(Feed, "_gather", noted)
+
+
+@pytest.fixture
+def gathered(monkeypatch) -> Gathered:
+    monkeypatch.setattr(feed_module, "_fits", lambda values_nc, device: False)
+    return Gathered(monkeypatch)
+
+
+def test_expected_batches_are_gathered_ahead(windows, gathered):
+    feed = Feed(windows, CPU)
+    feed.expect(STEPS)
+    for index_b in STEPS:
+        assert torch.equal(feed.batch(index_b), windows.batch(index_b))
+    assert (gathered.ahead, gathered.main) == ([index_b.tolist() for index_b in STEPS], [])
+
+
+def test_another_batch_than_the_expected_one_is_right_too(windows, gathered):
+    feed = Feed(windows, CPU)
+    feed.expect(STEPS)
+    for index_b in (STEPS[0], STEPS[2], STEPS[1], STEPS[1]):
+        assert torch.equal(feed.batch(index_b), windows.batch(index_b))
+    assert STEPS[2].tolist() in gathered.main
+
+
+def test_what_was_gathered_is_used_where_the_next_step_was_foreseen(windows, gathered):
+    feed = Feed(windows, CPU)
+    for step, index_b in enumerate(STEPS):
+        feed.expect(STEPS[step : step + 2])
+        feed.batch(index_b)
+    assert (gathered.ahead, gathered.main) == ([index_b.tolist() for index_b in STEPS], [])
+
+
+def test_an_error_of_the_thread_reaches_who_asks(windows, gathered):
+    feed = Feed(windows, CPU)
+    feed.expect([torch.tensor([99])])
+    with pytest.raises(IndexError):
+        feed.batch(torch.tensor([99]))
+
+
+@pytest.mark.parametrize("free_mb, lies_there", [(10.0, True), (1e-4, False)])
+def test_a_series_moves_where_half_of_the_free_memory_suffices(windows, monkeypatch, caplog, free_mb, lies_there):
+    monkeypatch.setattr(feed_module, "backend", lambda kind: SimpleNamespace(memory_mb=lambda: (free_mb, 100.0)))
+    caplog.set_level("INFO")
+    feed = Feed(windows, torch.device("meta"))
+    assert (feed.windows.series.values_nc.device.type == "meta") is lies_there
+    assert ("stays where it is" in caplog.text) is not lies_there
+    assert feed.batch(STEPS[0]).device.type == "meta"
+
+
+def test_a_series_that_is_there_stays(windows):
+    feed = Feed(windows, CPU)
+    assert feed.windows.series.values_nc is windows.series.values_nc
+    feed.expect(STEPS)
+    assert torch.equal(feed.batch(STEPS[0]), windows.batch(STEPS[0]))
+
+
+def test_training_asks_for_nothing_that_it_did_not_foresee(workspace, monkeypatch):
+    def losses() -> list[tuple[float, float]]:
+        history = fit(make_trainer(workspace, "training.epochs=2", "training.accumulate=2")).history
+        return [(epoch.train_loss, epoch.val_loss) for epoch in history]
+
+    expected = losses()
+    monkeypatch.setattr(feed_module, "_fits", lambda values_nc, device: False)
+    gathered = Gathered(monkeypatch)
+    shutil.rmtree(workspace / "checkpoints")
+    assert losses() == expected
+    assert gathered.main == []
+    assert len(gathered.ahead) > 8
