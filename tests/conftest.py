@@ -29,7 +29,7 @@ def _plain_environment() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _traced_as_before() -> Iterator[None]:
-    """A test that takes the tracer away, as an error inside of it does, ends the measuring of lines for itself alone."""
+    """A test that takes the tracer away, as an error inside of it does, ends the counting of lines for itself alone."""
     tracer = sys.gettrace()
     yield
     if tracer is not None and sys.gettrace() is not tracer:
