@@ -14,9 +14,9 @@ from benchmarks.floor import floor_seconds
 from benchmarks.pairs import Comparison, Task, compare
 from benchmarks.run import Effort
 from benchmarks.sides import Work
-from core.config.execution import Device
+from core.config.execution import Device, Execution
 from core.config.schema import PatchTSTModel
-from core.devices import get_device_manager
+from core.devices.manager import DeviceManager
 from core.models.patchtst import PatchTST
 
 # Two sizes: many channels with wide heads, and the paper's own recipe for seven channels.
@@ -29,6 +29,7 @@ SETTINGS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MASK_RATIO = 0.4
+_WIDTH = {"32": "32 bit", "bf16": "bfloat16"}
 # What the paper's recipes train with.
 PAPER_DROPOUT = 0.2
 # Of its configuration.
@@ -46,8 +47,8 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     def task(side: str, maker: str, *, tuned: bool = True, **options: Any) -> Task:
         return Task(side, f"benchmarks.patchtst:{maker}", {"sizes": sizes, "arithmetic": arithmetic, **options}, tuned)
 
-    def against(title: str, ours: Task, theirs: Task, goal: float) -> Comparison:
-        title = f"{name}, {'32 bit' if arithmetic == '32' else arithmetic}: {title}"
+    def against(title: str, ours: Task, theirs: Task, goal: float, width: str = _WIDTH[arithmetic]) -> Comparison:
+        title = f"{name}, {width}: {title}"
         return compare(title, ours, theirs, unit="windows", count=sizes["batch"], rounds=effort.rounds, goal=goal)
 
     ours, visible = task("Landfall", "our_step"), task("Landfall, visible patches", "our_step", encoder_sees="visible")
@@ -56,14 +57,12 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     fastest = {"64 channels": 4.5, "7 channels": 6.0}[name] if arithmetic == "32" else 4.0
     yield against("out of the box", ours, as_run, 3.0)
     yield against("out of the box, visible patches only", visible, as_run, fastest)
-    if arithmetic == "32" and chosen_precision() == "bf16-mixed":
-        ours_chosen = task("Landfall, bf16 by precision=auto", "our_step", arithmetic="bf16")
-        yield against("out of the box, each in the arithmetic it takes unasked", ours_chosen, as_run, 3.0)
-        visible_chosen = task(
-            "Landfall, visible patches, bf16 by precision=auto", "our_step", arithmetic="bf16", encoder_sees="visible"
-        )
-        title = "out of the box, each in the arithmetic it takes unasked, visible patches only"
-        yield against(title, visible_chosen, as_run, fastest)
+    if arithmetic == "32" and precision_unasked() == "bf16-mixed":
+        unasked = "bfloat16 beside 32 bit, what each takes unasked"
+        ours_unasked = task("Landfall", "our_step", arithmetic="bf16")
+        visible_unasked = task("Landfall, visible patches", "our_step", arithmetic="bf16", encoder_sees="visible")
+        yield against("out of the box", ours_unasked, as_run, 3.0, unasked)
+        yield against("out of the box, visible patches only", visible_unasked, as_run, fastest, unasked)
     if not effort.full:
         return
     yield against("same dropout and process", ours, tuned, 1.5)
@@ -76,9 +75,9 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
         yield against("out of the box, kh87joo2's code", ours, theirs, 3.0)
 
 
-def chosen_precision() -> str:
+def precision_unasked() -> str:
     """What training takes on this processor unless told otherwise."""
-    return get_device_manager(Device(prefer="cpu")).plan().precision
+    return DeviceManager(Execution(device=Device(prefer="cpu"), tune=False)).plan().precision
 
 
 # ------------------------------------------------------------------------------------------------------------ the sides
