@@ -29,6 +29,7 @@ SETTINGS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MASK_RATIO = 0.4
+UNASKED = "bfloat16 beside 32 bit, what each takes unasked"
 _WIDTH = {"32": "32 bit", "bf16": "bfloat16"}
 # What the paper's recipes train with.
 PAPER_DROPOUT = 0.2
@@ -58,11 +59,10 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     yield against("out of the box", ours, as_run, 3.0)
     yield against("out of the box, visible patches only", visible, as_run, fastest)
     if arithmetic == "32" and precision_unasked() == "bf16-mixed":
-        unasked = "bfloat16 beside 32 bit, what each takes unasked"
         ours_unasked = task("Landfall", "our_step", arithmetic="bf16")
         visible_unasked = task("Landfall, visible patches", "our_step", arithmetic="bf16", encoder_sees="visible")
-        yield against("out of the box", ours_unasked, as_run, 3.0, unasked)
-        yield against("out of the box, visible patches only", visible_unasked, as_run, fastest, unasked)
+        yield against("out of the box", ours_unasked, as_run, 3.0, UNASKED)
+        yield against("out of the box, visible patches only", visible_unasked, as_run, fastest, UNASKED)
     if not effort.full:
         return
     yield against("same dropout and process", ours, tuned, 1.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from benchmarks.pairs import Comparison, Task, compare
-from benchmarks.patchtst import training_step
+from benchmarks.patchtst import UNASKED, precision_unasked, training_step
 from benchmarks.run import Effort
 from benchmarks.sides import Work
 from core.config.schema import SwinMAEModel
@@ -28,7 +29,7 @@ FORMS = {
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
-    """Images of 224 pixels in 32 bit, 8 at a time."""
+    """Images of 224 pixels, 8 at a time, in 32 bit where nothing else is said."""
 
     def against(title: str, ours: Task, theirs: Task, goal: float) -> Comparison:
         return compare(title, ours, theirs, unit="images", count=BATCH, rounds=effort.rounds, goal=goal)
@@ -38,6 +39,8 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     )
     simmim = Task("transformers (SimMIM)", "benchmarks.swinmae:transformers_step", {"depths": DEEP}, tuned=False)
     yield against("out of the box, visible windows only", visible, simmim, 0.0)
+    if has_bfloat16 := precision_unasked() == "bf16-mixed":
+        yield against(f"out of the box, visible windows only, {UNASKED}", in_bfloat16(visible), simmim, 0.0)
     if not effort.full:
         return
     yield against("out of the box", full, simmim, 0.0)
@@ -57,14 +60,21 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
             Task(name, "benchmarks.swinmae:our_step", {"depths": SHALLOW, **form}) for name, form in FORMS.items()
         )
         yield against("the authors' size, out of the box", shallow, official, 2.0)
-        yield against("the authors' size, out of the box, visible windows only", shallow_visible, official, 6.0)
+        title = "the authors' size, out of the box, visible windows only"
+        yield against(title, shallow_visible, official, 6.0)
+        if has_bfloat16:
+            yield against(f"{title}, {UNASKED}", in_bfloat16(shallow_visible), official, 6.0)
+
+
+def in_bfloat16(ours: Task) -> Task:
+    return replace(ours, settings={**ours.settings, "arithmetic": "bf16"})
 
 
 # ------------------------------------------------------------------------------------------------------------ the sides
-def our_step(**form: Any) -> Work:
+def our_step(arithmetic: str = "32", **form: Any) -> Work:
     model = _ours(**form)
     image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
-    return training_step(model, lambda: model(image_bchw).loss, "32", fused=True, floor=True)
+    return training_step(model, lambda: model(image_bchw).loss, arithmetic, fused=True, floor=True)
 
 
 def our_scoring(**form: Any) -> Work:
