@@ -13,7 +13,7 @@ from core import checkpoint
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.lock import Lock
 from core.runlog import RunLog, loss_csv_path, read_loss_csv, read_metrics
-from tests.trainers.test_loop import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
+from tests.trainers.trainings import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
 from trainers.loop import Trainer
 from trainers.objective import Objective
 from trainers.resuming import tell_exactness

@@ -14,7 +14,7 @@ from core.config.schema import AnyConfig
 from core.environment import version_of
 from core.errors import CheckpointError
 from tests.support import REPO_ROOT
-from tests.trainers.test_loop import config_of
+from tests.trainers.trainings import config_of
 from trainers.resuming import check_fit, checkpoint_to_resume, tell_exactness, versions
 
 LAST, EARLIER = "checkpoints/patchtst_ssl.last.pt", "checkpoints/earlier.pt"

@@ -13,7 +13,7 @@ from core.data import feed as feed_module
 from core.data.feed import Feed
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from tests.trainers.test_loop import fit, make_trainer
+from tests.trainers.trainings import fit, make_trainer
 
 CPU = torch.device("cpu")
 STEPS = [torch.tensor(index) for index in ([3, 1], [0, 4], [2], [5, 5, 1])]

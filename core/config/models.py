@@ -1,0 +1,127 @@
+"""The sizes and forms of the two models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from core.config.fields import Contradiction, Count, Fraction, Positive, Ratio, Section
+
+ModelSize = Literal["custom", "auto", "full", "reduced"]
+_SIZE = (
+    "`custom` takes the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these by the "
+    "hardware tier. A size that is set after this key stays."
+)
+
+
+class PatchTSTModel(Section):
+    size: ModelSize = Field("custom", description=_SIZE)
+    patch_length: Count = Field(16, description="Samples in a patch.")
+    patch_stride: Count = Field(16, description="Samples between patch starts; equal to the length in pre-training.")
+    mask_ratio: Ratio = Field(0.4, description="Share of patches hidden from the encoder, equal in every sample.")
+    d_model: Count = Field(128, description="Width of the encoder.")
+    num_heads: Count = Field(4, description="Attention heads.")
+    num_layers: Count = Field(3, description="Encoder layers.")
+    d_ff: Count = Field(256, description="Width of the feed-forward layers.")
+    encoder_sees: Literal["all", "visible"] = Field(
+        "all",
+        description="Patches that pass through the encoder: `all`, the hidden ones as zeros, as in the paper; or only "
+        "the `visible` ones, which is faster, with a small decoder behind it that predicts the hidden ones.",
+    )
+    decoder_width: Count = Field(64, description="Width of the decoder where the encoder sees only visible patches.")
+    decoder_layers: Count = Field(1, description="Its layers.")
+    decoder_heads: Count = Field(4, description="Its attention heads.")
+    dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
+    norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
+    norm_windows: Count = Field(
+        8, description="Windows whose statistics batch normalisation takes together, whatever the batch size."
+    )
+    pre_norm: bool = Field(False, description="Normalise before each sub-layer instead of after it.")
+    instance_norm: bool = Field(
+        False,
+        description="Standardise each window and channel by its own observed, visible values (hides level shifts).",
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.patch_stride != self.patch_length:
+            yield Contradiction(
+                f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}",
+                ("patch_stride", "patch_length"),
+            )
+        if self.d_model % self.num_heads:
+            yield Contradiction(
+                f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}", ("d_model", "num_heads")
+            )
+        if self.encoder_sees == "visible" and self.decoder_width % self.decoder_heads:
+            yield Contradiction(
+                f"decoder_width = {self.decoder_width} is not divisible by decoder_heads = {self.decoder_heads}",
+                ("decoder_width", "decoder_heads"),
+            )
+
+
+class SwinMAEModel(Section):
+    size: ModelSize = Field("custom", description=_SIZE)
+    patch_size: Count = Field(4, description="Pixels per side of a patch.")
+    mask_unit: Count = Field(4, description="Patches per side of a mask unit: window masking hides whole units.")
+    mask_ratio: Ratio = Field(0.75, description="Share of mask units hidden, equal in every sample.")
+    embed_dim: Count = Field(48, description="Width of the first encoder stage; it doubles at each later stage.")
+    depths: tuple[Count, ...] = Field((2, 2, 2), description="Swin blocks per encoder stage.")
+    num_heads: tuple[Count, ...] = Field((3, 6, 12), description="Attention heads per encoder stage.")
+    decoder: Literal["mirror", "light"] = Field(
+        "mirror",
+        description="`mirror`: stages up to the finest map, as in the paper; `light`: one stage on the deepest map and "
+        "a linear layer from there to the pixels, which is faster.",
+    )
+    decoder_depths: tuple[Count, ...] = Field(
+        (2, 2),
+        description="Swin blocks per decoder stage, deepest first: one stage fewer than the encoder has; under "
+        "`decoder: light` one stage.",
+    )
+    encoder_sees: Literal["all", "visible"] = Field(
+        "all",
+        description="Patches that pass through the encoder: `all`, a learned token for each hidden one, as in the "
+        "paper; or only the `visible` ones, which is faster, and the token before the decoder. Mask units must then be "
+        "whole patches of the deepest stage.",
+    )
+    window_size: Count = Field(4, description="Patches per side of an attention window.")
+    mlp_ratio: Positive = Field(4.0, description="Width of the feed-forward layers over the stage width.")
+    dropout: Fraction = Field(0.0, description="Dropout of attention outputs and feed-forward layers.")
+    drop_path: Fraction = Field(0.0, description="Stochastic depth rate of the last encoder block; rises linearly.")
+    norm_target: bool = Field(False, description="Predict each patch normalised by its own mean and variance.")
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        num_stages = len(self.depths)
+        if len(self.num_heads) != num_stages:
+            yield Contradiction(
+                f"num_heads has {len(self.num_heads)} stages, depths has {num_stages}", ("num_heads", "depths")
+            )
+        decoder_stages = 1 if self.decoder == "light" else num_stages - 1
+        if len(self.decoder_depths) != decoder_stages:
+            yield Contradiction(
+                f"stages in decoder_depths: {len(self.decoder_depths)} given, {decoder_stages} needed",
+                ("decoder_depths", "depths", "decoder"),
+            )
+        for stage, heads in enumerate(self.num_heads):
+            if (width := self.embed_dim * 2**stage) % heads:
+                yield Contradiction(
+                    f"stage {stage} is {width} wide: {heads} heads do not divide it", ("num_heads", "embed_dim")
+                )
+        if self.encoder_sees == "visible":
+            yield from self._hidden_patches_cannot_be_left_out()
+
+    def _hidden_patches_cannot_be_left_out(self) -> Iterator[Contradiction]:
+        if len(self.depths) < 2 and self.decoder == "mirror":
+            yield Contradiction(
+                "encoder_sees = visible needs two stages or more, or decoder = light: the mirror of one stage has no "
+                "block to fill in the rest",
+                ("encoder_sees", "depths", "decoder"),
+            )
+        joined = 2 ** (len(self.depths) - 1)
+        if self.mask_unit % joined:
+            yield Contradiction(
+                f"mask_unit = {self.mask_unit} is not divisible by the {joined} patches per side that "
+                f"{len(self.depths)} stages merge into one, as encoder_sees = visible needs",
+                ("mask_unit", "depths"),
+            )
