@@ -145,7 +145,7 @@ class Counting(Inputs):
 
     def __init__(self) -> None:
         made = inputs_with_gaps()
-        self.windows, self.transform, self._cache = made.windows, made.transform, None
+        self.feed, self.transform, self._cache = made.feed, made.transform, None
         self.seen = torch.zeros(len(made), dtype=torch.int64)
 
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
