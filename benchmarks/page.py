@@ -74,7 +74,7 @@ def plot_ratios(path: Path = RATIOS, folder: Path = RESULTS) -> None:
         for document in _documents(folder)
         for found in document.get("comparisons", [])
     ]
-    figure = Figure(figsize=(11, 1.2 + 0.28 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(12, 1.2 + 0.28 * len(rows)), layout="constrained")
     axis = figure.subplots()
     for height, (_, found) in enumerate(rows):
         missed = found["goal"] > found["ratio"]
@@ -84,7 +84,7 @@ def plot_ratios(path: Path = RATIOS, folder: Path = RESULTS) -> None:
         if found["goal"]:
             axis.plot(found["goal"], height, "|", color="black", markersize=11)
     axis.axvline(1.0, color="grey", linestyle=":")
-    axis.set(xscale="log", xlabel="the peer's time over ours: median and range; a stroke is the goal")
+    axis.set(xscale="log", xlabel="the peer's time over ours:\nmedian and range; a stroke is the goal")
     axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=7)
     axis.invert_yaxis()
     figure.savefig(path, dpi=110, metadata={"Software": None})

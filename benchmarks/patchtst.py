@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MASK_RATIO = 0.4
-UNASKED = "bfloat16 beside 32 bit, what each takes unasked"
+UNASKED = "bfloat16, unasked, beside 32 bit"
 _WIDTH = {"32": "32 bit", "bf16": "bfloat16"}
 # What the paper's recipes train with.
 PAPER_DROPOUT = 0.2
