@@ -114,13 +114,15 @@ class Store:
         if data_suffix(path) in PLAIN_TEXT_SUFFIXES and ends_in_nul(path):
             sniff(path, self.room())  # finds the row
         num_bytes = path.stat().st_size
-        refuse_large(path, num_bytes, self.room())
+        # What was configured before what the disk has left: whoever raises the one learns of both at once.
         if num_bytes > max(self.limit_bytes, IN_MEMORY):
             raise DataError(
                 f"takes {size_in_words(num_bytes)}, more than the {size_in_words(self.limit_bytes)} the store may hold",
                 path=path,
-                hint="raise data.store_gb, or split the file by time; data.parts takes globs",
+                hint="raise data.store_gb, on a disk with as much room (data.store_dir names it), or split the file by "
+                "time; data.parts takes globs",
             )
+        refuse_large(path, num_bytes, self.room())
 
     def room(self) -> Path | None:
         """Where what is longer than memory lies while it is read; None where nothing can be written."""
