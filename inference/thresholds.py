@@ -1,6 +1,6 @@
 """The alarm threshold: set by scores of normal data that the model never trained on, and tried on others of it.
 
-Suffixes: n score, m excess.
+Suffixes: n score, m excess, b block, d draw.
 """
 
 from __future__ import annotations
@@ -202,15 +202,17 @@ def share_above(score_n: np.ndarray, value: float, *, seconds_per_score: float |
 
 
 def burst_interval(alarm_n: np.ndarray) -> tuple[float, float]:
-    """95 % interval of a share of alarms that come in bursts: whole blocks are drawn anew, up to the newest score.
+    """95 % interval of a share of alarms that come in bursts: blocks are drawn anew, whole ones up to the newest score
+    and what is left over of the oldest.
 
     (Künsch, The Jackknife and the Bootstrap for General Stationary Observations, Annals of Statistics 1989.)
     """
     block = max(1, min(_BLOCK, len(alarm_n) // _FEWEST_BLOCKS))
-    blocks = alarm_n[len(alarm_n) % block :].reshape(-1, block).mean(axis=1)
-    rng = np.random.default_rng(0)
-    means = rng.choice(blocks, size=(_DRAWS, len(blocks))).mean(axis=1)
-    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+    start_b = np.unique(np.append(0, np.arange(len(alarm_n) % block, len(alarm_n), block)))
+    alarms_b, size_b = np.add.reduceat(alarm_n, start_b, dtype=np.int64), np.diff(start_b, append=len(alarm_n))
+    drawn_db = np.random.default_rng(0).integers(len(start_b), size=(_DRAWS, len(start_b)))
+    share_d = alarms_b[drawn_db].sum(axis=1) / size_b[drawn_db].sum(axis=1)
+    return float(np.quantile(share_d, 0.025)), float(np.quantile(share_d, 0.975))
 
 
 def achieved_in_words(achieved: Achieved) -> str:

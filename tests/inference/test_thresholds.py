@@ -196,12 +196,20 @@ def test_a_tail_without_a_shape_is_exponential(monkeypatch):
 
 
 @pytest.mark.parametrize(("num_scores", "block"), [(1, 1), (30, 1), (1000, 50), (3999, 199), (4021, 200), (9000, 200)])
-def test_the_interval_is_that_of_whole_blocks(num_scores, block):
-    """At least twenty of at most 200 scores; the oldest scores that fill none are left out."""
+def test_the_interval_is_that_of_blocks(num_scores, block):
+    """At least twenty of at most 200 scores; the first is what is left over."""
     alarm_n = np.arange(num_scores) ** 2 % 97 < 9
-    blocks = [alarm_n[end - block : end].mean() for end in range(num_scores, block - 1, -block)][::-1]
-    drawn = np.random.default_rng(0).choice(np.array(blocks), size=(1000, len(blocks)))
-    assert burst_interval(alarm_n) == tuple(np.quantile(drawn.mean(axis=1), [0.025, 0.975]))
+    blocks = [alarm_n[max(end - block, 0) : end] for end in range(num_scores, 0, -block)][::-1]
+    drawn = np.random.default_rng(0).integers(len(blocks), size=(1000, len(blocks)))
+    shares = [np.concatenate([blocks[each] for each in draw]).mean() for draw in drawn]
+    assert burst_interval(alarm_n) == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])))
+
+
+def test_the_interval_knows_the_oldest_scores():
+    """117 scores are 23 blocks of five, and two are left over."""
+    alarm_n = np.arange(117) == 0
+    low, high = burst_interval(alarm_n)
+    assert low <= alarm_n.mean() <= high
 
 
 def test_an_achieved_rate_in_words_has_two_digits():
