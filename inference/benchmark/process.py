@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from core.workspace import atomic_file
-from inference.benchmark.unit import Unit, copy_file
+from inference.benchmark.unit import Unit, bounds, copy_file
 
 # The public split of ETT, in hours; what its windows take of 512 hours is whole patches.
 _MONTH = 30 * 24
@@ -17,21 +19,24 @@ ETT_ROWS = {"train": (0, 12 * _MONTH), "validation": (12 * _MONTH, 16 * _MONTH),
 ETT_CONTEXT, ETT_PATCH = 512, 12
 ETT_WINDOW = ETT_CONTEXT // ETT_PATCH * ETT_PATCH
 _PARTS = ("train", "validation", "calibration")
+WINDOW = 64
+# Of the rows of a machine, the shares that validate and calibrate.
+_VALIDATION, _CALIBRATION = 0.15, 0.25
 
 
 def skab(pack: Path, work: Path) -> Iterator[Unit]:
     """Learns from the first 400 rows of each experiment, unlabelled, and scores the rest."""
-    num_experiments = len(list((pack / "fdc/skab").glob("*.labels.csv.gz")))
-    if not num_experiments:
+    labels = sorted((pack / "fdc/skab").glob("*.labels.csv.gz"))
+    experiments = [f"fdc/skab/{path.name.replace('.labels', '')}" for path in labels]
+    if not experiments:
         return
-    globs = '["fdc/skab/valve*.csv.gz","fdc/skab/other_*.csv.gz"]'
     rows = {"train": (0, 240), "validation": (240, 304), "calibration": (304, 400), "test": (400, None)}
     overrides = ["data.stride=2"]
     for part, (start, stop) in rows.items():
-        overrides += [f"data.parts.{part}.files={globs}", f"data.parts.{part}.start={start}"]
+        overrides += [f"data.parts.{part}.files={json.dumps(experiments)}", f"data.parts.{part}.start={start}"]
         overrides += [f"data.parts.{part}.stop={stop}"] if stop else []
     # Every row a second is judged, so one false alarm in a thousand is asked for, where calibration is long enough.
-    calibration_rows = num_experiments * (400 - 304)
+    calibration_rows = len(experiments) * (400 - 304)
     yield Unit("skab", tuple(overrides), false_alarm_rate=0.001 if calibration_rows >= 1000 else 0.01)
 
 
@@ -45,12 +50,24 @@ def machines(folder: str, stride: int) -> Callable[[Path, Path], Iterator[Unit]]
                 f"{folder}/{name}",
                 (
                     f"data.stride={stride}",
-                    *(f'data.parts.{part}.files=["fdc/{folder}/{train.name}"]' for part in _PARTS),
+                    *bounds(f'["fdc/{folder}/{train.name}"]', **_shares(pq.read_metadata(train).num_rows)),
                     f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
                 ),
             )
 
     return units
+
+
+def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
+    """Where the normal rows of a machine teach, validate and calibrate: each has a window, where there are so many."""
+    least = min((WINDOW + 1) / max(num_rows, 1), 1 / 3)  # a row more, for bounds are rounded
+    calibrate_from = 1.0 - max(_CALIBRATION, least)
+    validate_from = calibrate_from - max(_VALIDATION, least)
+    return {
+        "train": (0.0, validate_from),
+        "validation": (validate_from, calibrate_from),
+        "calibration": (calibrate_from, 1.0),
+    }
 
 
 def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
@@ -92,8 +109,8 @@ def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
 def tep(pack: Path, work: Path) -> Iterator[Unit]:
     """Tennessee Eastman: learns from the normal training run, calibrates on a normal run, one file for each fault."""
     folder = pack / "fdc/tep"
-    normal = [path.name for path in folder.glob("d00_te*.parquet")]
-    faults = sorted(path.name for path in folder.glob("d*_te.parquet"))
+    normal = sorted(path.name for path in folder.glob("d00_te*.parquet"))
+    faults = sorted(path.name for path in folder.glob("d*_te.parquet") if path.name not in normal)
     if not normal or not faults:
         return
     for name in faults:
@@ -116,7 +133,7 @@ def tep(pack: Path, work: Path) -> Iterator[Unit]:
             "data.parts.validation.stop=0.25",
             f'data.parts.calibration.files=["{normal[0]}"]',
             "data.parts.calibration.start=0.25",
-            'data.parts.test.files=["d*_te.parquet"]',
+            f"data.parts.test.files={json.dumps(faults)}",  # of this pack: another may have been here before
         ),
     )
 

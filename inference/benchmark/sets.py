@@ -13,7 +13,7 @@ from typing import Literal
 
 from core.config.schema import Stream
 from inference.benchmark import process, vibration
-from inference.benchmark.process import ETT_PATCH, ETT_WINDOW
+from inference.benchmark.process import ETT_PATCH, ETT_WINDOW, WINDOW
 from inference.benchmark.unit import Unit
 
 
@@ -29,7 +29,7 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {
     "patchtst": Recipe(
         (
-            "data.window=64",
+            f"data.window={WINDOW}",
             "data.score_stride=16",
             "data.guard=0",
             "model.size=custom",

@@ -42,7 +42,7 @@ def motor(pack: Path, work: Path) -> Iterator[Unit]:
     facts = json.loads((source / "dataset.json").read_text(encoding="utf-8"))
     labels = {Path(name).stem: {"label": "healthy" if name in healthy else "faulty"} for name in (*healthy, *faulty)}
     write_json(work / "motor_pump" / "dataset.json", {**facts, "files": labels})
-    half, tenth = len(healthy) // 2, len(healthy) // 10
+    half, tenth = len(healthy) // 2, max(len(healthy) // 10, 1)
     groups = {
         "train": healthy[:half],
         "validation": healthy[half : half + tenth],
