@@ -9,11 +9,12 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, StoppedError, UsageError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from inference.benchmark.detectors import Trained
     from inference.benchmark.report import Findings
     from inference.benchmark.sets import BenchmarkSet
+    from inference.benchmark.unit import Unit
 
 log = logging.getLogger(__name__)
 _QUICK_UNITS = 2
@@ -67,6 +69,8 @@ def _run(arguments: argparse.Namespace) -> int:
             _one_set(benchmark, arguments, root=root, pack=pack, work=out / "work", findings=findings)
             if findings.sets:
                 findings.write(out)  # after each set: a run that is interrupted leaves what it has
+    if not findings.sets and findings.left_out:
+        raise UsageError(f"{pack} holds no unit that could be judged", hint="see above why each was left out")
     if not findings.sets:
         raise UsageError(f"{pack} holds none of the sets {', '.join(wanted)}", hint="name the folder that holds fdc/")
     sys.stdout.write(findings.markdown())
@@ -79,25 +83,45 @@ def _one_set(
     """Every seed trains every unit anew; simple methods have no seed and are asked once."""
     from inference.benchmark.detectors import LANDFALL, load
     from inference.benchmark.judging import JUDGES
-    from inference.benchmark.report import in_a_line
 
     device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
     for seed in range(1, arguments.seeds + 1):
         common = (f"data.root={pack}", f"seed={seed}", *benchmark.recipe(quick=arguments.quick), *device)
-        for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
-            start = time.perf_counter()
-            configure = partial(load, benchmark.stream, (*common, *unit.overrides), root=root, work=work)
-            try:
-                models = _models(benchmark, configure, unit.name, root=root, peers=arguments.peers)
-                judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
-            except StoppedError:
-                raise
-            except LandfallError as error:
-                log.error("%s is left out: %s", unit.name, error)
-                continue
-            findings.add(benchmark.name, unit.name, seed, judged)
-            seconds = time.perf_counter() - start
-            log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(judged[LANDFALL]))
+        with _left_out_if_it_fails(benchmark.name, findings):
+            for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
+                with _left_out_if_it_fails(unit.name, findings):
+                    start = time.perf_counter()
+                    configure = partial(load, benchmark.stream, (*common, *unit.overrides), root=root, work=work)
+                    models = _models(benchmark, configure, unit.name, root=root, peers=arguments.peers)
+                    judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
+                    findings.add(benchmark.name, unit.name, seed, judged)
+                    _tell(unit, seed, judged[LANDFALL], time.perf_counter() - start)
+
+
+@contextmanager
+def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
+    """Whatever a unit fails with, others are judged all the same: they take hours."""
+    try:
+        yield
+    except StoppedError:
+        raise
+    except Exception as error:
+        foreseen = isinstance(error, LandfallError)
+        reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
+        findings.left_out[name] = reason
+        log.error("%s is left out: %s", name, reason, exc_info=not foreseen)
+
+
+def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> None:
+    from inference.benchmark.report import in_a_line
+
+    log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(figures))
+    rate = figures.get("false_alarm_rate", unit.false_alarm_rate)
+    if rate > unit.false_alarm_rate:
+        log.warning(
+            "%s: its threshold is for %.2g %% of false alarms, not for %.2g %%: %d calibration scores support no less",
+            unit.name, 100 * rate, 100 * unit.false_alarm_rate, figures["normal_decisions"],
+        )  # fmt: skip
 
 
 def _models(

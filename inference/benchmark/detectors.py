@@ -22,6 +22,8 @@ from inference.scoring import ScoringModel
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
 STATISTICS_ALONE = "statistics alone"
+# In standard deviations: the squares of many channels shall add up to a number of 32 bit.
+_FARTHEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,14 @@ def simple_methods(data: StreamData) -> Iterator[Scored]:
 
 
 def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both in deviations of the normal rows, missing values 0; so is a channel without a normal value."""
+    unknown_c = np.isnan(normal_nc).all(axis=0)
+    normal_nc, new_nc = (np.where(unknown_c, np.float32(0.0), each) for each in (normal_nc, new_nc))
     mean_c, std_c = np.nanmean(normal_nc, axis=0, dtype=np.float64), np.nanstd(normal_nc, axis=0, dtype=np.float64)
     level_c = np.abs(mean_c)
     std_c = np.where(std_c > 1e-9 * level_c, std_c, CONSTANT_SHARE * np.where(level_c > 0, level_c, 1.0))
-    return np.nan_to_num((normal_nc - mean_c) / std_c), np.nan_to_num((new_nc - mean_c) / std_c)
+    z = (np.nan_to_num((each - mean_c) / std_c) for each in (normal_nc, new_nc))
+    return tuple(each.clip(-_FARTHEST, _FARTHEST) for each in z)
 
 
 def _normal_rows(data: StreamData) -> np.ndarray:
@@ -166,7 +172,7 @@ def _largest(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.
 
 def _principal(normal_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Loadings of the components that hold 90 % of the variance (C, K), and their variances."""
-    variance_c, vector_cc = np.linalg.eigh(np.cov(normal_nc.T))
+    variance_c, vector_cc = np.linalg.eigh(np.atleast_2d(np.cov(normal_nc.T)))
     order = np.argsort(variance_c)[::-1]
     kept = int(np.searchsorted(np.cumsum(variance_c[order]) / max(variance_c.sum(), 1e-12), 0.9)) + 1
     return vector_cc[:, order[:kept]], np.maximum(variance_c[order[:kept]], 1e-9)

@@ -24,6 +24,7 @@ _FEWEST = 20
 def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, Any]:
     """Figures of one unit; None where undefined. The threshold comes from normal rows only.
 
+    false_alarm_rate: that the threshold is for: the unit's, or the smallest that its normal decisions support.
     f1, far, mar: at that threshold, over all decisions. auroc, auc_pr, vus_pr: of each recording and then averaged
     where the set says so, else over all decisions. far_other_sessions: alarms among healthy decisions of another
     time. oracle_f1: at the best threshold labels could choose, never a result. delay_s: median time from the start of
@@ -31,16 +32,21 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
     false_alarms_per_day: spells of alarms outside of anomalies. achieved: for each rate asked for, the share of normal
     test decisions that alarm, with its interval. drift: how many times the score of a normal test decision is that of a
     calibration one, in the median and at the 90 % quantile: why a rate is not kept.
+
+    Raises DataError where nothing that is scored is labelled.
     """
     normal, test = (
         _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
     )
     judged = test[test["label"].notna() & test["score"].notna()]
+    if judged.empty:
+        raise DataError("no score of its test is labelled", hint="put NAME.labels.csv.gz beside the file of the test")
     elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions) if unit.other_sessions else None
     others = judged[elsewhere] if elsewhere is not None else judged.iloc[:0]
     judged = judged[~elsewhere] if elsewhere is not None else judged
     score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
-    threshold = _threshold(normal["score"].to_numpy(), unit.false_alarm_rate)
+    rate = _supported(normal["score"].to_numpy(), unit.false_alarm_rate)
+    threshold = _threshold(normal["score"].to_numpy(), rate, fewest=1)
     at = detection_metrics(score_n, label_n, threshold)
     parts = [(each["score"].to_numpy(), each["label"].to_numpy(dtype="int8")) for each in _parts(judged, benchmark)]
     found = {
@@ -54,6 +60,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
         else None,
         "far_other_sessions": float((others["score"] > threshold).mean()) if len(others) else None,
         "oracle_f1": _oracle_f1(score_n, label_n),
+        "false_alarm_rate": rate,
         "threshold": threshold,
         "decisions": len(judged),
         "normal_decisions": int(normal["score"].notna().sum()),
@@ -111,8 +118,14 @@ def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[pd.DataFrame]:
     return [part for _, part in judged.groupby("recording", observed=True)]
 
 
-def _threshold(score_n: np.ndarray, rate: float) -> float:
-    return calibrate(score_n, Threshold(false_alarm_rate=rate, min_calibration=_FEWEST)).value
+def _supported(score_n: np.ndarray, rate: float) -> float:
+    """The rate asked for, or a larger one: of n normal scores the largest is exceeded by one in n + 1."""
+    num_known = np.count_nonzero(~np.isnan(score_n))
+    return max(rate, 1 / (num_known + 1)) if num_known else rate
+
+
+def _threshold(score_n: np.ndarray, rate: float, fewest: int = _FEWEST) -> float:
+    return calibrate(score_n, Threshold(false_alarm_rate=rate, min_calibration=fewest)).value
 
 
 def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> dict[str, float] | None:

@@ -41,12 +41,13 @@ class Findings:
     """What was found so far.
 
     units: by set, unit and detector, the figures of each seed. sets: by set and detector, those of each seed, over the
-    units.
+    units. left_out: by the name of a unit, or of a set whose files make none, why it was not judged.
     """
 
     def __init__(self, *, seeds: int, quick: bool):
         self.seeds, self.quick = seeds, quick
         self.units: dict[str, dict[str, dict[str, list[dict[str, Any]]]]] = {}
+        self.left_out: dict[str, str] = {}
         self._begun = time.perf_counter()
 
     def add(self, benchmark: str, unit: str, seed: int, judged: Mapping[str, Mapping[str, Any]]) -> None:
@@ -71,6 +72,7 @@ class Findings:
             "seconds": time.perf_counter() - self._begun,
             "sets": self.sets,
             "units": self.units,
+            "left_out": self.left_out,
         }
         write_json(out / "benchmark.json", document)
         write_text(out / "benchmark.md", self.markdown())
@@ -93,6 +95,8 @@ class Findings:
             if achieved := detectors[LANDFALL][0].get("achieved"):
                 lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {_told(achieved)}."]
                 lines += [_told_of_drift(detectors[LANDFALL][0])]
+        if self.left_out:
+            lines += ["", "## Left out", "", *(f"- {name}: {reason}" for name, reason in self.left_out.items())]
         return "\n".join(lines) + "\n"
 
 
@@ -184,7 +188,7 @@ def _picture(path: Path, sets: Mapping[str, Mapping[str, list[dict[str, Any]]]])
             color=["#0b6e99" if detector == LANDFALL else "#b8c4cc" for detector in order],
         )
         axes.set_title(f"{name}: {_COLUMNS[headline]}", fontsize=8.5, loc="left")
-        axes.set_xlim(0, max(1.0, 1.05 * max(means.values())))
+        axes.set_xlim(0, max(1.0, 1.05 * max(means.values(), default=0.0)))
         axes.tick_params(labelsize=8)
     for axes in all_axes[len(sets) :]:
         axes.set_axis_off()

@@ -1,0 +1,123 @@
+"""Packs that hold other files: less data, fewer channels, labels of one kind, something missing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference.benchmark import process, vibration
+from inference.benchmark.__main__ import main
+from inference.benchmark.detectors import LANDFALL, SIMPLE, _standardised
+from inference.benchmark.process import WINDOW, _shares
+from tests.inference.plants import plant
+from tests.support import REPO_ROOT
+
+
+def table(values_nc: np.ndarray) -> pd.DataFrame:
+    times = pd.date_range("2026-01-01", periods=len(values_nc), freq="min")
+    return pd.DataFrame(values_nc).rename(columns="c{}".format).assign(timestamp=times)
+
+
+def files_of(overrides: tuple[str, ...], part: str) -> list[str]:
+    told = [text.split("=", 1)[1] for text in overrides if text.startswith(f"data.parts.{part}.files=")]
+    return json.loads(told[-1])
+
+
+def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, caplog):
+    """A sensor alone, 300 normal rows, no anomaly; a machine without labels; a set without the file that splits it."""
+    asd, awfd = tmp_path / "fdc/asd", tmp_path / "fdc/st_awfd_d2"
+    asd.mkdir(parents=True)
+    awfd.mkdir()
+    for machine in ("alone", "unlabelled"):
+        table(plant(300, seed=1, num_channels=1)).to_parquet(asd / f"{machine}.train.parquet", index=False)
+        test = table(plant(200, seed=2, num_channels=1))
+        test.to_parquet(asd / f"{machine}.test.parquet", index=False)
+    test[["timestamp"]].assign(anomaly=0).to_csv(asd / "alone.test.labels.csv.gz", index=False)
+    table(plant(10, seed=3)).to_parquet(awfd / "D2.parquet", index=False)
+
+    out = tmp_path / "out"
+    assert main([str(tmp_path), "--quick", "--out", str(out), "--repo-root", str(REPO_ROOT)]) == 0
+    found = json.loads((out / "benchmark.json").read_text())
+    assert set(found["left_out"]) == {"asd/unlabelled", "st_awfd_d2", "st_awfd_d2_without_8_9"}
+    assert "labelled" in found["left_out"]["asd/unlabelled"]
+    assert "D2.run_labels.csv.gz" in found["left_out"]["st_awfd_d2"]
+    assert "- asd/unlabelled: no score" in (out / "benchmark.md").read_text()
+
+    figures = found["units"]["asd"]["asd/alone"][LANDFALL][0]
+    assert figures["normal_decisions"] == 75
+    assert figures["false_alarm_rate"] == pytest.approx(1 / 76)
+    assert "asd/alone: its threshold is for 1.3 % of false alarms, not for 1 %" in caplog.text
+    assert figures["vus_pr"] is None
+    assert 0.0 <= figures["far"] < 0.5
+
+
+def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path, capsys):
+    (tmp_path / "fdc/tep").mkdir(parents=True)
+    for name in ("d00_te_normal", "d01_te"):
+        table(plant(200, seed=1)).to_parquet(tmp_path / f"fdc/tep/{name}.parquet", index=False)
+    assert main([str(tmp_path), "--out", str(tmp_path / "out"), "--repo-root", str(REPO_ROOT)]) == 2
+    assert "holds no unit that could be judged" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------------- rows and files
+@pytest.mark.parametrize("num_rows", [3 * (WINDOW + 1), 300, 312, 334, 433, 1000, 23687])
+def test_a_short_machine_has_a_window_in_each_part(num_rows):
+    rows = {part: round(stop * num_rows) - round(start * num_rows) for part, (start, stop) in _shares(num_rows).items()}
+    assert min(rows.values()) >= WINDOW
+    assert sum(rows.values()) == num_rows
+    if num_rows > 440:
+        assert rows["train"] == round(0.6 * num_rows)
+        assert rows["calibration"] == num_rows - round(0.75 * num_rows)
+
+
+def test_skab_needs_no_experiment_of_either_kind(tmp_path):
+    folder = tmp_path / "fdc/skab"
+    folder.mkdir(parents=True)
+    for name in ("valve1_0.csv.gz", "valve1_0.labels.csv.gz", "anomaly_free.csv.gz"):
+        (folder / name).touch()
+    (unit,) = process.skab(tmp_path, tmp_path)
+    for part in ("train", "validation", "calibration", "test"):
+        assert files_of(unit.overrides, part) == ["fdc/skab/valve1_0.csv.gz"]
+
+
+def test_faults_of_an_earlier_pack_are_not_judged_with_those_of_this_one(tmp_path):
+    units = []
+    for pack, faults in (("first", ["d01_te", "d02_te"]), ("second", ["d04_te"])):
+        (tmp_path / pack / "fdc/tep").mkdir(parents=True)
+        for name in ("d00_train_normal", "d00_te", *faults):
+            table(plant(200, seed=1)).to_parquet(tmp_path / pack / f"fdc/tep/{name}.parquet", index=False)
+        units += process.tep(tmp_path / pack, tmp_path / "work")
+    assert [files_of(unit.overrides, "test") for unit in units] == [
+        ["d01_te.parquet", "d02_te.parquet"],
+        ["d04_te.parquet"],
+    ]
+
+
+def test_few_healthy_motors_make_every_part(tmp_path):
+    folder = tmp_path / "vibration/motor_pump_3axis"
+    folder.mkdir(parents=True)
+    (folder / "dataset.json").write_text("{}")
+    for name in (*(f"H{number}" for number in range(6)), "F0"):
+        (folder / f"{name}.npy").touch()
+    (unit,) = vibration.motor(tmp_path, tmp_path / "work")
+    parts = [files_of(unit.overrides, part) for part in ("train", "validation", "calibration", "test")]
+    assert [len(files) for files in parts] == [3, 1, 2, 1]
+    assert sorted(file for files in parts for file in files) == sorted(path.name for path in folder.glob("*.npy"))
+
+
+# ------------------------------------------------------------------------------------------------------ simple methods
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", SIMPLE)
+@pytest.mark.parametrize("num_channels", [1, 4])
+def test_simple_methods_score_a_channel_alone_a_missing_one_and_numbers_beyond_measure(method, num_channels):
+    normal_nc, new_nc = plant(300, seed=1, num_channels=num_channels), plant(300, seed=2, num_channels=num_channels)
+    new_nc[150, 0] = 3e38
+    if num_channels > 1:
+        normal_nc[:, 1] = np.nan
+        normal_nc[:, 2] = new_nc[:, 2] = 5.0
+    for score_n in SIMPLE[method](*_standardised(normal_nc, new_nc)):
+        assert np.isfinite(score_n.astype(np.float32)).all()
+    assert score_n[150] >= np.median(score_n)
