@@ -106,7 +106,7 @@ def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
     except StoppedError:
         raise
     except Exception as error:
-        foreseen = isinstance(error, LandfallError)
+        foreseen = isinstance(error, LandfallError | OSError)
         reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
         findings.left_out[name] = reason
         log.error("%s is left out: %s", name, reason, exc_info=not foreseen)
@@ -119,7 +119,7 @@ def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> 
     rate = figures.get("false_alarm_rate", unit.false_alarm_rate)
     if rate > unit.false_alarm_rate:
         log.warning(
-            "%s: its threshold is for %.2g %% of false alarms, not for %.2g %%: %d calibration scores support no less",
+            "%s: its threshold is for %.3g %% of false alarms, not for %.3g %%: %d calibration scores support no less",
             unit.name, 100 * rate, 100 * unit.false_alarm_rate, figures["normal_decisions"],
         )  # fmt: skip
 

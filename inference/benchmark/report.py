@@ -145,7 +145,7 @@ def _told(achieved: Mapping[str, dict[str, float] | None]) -> str:
         for rate, found in achieved.items()
         if found is not None
     ]
-    return ", ".join(told) or "no such data"
+    return ", ".join(told) or "no such data, or too little to calibrate on"
 
 
 def _told_of_drift(figures: Mapping[str, Any]) -> str:
@@ -153,12 +153,9 @@ def _told_of_drift(figures: Mapping[str, Any]) -> str:
     median, high = figures.get("drift_median"), figures.get("drift_90")
     if median is None or high is None:
         return ""
-    missed = [
-        f"{float(rate):.1%}"
-        for rate, found in figures["achieved"].items()
-        if found is not None and not found["low"] <= float(rate) <= found["high"]
-    ]
-    kept = f"Not kept at {', '.join(missed)}" if missed else "Kept"
+    known = {float(rate): found for rate, found in figures["achieved"].items() if found is not None}
+    missed = [f"{rate:.1%}" for rate, found in known.items() if not found["low"] <= rate <= found["high"]]
+    kept = f"Not kept at {', '.join(missed)}" if missed else "Kept" if known else "Not to be told of so few scores"
     return (
         f"{kept}: a normal score of the test is {median:.2f} times one of the calibration in the median, "
         f"{high:.2f} times at the 90 % quantile."

@@ -12,6 +12,7 @@ from inference.benchmark import process, vibration
 from inference.benchmark.__main__ import main
 from inference.benchmark.detectors import LANDFALL, SIMPLE, _standardised
 from inference.benchmark.process import WINDOW, _shares
+from inference.benchmark.report import Findings
 from tests.inference.plants import plant
 from tests.support import REPO_ROOT
 
@@ -49,9 +50,24 @@ def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, capl
     figures = found["units"]["asd"]["asd/alone"][LANDFALL][0]
     assert figures["normal_decisions"] == 75
     assert figures["false_alarm_rate"] == pytest.approx(1 / 76)
-    assert "asd/alone: its threshold is for 1.3 % of false alarms, not for 1 %" in caplog.text
+    assert "asd/alone: its threshold is for 1.32 % of false alarms, not for 1 %" in caplog.text
     assert figures["vus_pr"] is None
     assert 0.0 <= figures["far"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("achieved", "told"),
+    [
+        ({"0.01": {"rate": 0.02, "low": 0.005, "high": 0.03}, "0.05": None}, "Kept: "),
+        ({"0.01": {"rate": 0.02, "low": 0.015, "high": 0.03}, "0.05": None}, "Not kept at 1.0%: "),
+        ({"0.01": None, "0.05": None}, "Not to be told of so few scores: "),
+    ],
+)
+def test_a_rate_is_said_to_be_kept_only_where_one_is_known(achieved, told):
+    findings = Findings(seeds=1, quick=True)
+    figures = {"auroc": 1.0, "achieved": {"0.001": None, **achieved}, "drift_median": 1.0, "drift_90": 1.1}
+    findings.add("fan", "fan_high", 1, {LANDFALL: figures})
+    assert findings.markdown().splitlines()[-1].startswith(f"{told}a normal score")
 
 
 def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path, capsys):
