@@ -83,10 +83,11 @@ def _one_set(
     """Every seed trains every unit anew; simple methods have no seed and are asked once."""
     from inference.benchmark.detectors import LANDFALL, load
     from inference.benchmark.judging import JUDGES
+    from inference.benchmark.unit import place
 
     device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
     for seed in range(1, arguments.seeds + 1):
-        common = (f"data.root={pack}", f"seed={seed}", *benchmark.recipe(quick=arguments.quick), *device)
+        common = (place("data.root", pack), f"seed={seed}", *benchmark.recipe(quick=arguments.quick), *device)
         with _left_out_if_it_fails(benchmark.name, findings):
             for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
                 with _left_out_if_it_fails(unit.name, findings):

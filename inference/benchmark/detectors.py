@@ -14,6 +14,7 @@ from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import SCORING_PARTS, StreamData
 from core.data.windows import WindowSet
+from inference.benchmark.unit import place
 from inference.groups import groups_of, rows_of
 from inference.normal_rows import CONSTANT_SHARE
 from inference.part_scores import PartScores
@@ -39,12 +40,12 @@ class Scored:
 
 def load(stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, name: str) -> LoadedConfig:
     """The configuration of a unit; what it writes lies in `work`."""
-    place = work / name.replace("/", "_")
+    folder = work / name.replace("/", "_")
     own = (
-        f"logging.checkpoint_path={place}.pt",
-        f"logging.log_dir={place}/runs",
-        f"logging.artifacts_dir={place}",
-        f"data.store_dir={work}/store",
+        place("logging.checkpoint_path", f"{folder}.pt"),
+        place("logging.log_dir", folder / "runs"),
+        place("logging.artifacts_dir", folder),
+        place("data.store_dir", work / "store"),
         "dqvl.enabled=false",
         "logging.tensorboard=false",
         "logging.progress=off",
@@ -237,16 +238,17 @@ def simple_vibration(data: StreamData) -> Iterator[Scored]:
     two_sided = {name: np.abs(rms(waves) - level.mean()) / max(level.std(), 1e-6) for name, waves in parts.items()}
     yield _of_windows("RMS, two-sided", two_sided, data, time.perf_counter() - start)
     start = time.perf_counter()
-    neighbours = NearestNeighbors(n_neighbors=3).fit(spectra(parts["train"]))
+    neighbours = NearestNeighbors(n_neighbors=min(3, len(level))).fit(spectra(parts["train"]))
     distance = {name: neighbours.kneighbors(spectra(waves))[0].mean(axis=1) for name, waves in parts.items()}
     yield _of_windows("log spectrum, 3 nearest", distance, data, time.perf_counter() - start)
 
 
 def _waves(windows: WindowSet) -> np.ndarray:
-    """All windows (W, T, C) without their mean."""
+    """All windows (W, T, C) without their mean; what is missing counts as that."""
     rows = windows.starts_w.numpy()[:, np.newaxis] + np.arange(windows.window)
     waves = windows.series.values_nc.numpy()[rows].astype(np.float64)
-    return waves - waves.mean(axis=1, keepdims=True)
+    count_w1c = np.maximum((~np.isnan(waves)).sum(axis=1, keepdims=True), 1)
+    return np.nan_to_num(waves - np.nansum(waves, axis=1, keepdims=True) / count_w1c)
 
 
 def _of_windows(detector: str, scores: dict[str, np.ndarray], data: StreamData, seconds: float) -> Scored:

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from core.workspace import atomic_file
-from inference.benchmark.unit import Unit, bounds, copy_file
+from inference.benchmark.unit import Unit, bounds, copy_file, place
 
 # The public split of ETT, in hours; what its windows take of 512 hours is whole patches.
 _MONTH = 30 * 24
@@ -94,7 +94,7 @@ def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
         yield Unit(
             name,
             (
-                f"data.root={work}",
+                place("data.root", work),
                 "data.stride=4",
                 *(f'data.parts.{part}.files=["{name}.normal.parquet"]' for part in _PARTS),
                 f'data.parts.test.files=["{name}.test.parquet"]',
@@ -124,7 +124,7 @@ def tep(pack: Path, work: Path) -> Iterator[Unit]:
     yield Unit(
         "tep",
         (
-            f"data.root={work / 'tep'}",
+            place("data.root", work / "tep"),
             "data.stride=1",
             'data.parts.train.files=["d00_train_normal.parquet"]',
             "data.parts.train.stop=1.0",

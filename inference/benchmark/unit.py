@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,11 @@ class Unit:
     run_n: dict[str, np.ndarray] | None = None
     false_alarm_rate: float = _RARE
     other_sessions: str = ""
+
+
+def place(key: str, path: Path | str) -> str:
+    """An override whose value is a path, quoted: a folder may be called `pack (1)`."""
+    return f"{key}={json.dumps(str(path), ensure_ascii=False)}"
 
 
 def bounds(files: str, **parts: tuple[float, float]) -> Iterator[str]:

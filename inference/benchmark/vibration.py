@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from core.workspace import atomic_file, write_json
-from inference.benchmark.unit import Unit, bounds, copy_file
+from inference.benchmark.unit import Unit, bounds, copy_file, place
 
 
 def cwru(pack: Path, work: Path) -> Iterator[Unit]:
@@ -49,7 +49,12 @@ def motor(pack: Path, work: Path) -> Iterator[Unit]:
         "calibration": healthy[half + tenth : half + 3 * tenth],
         "test": [*healthy[half + 3 * tenth :], *faulty],
     }
-    overrides = [f"data.root={work / 'motor_pump'}", "data.window=1000", "data.stride=250", "data.score_stride=1000"]
+    overrides = [
+        place("data.root", work / "motor_pump"),
+        "data.window=1000",
+        "data.stride=250",
+        "data.score_stride=1000",
+    ]
     for part, files in groups.items():
         overrides += [f"data.parts.{part}.files={json.dumps(files)}", f"data.parts.{part}.start=0.0"]
         overrides += [f"data.parts.{part}.stop=1.0"]
@@ -106,7 +111,7 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
             yield Unit(
                 name,
                 (
-                    f"data.root={work / name}",
+                    place("data.root", work / name),
                     "data.window=2560",
                     "data.stride=2560",
                     "data.score_stride=2560",

@@ -7,10 +7,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from core.data.windows import Series, WindowSet
 from inference.benchmark import process, vibration
 from inference.benchmark.__main__ import main
-from inference.benchmark.detectors import LANDFALL, SIMPLE, _standardised
+from inference.benchmark.detectors import LANDFALL, SIMPLE, _standardised, _waves
 from inference.benchmark.process import WINDOW, _shares
 from inference.benchmark.report import Findings
 from tests.inference.plants import plant
@@ -29,7 +31,8 @@ def files_of(overrides: tuple[str, ...], part: str) -> list[str]:
 
 def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, caplog):
     """A sensor alone, 300 normal rows, no anomaly; a machine without labels; a set without the file that splits it."""
-    asd, awfd = tmp_path / "fdc/asd", tmp_path / "fdc/st_awfd_d2"
+    pack = tmp_path / "päck (1), a=b"
+    asd, awfd = pack / "fdc/asd", pack / "fdc/st_awfd_d2"
     asd.mkdir(parents=True)
     awfd.mkdir()
     for machine in ("alone", "unlabelled"):
@@ -39,8 +42,8 @@ def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, capl
     test[["timestamp"]].assign(anomaly=0).to_csv(asd / "alone.test.labels.csv.gz", index=False)
     table(plant(10, seed=3)).to_parquet(awfd / "D2.parquet", index=False)
 
-    out = tmp_path / "out"
-    assert main([str(tmp_path), "--quick", "--out", str(out), "--repo-root", str(REPO_ROOT)]) == 0
+    out = pack / "out"
+    assert main([str(pack), "--quick", "--out", str(out), "--repo-root", str(REPO_ROOT)]) == 0
     found = json.loads((out / "benchmark.json").read_text())
     assert set(found["left_out"]) == {"asd/unlabelled", "st_awfd_d2", "st_awfd_d2_without_8_9"}
     assert "labelled" in found["left_out"]["asd/unlabelled"]
@@ -137,3 +140,12 @@ def test_simple_methods_score_a_channel_alone_a_missing_one_and_numbers_beyond_m
     for score_n in SIMPLE[method](*_standardised(normal_nc, new_nc)):
         assert np.isfinite(score_n.astype(np.float32)).all()
     assert score_n[150] >= np.median(score_n)
+
+
+def test_samples_that_are_missing_count_as_the_mean_of_their_window():
+    values_nc = np.arange(24, dtype=np.float32).reshape(12, 2)
+    values_nc[1, 0] = values_nc[8:, 1] = np.nan
+    waves = _waves(WindowSet(Series.of([], values_nc), torch.tensor([0, 4, 8]), 4, np.array([[0, 12]])))
+    np.testing.assert_allclose(waves[0], [[-10 / 3, -3], [0, -1], [2 / 3, 1], [8 / 3, 3]])
+    np.testing.assert_allclose(waves[1], [[-3, -3], [-1, -1], [1, 1], [3, 3]])
+    np.testing.assert_allclose(waves[2], [[-3, 0], [-1, 0], [1, 0], [3, 0]])
