@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from core import checkpoint
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
@@ -42,15 +43,19 @@ class Sized:
 def decide_model_size(
     loaded: LoadedConfig, manager: DeviceManager, *, root: Path, saved: Mapping[str, Any] | None
 ) -> Sized:
-    """`saved` describes the checkpoint a run resumes from: its model stays, whatever hardware there is now.
+    """`saved` describes the checkpoint a run resumes from: its model stays, whatever hardware there is now; so does
+    that of the checkpoint it starts from.
 
     Raises ConfigError for a size that does not fit the rest of the configuration.
     """
     tiers = load_tiers(root)
     tier = tier_for(manager.capabilities, tiers)
     config = loaded.config
+    reason = "as the checkpoint that is resumed"
+    if saved is None and config.training.start_from:
+        saved, reason = checkpoint.describe(root / config.training.start_from), "as the checkpoint it starts from"
     if saved is not None and config.model.size == "auto":
-        return Sized(size_as_trained(loaded, saved["config"], tiers), tier, "as the checkpoint that is resumed")
+        return Sized(size_as_trained(loaded, saved["config"], tiers), tier, reason)
     config, reason = resolve_model_size(config, tier, tiers, loaded.origins)
     return Sized(config, tier, reason)
 

@@ -28,7 +28,7 @@ _FREE_TO_CHANGE = (
     *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
     *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.recoveries"),
     *("training.gradient_checkpointing", "training.allow_changes", "training.checkpoint_every_minutes"),
-    "training.keep",
+    *("training.keep", "training.start_from"),
     # A place in an epoch is counted in windows; these say how many of them make a step, and how they are computed.
     *("training.batch_size", "training.accumulate", "training.effective_batch", "training.min_steps"),
 )  # fmt: skip
@@ -139,7 +139,7 @@ def check_fit(
     if "data" not in state:
         hint = "train anew with --resume never"
         raise CheckpointError(path, "does not say what data it was trained on: an older Landfall wrote it", hint=hint)
-    differing = [*_config_changes(state["config"], config), *_data_changes(state["data"], data)]
+    differing = [*config_changes(state["config"], config), *_data_changes(state["data"], data)]
     if not differing:
         return
     told = f"was trained with another configuration or other data: {'; '.join(differing)}"
@@ -149,7 +149,8 @@ def check_fit(
     log.warning("%s %s; going on, as training.allow_changes = true", path.name, told)
 
 
-def _config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+def config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+    """What two configurations differ in that decides what is learned: `key was …, is …`."""
     old, new = dict(flatten(saved)), dict(flatten(current))
     for key in sorted(old | new):
         if not key.startswith(_FREE_TO_CHANGE) and old.get(key) != new.get(key):

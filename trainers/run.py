@@ -35,6 +35,7 @@ from trainers.decisions import Sized, decide_batch, decide_model_size, start_rep
 from trainers.distributed import World, joined
 from trainers.loop import Trainer, Watcher
 from trainers.resuming import checkpoint_to_resume
+from trainers.starting import start_from
 
 log = logging.getLogger(__name__)
 
@@ -248,6 +249,8 @@ def _build_trainer(
     progress = config.logging.progress
     train, validation = (Inputs(data.parts[name], transform, plan.device, progress=progress) for name in TRAINING_PARTS)
     model = build_model(config, num_channels=len(data.channels)).to(plan.device, plan.dtype)
+    origin = config.training.start_from if saved is None else ""
+    started_from = start_from(root / origin, model, config) if origin else None
     batch = decide_batch(model, train, validation, sized=sized, plan=plan, world=world, root=root, saved=saved)
     if config.log_device_info and world.is_main:
         for line in start_report(model, train, sized=sized, plan=plan, batch=batch, root=root):
@@ -269,7 +272,12 @@ def _build_trainer(
     )
     decisions = {
         "tier": sized.tier.name,
-        "model": {"size": config.model.size, "parameters": count_parameters(model), "reason": sized.reason},
+        "model": {
+            "size": config.model.size,
+            "parameters": count_parameters(model),
+            "reason": sized.reason,
+            "started_from": started_from,
+        },
         "batch": batch.to_json(),
     }
     return trainer, decisions

@@ -213,6 +213,12 @@ class Training(Section):
         description="`never`, `auto` (the newest checkpoint that is whole; one that does not fit is refused), "
         "`unfinished` (the same if its run was stopped or died and it fits, else anew), or a checkpoint file.",
     )
+    start_from: str = Field(
+        "",
+        description="Checkpoint whose weights a new run starts from, such as one that learned from the sensors of "
+        "other machines (`landfall pool`); empty starts anew. Nothing else of it is taken, and a run that resumes "
+        "goes on without it.",
+    )
     allow_changes: bool = Field(
         False,
         description="Go on from a checkpoint although configuration or data have changed since; without it that is "

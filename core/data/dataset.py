@@ -72,7 +72,7 @@ def load_stream_data(
     files = {name: _files_of(config, name, data_root) for name in parts}
     store = Store.of(config, root)
     every_file = sorted({file for found in files.values() for file in found})
-    recordings, reports = _read_all(every_file, config, root, run_id, store)
+    recordings, reports = read_all(every_file, config, root, run_id, store)
     channels, rate_hz = _agreed_shape(recordings, config)
     stretches = _split(config, recordings, data_root)
     for name in parts:
@@ -106,7 +106,7 @@ def check_quality(config: AnyConfig, *, root: Path, run_id: str = "") -> list[Qu
     data_root = (root / config.data.root).resolve()
     files = {file for name in PART_NAMES for file in _files_of(config, name, data_root)}
     store = Store.of(config, root)
-    reports = _read_all(sorted(files), config, root, run_id, store)[1]
+    reports = read_all(sorted(files), config, root, run_id, store)[1]
     store.forget_oldest()
     return reports
 
@@ -119,9 +119,13 @@ def _files_of(config: AnyConfig, name: PartName, data_root: Path) -> list[Path]:
     return expand(part.files, data_root)
 
 
-def _read_all(
+def read_all(
     files: Sequence[Path], config: AnyConfig, root: Path, run_id: str, store: Store
 ) -> tuple[list[Recording], list[QualityReport]]:
+    """The recordings of the files that pass the quality check, and a report of each file; tells what was decided.
+
+    Raises DataError naming a file that cannot be read, QualityError when no file passes.
+    """
     kept: list[Recording] = []
     reports: list[QualityReport] = []
     notes: dict[str, list[str]] = defaultdict(list)

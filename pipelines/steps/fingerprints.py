@@ -85,6 +85,8 @@ def _configuration(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]
     config = loaded.config
     for key, value in flatten(redacted(config.model_dump(mode="json"))):
         yield f"{config.stream} {key}", json.dumps(value)
+    if config.training.start_from:
+        yield from digests((config.training.start_from,), root).items()
     for file in sorted((root / "configs/hardware").rglob("*.yaml")):
         yield relative(file, root), _sha256(file.read_bytes())
 

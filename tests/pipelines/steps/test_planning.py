@@ -12,7 +12,7 @@ from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from core.config.compose import load_config
 from core.errors import DataError, UsageError
 from pipelines.steps import fingerprints
-from pipelines.steps.fingerprints import digests, fingerprint
+from pipelines.steps.fingerprints import changes, digests, fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import StepRecord
 from pipelines.steps.table import Order, Step, pipeline_steps
@@ -105,6 +105,19 @@ def test_the_name_of_a_run_is_no_reason(done):
 
 def test_a_changed_configuration_is_told_by_key(done):
     assert done("training.epochs=5") == "configuration: patchtst training.epochs was 3, is 5"
+
+
+def test_other_weights_to_start_from_are_told(done, root):
+    """The configuration names a file; what is in it decides what is learned."""
+    start = "training.start_from=checkpoints/elsewhere.pt"
+    (root / "checkpoints").mkdir(exist_ok=True)
+    (root / "checkpoints/elsewhere.pt").write_bytes(b"one")
+    step = next(step for step in pipeline_steps(order_of(root, start), root) if step.name == "notebook-patchtst")
+    before = fingerprint(step, order_of(root, start), root)
+    (root / "checkpoints/elsewhere.pt").write_bytes(b"another")
+    assert changes(before, fingerprint(step, order_of(root, start), root)) == [
+        "configuration: checkpoints/elsewhere.pt changed"
+    ]
 
 
 def test_a_changed_parameter_is_told(done):

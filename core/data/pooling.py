@@ -1,0 +1,161 @@
+"""Sensors of many machines made alike, so that one model can learn from all of them: `landfall pool`.
+
+PatchTST takes every channel through its encoder on its own (Nie et al., ICLR 2023), so it does not ask whose sensor it
+sees. Each sensor of each file becomes a file of its own, centred and in units of its own spread. Training on a machine
+with little history starts from the model that has learned from them (`training.start_from`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.cli import add_root_argument, root_of, run_command
+from core.errors import EXIT_OK, DataError, UsageError
+from core.progress import Progress
+from core.workspace import atomic_file, write_json
+
+if TYPE_CHECKING:
+    from core.config.schema import AnyConfig
+    from core.data.recording import Recording
+
+log = logging.getLogger(__name__)
+
+INDEX = "pool.json"
+# A sensor of fewer values is a switch or a set point: nothing in it is to be foretold from its neighbours in time.
+MIN_VALUES = 4
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """sensors: of each file that was written, where it comes from and how it was scaled. left_out: by sensor, why."""
+
+    sensors: Mapping[str, Mapping[str, Any]]
+    left_out: Mapping[str, str]
+
+
+def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, force: bool = False) -> Pooled:
+    """Writes a parquet file of `timestamp` and `value` for each sensor of the files of `patterns` (globs, from `root`),
+    in a folder of its own for each file, and an index.
+
+    Files are read, checked and mended as those of a training are. `force` replaces a pool that is there.
+    Raises DataError for a pattern that matches nothing and where no sensor is left, QualityError when no file passes,
+    UsageError for a folder that holds something else or, without `force`, a pool.
+    """
+    from core.data.dataset import read_all
+    from core.data.files import expand
+    from core.data.store import Store
+
+    _refuse_taken(out, force)
+    files = expand(patterns, root)
+    store = Store.of(config, root)
+    recordings, _ = read_all(files, config, root, "", store)
+    sensors: dict[str, dict[str, Any]] = {}
+    left_out: dict[str, str] = {}
+    unfinished = out.with_name(f".{out.name}.part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with Progress(len(recordings), "pooling", unit="recordings", mode=config.logging.progress) as progress:
+        for number, recording in enumerate(recordings):
+            folder = unfinished / f"{number:03d}_{_plain(recording.file_id)}"
+            sensors |= _write_sensors(recording, folder, config, left_out)
+            progress.advance()
+    store.forget_oldest()
+    if not sensors:
+        raise DataError(
+            f"none of the {len(left_out)} sensors of {len(files)} files can be learned from: all are constant or "
+            f"have fewer than {MIN_VALUES} values",
+            hint="pool files of machines that ran",
+        )
+    write_json(unfinished / INDEX, {"sensors": sensors, "left_out": left_out})
+    if out.exists():
+        shutil.rmtree(out)
+    unfinished.rename(out)
+    return Pooled(sensors, left_out)
+
+
+def _refuse_taken(out: Path, force: bool) -> None:
+    """Raises UsageError where `out` holds something that may not be replaced."""
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not (out / INDEX).is_file():
+        raise UsageError(f"{out} holds files that are no pool", hint="name another folder with --out")
+    if not force:
+        raise UsageError(f"{out} holds a pool", hint="--force replaces it; --out names another folder")
+
+
+def _write_sensors(
+    recording: Recording, folder: Path, config: AnyConfig, left_out: dict[str, str]
+) -> dict[str, dict[str, Any]]:
+    """By the name of its file, where each sensor comes from and its scale: that of this recording alone."""
+    import pandas as pd
+
+    from core.data.scaling import Scaler
+
+    sensors = {}
+    scaler = Scaler.fit([recording.values_tc], recording.channels, config.data.scaling)
+    times = recording.time_ns.view("datetime64[ns]")
+    for number, channel in enumerate(recording.channels):
+        value_t = np.array(recording.values_tc[:, number])
+        if len(np.unique(value_t[~np.isnan(value_t)])) < MIN_VALUES:
+            left_out[f"{recording.file_id}: {channel}"] = f"fewer than {MIN_VALUES} values"
+            continue
+        center, scale = scaler.center[number], scaler.scale[number]
+        scaled_t = np.clip((value_t.astype(np.float64) - center) / scale, -scaler.clip, scaler.clip)
+        path = folder / f"{number:03d}_{_plain(channel)}.parquet"
+        with atomic_file(path) as part:
+            pd.DataFrame({"timestamp": times, "value": scaled_t.astype(np.float32)}).to_parquet(part, index=False)
+        facts = {"file": recording.file_id, "sensor": channel, "center": center, "scale": scale}
+        sensors[f"{folder.name}/{path.name}"] = facts
+    return sensors
+
+
+def _plain(name: str) -> str:
+    """What every file system takes."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[-60:] or "unnamed"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    told = "Makes the sensors of many machines alike, to pre-train one PatchTST-SSL on all of them."
+    parser = argparse.ArgumentParser(prog="pool", description=told)
+    parser.add_argument("files", nargs="+", metavar="GLOB", help="sensor files, such as 'data/press_*/*.csv'")
+    parser.add_argument("--out", type=Path, default=Path("data/pool"), metavar="DIR", help="default: data/pool")
+    parser.add_argument("--force", action="store_true", help="replace the pool that is there")
+    default = "configs/patchtst_ssl_local.yaml"
+    reading = f"how files are read, checked and scaled (default: {default})"
+    parser.add_argument("--config", default=default, metavar="FILE", help=reading)
+    add_root_argument(parser)
+    return run_command(_run, parser, argv)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from core.config.compose import load_config
+
+    root = root_of(arguments)
+    config = load_config(arguments.config, [], root=root).config
+    if config.stream != "patchtst":
+        problem = f"{arguments.config} is for the stream {config.stream}"
+        raise UsageError(problem, hint="only process sensors are pooled: pass a patchtst configuration")
+    pooled = pool(arguments.files, root / arguments.out, config=config, root=root, force=arguments.force)
+    if pooled.left_out:
+        first, reason = next(iter(pooled.left_out.items()))
+        log.info("%d sensors are left out, such as %s (%s); all are in %s", len(pooled.left_out), first, reason, INDEX)
+    log.info(
+        "next: landfall train patchtst --config configs/patchtst_ssl_pool.yaml data.root=%s", arguments.out.as_posix()
+    )
+    told = {"sensors": len(pooled.sensors), "left_out": len(pooled.left_out), "folder": str(arguments.out)}
+    sys.stdout.write(json.dumps(told) + "\n")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Training that starts from the weights of a model that learned from other machines."""
+
+import json
+import logging
+
+import pandas as pd
+import pytest
+import torch
+
+from core import checkpoint
+from core.errors import CheckpointError
+from tests.trainers.conftest import TINY
+from tests.trainers.test_run import environment_of, losses, run_training
+
+PRE = "checkpoints/elsewhere.pt"
+# Steps too small to be seen.
+STILL = ("training.learning_rate=1e-12", "training.epochs=1")
+# What batch normalisation counts as it goes, at any learning rate.
+COUNTED = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@pytest.fixture
+def pretrained(plant):
+    """A model of one channel, trained where the plant has three, as `landfall pool` would have it."""
+    for file in sorted((plant / "data/fdc").glob("*.csv")):
+        frame = pd.read_csv(file)[["timestamp", "c1"]].rename(columns={"c1": "value"})
+        frame.to_csv(file.with_name(f"alone_{file.name}"), index=False)
+    parts = [f'data.parts.{part}.files=["data/fdc/alone_*"]' for part in ("train", "validation", "calibration")]
+    run_training(plant, f"logging.checkpoint_path={PRE}", "training.epochs=3", *parts)
+    return plant
+
+
+def weights(root, path: str = "checkpoints/patchtst_ssl.pt") -> dict[str, torch.Tensor]:
+    return checkpoint.load(root / path)["model"]
+
+
+def test_a_run_begins_with_the_weights_of_other_sensors(pretrained, caplog):
+    caplog.set_level(logging.INFO)
+    anew = run_training(pretrained, *STILL)
+    before = weights(pretrained)
+    begun = run_training(pretrained, *STILL, f"training.start_from={PRE}")
+    after, start = weights(pretrained), weights(pretrained, PRE)
+    learned = [name for name in start if not name.endswith(COUNTED)]
+    assert [name for name in learned if not torch.allclose(after[name], start[name], atol=1e-6)] == []
+    assert any(not torch.allclose(before[name], start[name], atol=1e-3) for name in start)
+    assert losses(begun)[0][1] < losses(anew)[0][1], "it knows something of the sensors already"
+    assert "starting from the weights of elsewhere.pt: run run-1, epoch 3" in caplog.text
+    sha256 = checkpoint.describe(pretrained / PRE)["sha256"]
+    origin = {"file": "elsewhere.pt", "run_id": "run-1", "epoch": 3, "sha256": sha256}
+    assert environment_of(pretrained)["model"]["started_from"] == origin
+
+
+def test_nothing_but_the_weights_is_taken(pretrained):
+    """Epoch, schedule, masks and the order of windows are those of a new run."""
+    result = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
+    assert [record.epoch for record in result.history] == [1, 2]
+    assert checkpoint.load(result.checkpoint)["channels"] == ["c0", "c1", "c2"]
+    again = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
+    assert losses(again) == losses(result)
+
+
+def test_a_run_that_resumes_does_without_it(pretrained):
+    whole = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
+    (pretrained / PRE).unlink()
+    resumed = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}", "training.resume=auto")
+    assert losses(resumed) == losses(whole)
+
+
+def test_an_automatic_size_is_that_of_the_weights(pretrained):
+    words = tuple(word for word in TINY if not word.startswith(("model.d_", "model.num_")))
+    run_training(pretrained, f"training.start_from={PRE}", "training.epochs=1", "model.size=auto", words=words)
+    told = environment_of(pretrained)["model"]
+    assert told["reason"] == "as the checkpoint it starts from"
+    assert checkpoint.load(pretrained / "checkpoints/patchtst_ssl.pt")["config"]["model"]["d_model"] == 16
+
+
+def test_a_model_of_another_shape_is_refused_with_what_differs(pretrained):
+    with pytest.raises(CheckpointError) as caught:
+        run_training(pretrained, f"training.start_from={PRE}", "data.window=48", "model.d_model=32")
+    told = str(caught.value)
+    assert "data.window was 32, is 48; model.d_model was 16, is 32" in told
+    assert "training.batch_size" not in told
+    assert "model.size=auto takes its size" in told
+
+
+def test_another_stream_a_torn_file_and_none_are_refused(pretrained):
+    path = pretrained / PRE
+    state, told = checkpoint.load(path), json.loads(checkpoint.sidecar_path(path).read_text())
+    checkpoint.save(path, {**state, "stream": "swinmae"}, description={**told, "stream": "swinmae"})
+    with pytest.raises(CheckpointError, match="is a model of the stream swinmae, not patchtst"):
+        run_training(pretrained, f"training.start_from={PRE}")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="is torn or was changed"):
+        run_training(pretrained, f"training.start_from={PRE}")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        run_training(pretrained, "training.start_from=checkpoints/none.pt")
