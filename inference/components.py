@@ -95,11 +95,19 @@ def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments], room: Path | 
     halves = [slice(half), slice(half, None)]
     of_half = [_Moments.total(found[part]).components() for part in halves]
     elsewhere = [_median_q(of_half[1 - at], folds[part], room) for at, part in enumerate(halves)]
+    known = [q for q in elsewhere if not np.isnan(q)]
     at_home = _median_q(_Moments.total(found).components(), folds, room)
-    return max(float(np.mean(elsewhere)) / max(at_home, 1e-9), 1.0)
+    return max(float(np.mean(known)) / max(at_home, 1e-9), 1.0) if known else 1.0
 
 
 def _median_q(components: Components, folds: Sequence[np.ndarray], room: Path | None) -> float:
+    """Of the rows with a value; NaN where there are none."""
     pieces = (piece_nc for fold_nc in folds for piece_nc in _pieces(fold_nc))
-    q_n = gathered(((np.nan_to_num(components.residual(z_nc)) ** 2).mean(axis=1) for z_nc in pieces), room)
+    q_n = gathered((_q(components.residual(z_nc)) for z_nc in pieces), room)
     return float(median(partial(blocks, q_n), len(q_n)))
+
+
+def _q(left_nc: np.ndarray) -> np.ndarray:
+    """The mean square of each row that has a value, (n,): a missing row is no row that fits well."""
+    count_n = (~np.isnan(left_nc)).sum(axis=1)
+    return np.nansum(left_nc**2, axis=1)[count_n > 0] / count_n[count_n > 0]

@@ -38,6 +38,17 @@ def test_drift_is_one_where_nothing_moves_and_large_where_the_plane_does():
     assert fit(standardised(turned_nc), whole(turned_nc))[2] > 3
 
 
+def test_missing_rows_are_no_drift():
+    """Half of the rows, a half without a single one, and none at all."""
+    z_nc = standardised(plant(4000, seed=0, num_channels=5))
+    whole_drift = fit(z_nc, whole(z_nc))[2]
+    z_nc[1000:3000] = np.nan
+    assert fit(z_nc, whole(z_nc))[2] == pytest.approx(whole_drift, abs=0.1)
+    z_nc[:3000] = np.nan
+    assert fit(z_nc, whole(z_nc))[2] == 1.0
+    assert fit(np.full_like(z_nc, np.nan), whole(z_nc))[2] == 1.0
+
+
 def test_folds_hold_each_row_once():
     stretches_k2 = np.array([[3, 10], [20, 21], [40, 99]])
     folds = folds_of(stretches_k2)
