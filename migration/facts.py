@@ -107,7 +107,7 @@ class NotebookFacts:
             if not isinstance(name, ast.Name) or paths.get(id(name)) != FLAG:
                 return None
             known = self.answers.functions if is_call else self.answers.variables
-            return Answer(known[name.id]) if name.id in known else None
+            return Answer(known[name.id], tpu=name.id in self.answers.tpu) if name.id in known else None
 
         return value
 

@@ -110,7 +110,7 @@ _KEY_NAME = re.compile(
 )
 _CONSTANT_KEY_NAME = re.compile(r"(?<!PUBLIC)(?<!PRIMARY)(?<!CACHE)(?<!FOREIGN)(?<!HASH)(?<!SORT)_KEY$")
 _NO_SECRET_NAME = re.compile(
-    r"(?:pad|eos|bos|sep|cls|mask|unk|next|page|start|end|stop|special|image|num|max|min|public|site)[_-]?token$"
+    r"(?:pad|eos|bos|sos|sep|cls|mask|unk|oov|eot|blank|next|page|start|end|stop|special|image|num|max|min|public|site)[_-]?token$"
     r"|public[_-]?(?:api[_-]?)?key$|(?:_|^)non_?secret$|aws_?access_?key_?id$",
     re.IGNORECASE,
 )

@@ -21,7 +21,9 @@ from migration.cell.trees import walk
 _T = TypeVar("_T")
 _CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>\S+)[ \t]*(?P<argument>[^\n]*)")
 _LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
-_PYTHON_CELL_MAGICS = frozenset({"capture", "time", "timeit", "prun", "memit", "python", "python3", "pypy"})
+# These run the rest of the cell as IPython would, another cell magic at its top included.
+RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit"})
+_PYTHON_CELL_MAGICS = RUNS_CELL | {"python", "python3", "pypy"}
 _SHELL_CELL_MAGICS = frozenset({"bash", "sh", "shell"})
 
 
@@ -66,10 +68,16 @@ class CellSource:
 
     @cached_property
     def magic(self) -> CellMagic | None:
-        """The cell magic, also where comments stand above it (which only Colab accepts)."""
+        """The cell magic, also where comments stand above it (which only Colab accepts): the one that says what the
+        code is, `%%bash` in a cell that begins with `%%time` and `%%bash`."""
         found = _CELL_MAGIC.match(self.text)
         if found is None:
             return None
+        inner: re.Match[str] | None = found
+        while inner and inner["name"] in RUNS_CELL:
+            inner = _CELL_MAGIC.match(self.text, inner.end() + 1)
+        if inner and inner["name"] not in _PYTHON_CELL_MAGICS:
+            found = inner
         body = self.text.find("\n", found.end())
         return CellMagic(
             name=found["name"],

@@ -29,10 +29,12 @@ _FORM = re.compile(r"#[ \t]*@[ \t]*param\b")
 
 @dataclass(frozen=True)
 class Flags:
-    """Variables and functions that only answer the question, with their values on this machine."""
+    """Variables and functions that only answer the question, with their values on this machine. `tpu` names those that
+    ask for Colab's TPU."""
 
     variables: Mapping[str, Any] = field(default_factory=dict)
     functions: Mapping[str, Any] = field(default_factory=dict)
+    tpu: frozenset[str] = frozenset()
 
     @property
     def names(self) -> frozenset[str]:
@@ -51,6 +53,7 @@ def find_flags(cells: Sequence[CellSource], facts: NotebookFacts) -> Flags:
     """The flags of a notebook, as far as those known already (in `facts`) and the branches that run here tell."""
     concerned = [source for source in cells if facts.concern(source) and source.tree is not None]
     functions: dict[str, Any] = {}
+    tpu: set[str] = set()
     candidates: set[str] = set()
     for source in concerned:
         flag_of = facts.flag_of(source)
@@ -59,6 +62,7 @@ def find_flags(cells: Sequence[CellSource], facts: NotebookFacts) -> Flags:
                 returned = _returned(source, node, flag_of)
                 if returned is not None:
                     functions[node.name] = returned.value
+                    tpu |= {node.name} if returned.tpu else set()
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 names = {target.id for target in _targets(node) if isinstance(target, ast.Name)}
                 candidates |= {name for name in names if _FLAG_NAME.fullmatch(name) or answer(node.value, flag_of)}
@@ -68,8 +72,9 @@ def find_flags(cells: Sequence[CellSource], facts: NotebookFacts) -> Flags:
         value = _agreed(name, stores)
         if value is not None:
             variables[name] = value.value
+            tpu |= {name} if value.tpu else set()
     defined = {name for name in functions if len(list(_stores(name, cells, facts))) == 1}
-    return Flags(variables, {name: value for name, value in functions.items() if name in defined})
+    return Flags(variables, {name: value for name, value in functions.items() if name in defined}, frozenset(tpu))
 
 
 def find_needed(cells: Sequence[CellSource], facts: NotebookFacts) -> frozenset[str]:
@@ -185,7 +190,7 @@ def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Ans
     returned = _run(node.body, found, flag_of)
     if returned is None or not (returned.asks or found):
         return None
-    return Answer(returned.value)
+    return Answer(returned.value, tpu=returned.tpu)
 
 
 def _run(block: Sequence[ast.stmt], found: Mapping[int, Choice], flag_of: FlagOf) -> Answer | None:

@@ -32,7 +32,7 @@ class Choice:
 
     `kept` stays, `gone` goes: blocks of statements, for a `try` what its body holds up to the import that fails and
     the handler. `colab` says that the Colab branch is the one that stays, `because` why: "refuses", or the names that
-    are needed.
+    are needed. `tpu` says that the branch which goes is for Colab's TPU.
     """
 
     node: ast.If | ast.Try
@@ -43,6 +43,7 @@ class Choice:
     handler: ast.ExceptHandler | None = None
     colab: bool = False
     because: str = ""
+    tpu: bool = False
 
 
 def choices(
@@ -113,7 +114,7 @@ def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
         return None
     if _refuses(local):
         return Choice(node, tuple(other), tuple(local), scope, colab=True, because="refuses")
-    return Choice(node, tuple(local), tuple(other), scope)
+    return Choice(node, tuple(local), tuple(other), scope, tpu=found.tpu)
 
 
 def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
@@ -185,8 +186,9 @@ def _refuses(block: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) -> Choice:
-    """The choice, or the Colab branch where only that one binds names which are used elsewhere."""
+def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) -> Choice | None:
+    """The choice, or the Colab branch where only that one binds names which are used elsewhere; None where that one
+    cannot run here, for want of Colab's TPU."""
     names = only_bound_in(choice)
     if isinstance(choice.scope, ast.Module):
         lacking = names & set(needed)
@@ -196,6 +198,8 @@ def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) 
         lacking -= stored_names(choice.scope.body, outside) | parameter_names(choice.scope)
     if not lacking:
         return choice
+    if choice.tpu:
+        return None
     because = ", ".join(f"`{name}`" for name in sorted(lacking))
     if isinstance(choice.node, ast.Try):
         return Choice(choice.node, tuple(choice.node.body), (), choice.scope, colab=True, because=because)

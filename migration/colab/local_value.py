@@ -19,7 +19,7 @@ _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
 _TPU = re.compile(r"TPU", re.IGNORECASE)
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
-_SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\b_ih\b|__module__", re.IGNORECASE)
+_SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
 _SPEC = frozenset({"find_spec", "find_loader", "find_module", "get_loader"})
 # Calls that only look: what they stand beside may be left out with them.
 _QUESTION = re.compile(

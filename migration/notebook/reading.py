@@ -38,7 +38,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF102",
         "damaged JSON",
-        "bare control characters in texts, `NaN`, half surrogate pairs, trailing commas, text after the end",
+        "bare control characters in texts, `NaN`, half surrogate pairs, trailing commas, commas missing at a line's "
+        "end, text after the end",
         "valid JSON: `null` for `NaN` and infinity, `U+FFFD` for half a pair, nothing after the end",
         Keeps.EQUIVALENT,
     ),
@@ -226,6 +227,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
             raise UsageError(f"{name} is no notebook: its JSON is nested too deeply") from None
         except json.JSONDecodeError as error:
             comma = _trailing_comma(text, error.pos)
+            missing = _missing_comma(text, error)
             if strict and error.msg.startswith("Invalid control character"):
                 strict = False
                 notes.add("LF102", "texts held bare control characters, such as line ends; they are escaped now")
@@ -233,6 +235,10 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
                 commas += 1
                 text = text[:comma] + text[comma + 1 :]
                 notes.add("LF102", "commas before a closing bracket were left out")
+            elif missing is not None and commas < _MAX_COMMAS:
+                commas += 1
+                text = text[:missing] + "," + text[missing:]
+                notes.add("LF102", "commas that were missing at the end of a line were put in")
             else:
                 raise UsageError(f"{name} is no notebook: {_reason(text, error)}") from None
         except ValueError:
@@ -255,6 +261,17 @@ def _trailing_comma(text: str, position: int) -> int | None:
     if closing is None or not before.endswith(","):
         return None
     return text.rindex(",", 0, position)
+
+
+def _missing_comma(text: str, error: json.JSONDecodeError) -> int | None:
+    """Where a comma is missing between a value and one that begins on a later line, or None."""
+    before = text[max(0, error.pos - 10_000) : error.pos]
+    value = before.rstrip()
+    if error.msg != "Expecting ',' delimiter" or not text.startswith(('"', "{", "["), error.pos):
+        return None
+    if not value.endswith(('"', "}", "]")) or "\n" not in before[len(value) :]:
+        return None
+    return error.pos - len(before) + len(value)
 
 
 def _reason(text: str, error: json.JSONDecodeError) -> str:

@@ -9,8 +9,8 @@ _SECRET_NAME = re.compile(
     r"account)_?key|credentials?)$|^key$"
 )
 _NO_SECRET_NAME = re.compile(
-    r"(?:placeholder|initiali[sz]er|special|mask|bos|eos|pad|unk|sep|cls|start|end|stop|trigger|concept|image|text|next|"
-    r"page|prompt|class|instance|audio|video|think|tool)_?token$"
+    r"(?:placeholder|initiali[sz]er|special|mask|bos|eos|sos|eot|pad|unk|oov|blank|sep|cls|start|end|stop|trigger|"
+    r"concept|image|text|next|page|prompt|class|instance|audio|video|think|tool)_?token$"
 )
 _VARIABLES = {
     "Hugging Face token": "HF_TOKEN",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migration.cell.source import CellSource
+from migration.cell.source import RUNS_CELL, CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule, holding
 
-_RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit", "mprun", "lprun", "debug"})
+_RUNS_CELL = RUNS_CELL | {"mprun", "lprun", "debug"}
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}
 _HASH_COMMENTS |= {"python", "python2", "python3", "pypy", "cython", "cython_pyximport", "cython_inline"}
 _COMMENT_FORMS = {

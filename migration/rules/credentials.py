@@ -11,6 +11,7 @@ from migration import shell
 from migration.cell.comments import without_commands
 from migration.cell.source import CellSource, Command, compiles
 from migration.cell.strings import Literal, read_strings
+from migration.cell.trees import walk
 from migration.matching import Edit, Keeps, Match, Rule, holding
 from migration.parameters.environment import is_secret_name, variable_for
 from migration.secrets import MASK, Secret, find_secrets, is_placeholder
@@ -133,7 +134,7 @@ def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
 
 
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
-    """`import os` above the first statement that needs it, where the cell does not import it before."""
+    """`import os` above the first statement that needs it, where the cell neither imports nor uses it before."""
     needing = [edit.start for edit in edits if re.search(r"(?<!__)os\.environ", edit.text)]
     if not needing or source.tree is None:
         return None
@@ -142,6 +143,8 @@ def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
         if isinstance(statement, ast.Import) and any(
             alias.name == "os" and not alias.asname for alias in statement.names
         ):
+            return None
+        if any(isinstance(part, ast.Name) and part.id == "os" for part in walk(statement)):
             return None
         if end > min(needing):
             line = source.line_span(start, start)[0]

@@ -15,6 +15,7 @@ from migration.colab.local_branch import Choice
 from migration.colab.local_value import Answer, FlagOf, answer
 from migration.facts import NotebookFacts
 from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.shell.texts import command_of_list, shell_calls, string_of
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
@@ -79,13 +80,18 @@ def _match(source: CellSource, choice: Choice, message: str) -> Match:
 
 
 def _commands(source: CellSource, gone: Sequence[ast.stmt]) -> list[str]:
-    """The first line of each command in some statements."""
+    """The first line of each command in some statements, those that Python calls behind the notebook's own."""
     spans = [source.span(node) for node in gone]
-    return [
+    commands = [
         source.text[command.start : command.end].partition("\n")[0].strip()
         for command in source.commands
         if any(start <= command.start < end for start, end in spans)
     ]
+    for call, argument in shell_calls(source):
+        if any(start <= source.span(call)[0] < end for start, end in spans):
+            words, text = command_of_list(argument), string_of(source, argument)
+            commands.append(" ".join(word.value for word in words.words) if words else text.text if text else "")
+    return commands
 
 
 def _lost(source: CellSource, gone: Sequence[ast.stmt], commands: Sequence[str]) -> str:

@@ -64,7 +64,7 @@ _TARGET_OPTIONS = {
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~:/-])(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
     r"|/usr/lib/python[\d.*]*/dist-packages|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
-    r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)]*",
+    r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*",
     re.MULTILINE,
 )
 # Each begins with a literal, which the engine finds fast, and looks behind after it.

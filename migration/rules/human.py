@@ -66,6 +66,8 @@ _OLD_PRINT = re.compile(
 )
 _COLAB = re.compile(
     r"google\.colab|/content\b|#[ \t]*@(?:param|title|markdown)|COLAB_|/g?drive/My ?Drive|tensorflow_version"
+    r"|^%%shell\b",
+    re.MULTILINE,
 )
 
 
@@ -73,8 +75,8 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if facts.language != "python" or not source.is_python:
         return
     if source.tree is None:
-        for match in outside_comments(source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\s*\(")):
-            yield _prompt(match.start(), match.end(), match[0].rstrip("( "))
+        for match in outside_comments(source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\(")):
+            yield _prompt(match.start(), match.end(), match[0].rstrip("("))
         return
     imported = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
@@ -253,6 +255,6 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_other_language,
-        holding("colab", "/content", "@", "COLAB_", "rive", "tensorflow_version"),
+        holding("colab", "/content", "@", "COLAB_", "rive", "tensorflow_version", "%%shell"),
     ),
 )

@@ -13,7 +13,7 @@ from migration.matching import Edit, Keeps, Match, Rule, holding
 if TYPE_CHECKING:
     from migration.facts import NotebookFacts
 
-_HOST = r"(?:https?:)?//colab\.(?:research|sandbox)\.google\.com"
+_HOST = r"(?:(?:https?:)?//|(?<![\w./@=%-]))colab\.(?:research|sandbox)\.google\.com"
 _URL = _HOST + r"(?:[^\s()<>\"'`\[\]{}|]|\([^\s()<>]*\)|\{+[\w.]+\}+)*"
 _TITLE = r"""(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?"""
 _ATTRIBUTES = r"(?:\{:?[^}\n]*\})?"

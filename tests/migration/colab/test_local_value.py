@@ -21,6 +21,8 @@ def _answer(text, flags=()):
         ("'google.colab' not in sys.modules.keys()", True),
         ("not 'google.colab' in sys.modules", True),
         ("'google.colab' in str(get_ipython())", False),
+        ("'google.colab' in str(ipy)", False),
+        ("'google.colab' not in repr(ip)", True),
         ("'colab' in get_ipython().__class__.__module__", False),
         ("get_ipython().__class__.__module__ == 'google.colab._shell'", False),
         ("type(get_ipython()).__module__.startswith('google.colab')", False),

@@ -88,6 +88,21 @@ def test_damaged_json_is_mended_and_reported(damage):
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
 
 
+def test_commas_that_are_missing_between_lines_are_put_in():
+    text = json.dumps(notebook(["a = 1\n", "b = 2\n", "c = 3"]), indent=1)
+    damaged = text.replace('1\\n",', '1\\n"').replace("[],", "[]")
+    assert damaged != text
+    found, findings = read_bytes(damaged.encode(), "a.ipynb")
+    assert source_text(found["cells"][0]) == "a = 1\nb = 2\nc = 3"
+    assert rules(findings) == ["LF102"]
+
+
+def test_a_quote_that_is_not_escaped_is_no_missing_comma():
+    text = json.dumps(notebook("a = ?")).replace("?", '""')
+    with pytest.raises(UsageError, match="no JSON"):
+        read_bytes(text.encode(), "a.ipynb")
+
+
 def test_whole_surrogate_pairs_and_escaped_backslashes_stay():
     source = "print('🚀', '\\ud83d', '\\\\ud83d')"
     found, findings = read_bytes(json.dumps(notebook(source)).encode(), "a.ipynb")

@@ -92,6 +92,8 @@ def test_the_moved_magic_runs(tmp_path, monkeypatch):
         ("%%shell\nls\n", "%%bash\nls\n"),
         ("%%shell --ignore-errors\nfalse", "%%bash --no-raise-error\nfalse"),
         ("# a\n%%shell\nls", "%%bash\n# a\nls"),
+        ("%%time\n%%shell\nls\n", "%%time\n%%bash\nls\n"),
+        ("# a\n%%capture out\n%%time\n%%shell\nls", "%%capture out\n%%time\n%%bash\n# a\nls"),
     ],
 )
 def test_a_shell_cell_is_a_bash_cell(before, after):

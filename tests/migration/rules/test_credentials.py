@@ -25,6 +25,7 @@ def _rewrite(text, *, cell_type="code", language="python"):
     [
         (f'token = "{_TOKEN}"', 'import os\ntoken = os.environ["HF_TOKEN"]'),
         (f'import os\nos.environ["A_TOKEN"] = "{_TOKEN}"', 'import os\nos.environ["A_TOKEN"] = os.environ["A_TOKEN"]'),
+        (f"os.chdir(d)\nlogin('{_TOKEN}')", 'os.chdir(d)\nlogin(os.environ["HF_TOKEN"])'),
         (f"login('{_TOKEN}')", 'import os\nlogin(os.environ["HF_TOKEN"])'),
         (f"if a:\n    login(token='{_TOKEN}')", 'import os\nif a:\n    login(token=os.environ["HF_TOKEN"])'),
         (f'a = f"x {_TOKEN} {{y}}"', "import os\na = f\"x {os.environ['HF_TOKEN']} {y}\""),
@@ -75,6 +76,7 @@ def test_text_and_other_languages_lose_secrets_too():
         ("# api_key = 'YOUR_API_KEY'", []),
         ("f(password='')", []),
         ("mask_token = ''", []),
+        ("words = Tokenizer(100, oov_token='<oov>')", []),
         ("max_tokens = 5", []),
         ('api_key = ""  # type: str secret', []),
     ],

@@ -195,6 +195,31 @@ def test_a_branch_for_colab_stays_where_its_names_are_needed():
     assert [(finding.rule, "`base`" in finding.message) for finding in found] == [("LF303", True)]
 
 
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        ("!git clone {url} a", "`!git clone {url} a`"),
+        ("run(['git', 'clone', url])", "`git clone "),
+        ("run([sys.executable, '-m', 'pip', 'install'] + names)", "pip install`"),
+        ("os.system('wget x.example/a')", "`wget x.example/a`"),
+    ],
+)
+def test_what_the_branch_for_colab_fetched_is_told(call, said):
+    _, (finding,) = _one(f"if ASK:\n    {call}\nelse:\n    a()")
+    assert said in finding.action
+
+
+def test_a_branch_for_a_tpu_does_not_take_the_place_of_the_others():
+    """It cannot run here, whatever names it binds."""
+    text = (
+        "tpu = os.environ.get('COLAB_TPU_ADDR')\nif tpu:\n    strategy = on_tpu(tpu)\nelif gpus():\n    print('GPU')\n"
+        "else:\n    raise ValueError('no accelerator')"
+    )
+    new, found = _rewrite(text, "strategy.scope()")
+    assert new == [text, "strategy.scope()"]
+    assert {finding.rule for finding in found} == {"LF309"}
+
+
 def test_a_branch_for_colab_stays_inside_a_function_too():
     text = "def f():\n    if ASK:\n        base = 1\n    return base"
     assert _one(text)[0] == "def f():\n    base = 1\n    return base"

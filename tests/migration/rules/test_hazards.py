@@ -77,5 +77,11 @@ def test_what_stays_inside_is_not(text):
     assert _found(text) == []
 
 
+def test_a_path_of_colabs_machine_ends_where_the_command_divides_it():
+    text = "!sed -i 's|/usr/local/cuda/lib64|lib|' Makefile"
+    _, (finding,) = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
+    assert finding.message == "`/usr/local/cuda/lib64` is a path of Colab's machine"
+
+
 def test_the_line_of_the_command_is_named():
     assert _found("a = 1\nif a:\n    !ls && sudo make install\n") == [("LF821", 3), ("LF822", 3)]

@@ -29,6 +29,7 @@ def _found(text, *, language="python"):
         ("wandb.login(key=k)", []),
         ("# input()\nform.input(1)", []),
         ("print 'old'\nx = raw_input('a')", [("LF811", 2)]),
+        ("x = <YOUR CODE>\ny = 'the first input (at 0)'", []),
         ("!huggingface-cli login", [("LF812", 1)]),
         ("!hf auth login --token $HF_TOKEN", []),
         ("%%bash\nls\ngcloud auth login", [("LF812", 3)]),
@@ -92,6 +93,7 @@ def test_cells_that_can_be_read_are_not_told(text):
 
 def test_other_languages_are_told_where_they_use_colab():
     assert _found('setwd("/content/a")', language="r") == [("LF903", 1)]
+    assert _found("%%shell\njulia -e 'using Pkg'", language="julia") == [("LF903", 1)]
     assert _found("print(1)", language="r") == []
 
 

@@ -62,6 +62,7 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ("%%bash -s /content/x\ncd /content", '%%bash -s "$WORK_DIR/x"\ncd "$WORK_DIR"'),
         ("# t\n%%bash\nA=/content; B=\"/content/$A\"", '# t\n%%bash\nA="$WORK_DIR"; B="$WORK_DIR/$A"'),
         ("%%bash\nls # /content", "%%bash\nls # $WORK_DIR"),
+        ("%%time\n%%bash\nsource /content/x\nrun -n 2", '%%time\n%%bash\nsource "$WORK_DIR"/x\nrun -n 2'),
         ("%%bash\ncat <<E > /content/x\n'/content/y' $A\nE", '%%bash\ncat <<E > "$WORK_DIR"/x\n\'$WORK_DIR/y\' $A\nE'),
         ("%%bash\ncat <<'E'\n/content/x \\d\nE\n", "%%bash\ncat <<E\n$WORK_DIR/x \\d\nE\n"),
         (

@@ -51,6 +51,7 @@ def test_badges_go_with_what_holds_nothing_else(before, after):
             "So [open it in Colab](https://github.com/a/b/blob/main/n(1).ipynb) too.",
         ),
         ("Go to https://colab.research.google.com/, and log in.", "Go to Google Colab, and log in."),
+        ("Allow pop-ups of colab.research.google.com.", "Allow pop-ups of Google Colab."),
         ("[Colab](https://colab.research.google.com) is a service.", "Colab is a service."),
         ("[it](https://colab.research.google.com/notebooks/io.ipynb#x) says", "it says"),
     ],
