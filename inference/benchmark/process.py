@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.workspace import atomic_file
@@ -50,12 +51,20 @@ def machines(folder: str, stride: int) -> Callable[[Path, Path], Iterator[Unit]]
                 f"{folder}/{name}",
                 (
                     f"data.stride={stride}",
-                    *bounds(f'["fdc/{folder}/{train.name}"]', **_shares(pq.read_metadata(train).num_rows)),
+                    *bounds(f'["fdc/{folder}/{train.name}"]', **_shares(_num_rows(train))),
                     f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
                 ),
             )
 
     return units
+
+
+def _num_rows(file: Path) -> int:
+    """0 for a file that cannot be read: its reader will say why, and other machines are judged."""
+    try:
+        return pq.read_metadata(file).num_rows
+    except (OSError, pa.ArrowInvalid):
+        return 0
 
 
 def _shares(num_rows: int) -> dict[str, tuple[float, float]]:

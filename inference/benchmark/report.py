@@ -184,6 +184,9 @@ def _picture(path: Path, sets: Mapping[str, Mapping[str, list[dict[str, Any]]]])
             xerr=[np.std(known[detector]) for detector in order],
             color=["#0b6e99" if detector == LANDFALL else "#b8c4cc" for detector in order],
         )
+        if not means:
+            axes.text(0.5, 0.5, "undefined for the labels of these units", ha="center", transform=axes.transAxes)
+            axes.set_yticks([])
         axes.set_title(f"{name}: {_COLUMNS[headline]}", fontsize=8.5, loc="left")
         axes.set_xlim(0, max(1.0, 1.05 * max(means.values(), default=0.0)))
         axes.tick_params(labelsize=8)

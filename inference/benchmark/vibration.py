@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from core.errors import DataError
 from core.workspace import atomic_file, write_json
 from inference.benchmark.unit import Unit, bounds, copy_file, place
 
@@ -93,7 +94,9 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
         bearings = sorted((pack / "vibration/femto").glob("Bearing*.npz"))
-        for bearing in bearings if len(bearings) > 1 else ():
+        if len(bearings) == 1:
+            raise DataError("is the only bearing", path=bearings[0], hint="to leave one out, two are needed")
+        for bearing in bearings:
             name = f"femto_{first:g}/{bearing.stem}"
             others = [_snapshots(other, 0.0, 0.5) for other in bearings if other != bearing]
             # One bearing after the other: calibration sees bearings that training did not, as the test does.

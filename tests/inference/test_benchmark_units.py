@@ -29,23 +29,29 @@ def files_of(overrides: tuple[str, ...], part: str) -> list[str]:
     return json.loads(told[-1])
 
 
-def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, caplog):
-    """A sensor alone, 300 normal rows, no anomaly; a machine without labels; a set without the file that splits it."""
+def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, caplog, monkeypatch):
+    """A sensor alone, 300 normal rows, no anomaly; a machine without labels and a torn one; a set that lacks its split;
+    a bearing that leaves none when it is left out."""
     pack = tmp_path / "päck (1), a=b"
-    asd, awfd = pack / "fdc/asd", pack / "fdc/st_awfd_d2"
-    asd.mkdir(parents=True)
-    awfd.mkdir()
+    asd, awfd, femto = pack / "fdc/asd", pack / "fdc/st_awfd_d2", pack / "vibration/femto"
+    for folder in (asd, awfd, femto):
+        folder.mkdir(parents=True)
+    (femto / "Bearing1_1.npz").touch()
     for machine in ("alone", "unlabelled"):
         table(plant(300, seed=1, num_channels=1)).to_parquet(asd / f"{machine}.train.parquet", index=False)
         test = table(plant(200, seed=2, num_channels=1))
         test.to_parquet(asd / f"{machine}.test.parquet", index=False)
     test[["timestamp"]].assign(anomaly=0).to_csv(asd / "alone.test.labels.csv.gz", index=False)
+    (asd / "a_torn_one.train.parquet").write_bytes(b"PAR1")
+    (asd / "a_torn_one.test.parquet").write_bytes(b"PAR1")
     table(plant(10, seed=3)).to_parquet(awfd / "D2.parquet", index=False)
 
-    out = pack / "out"
-    assert main([str(pack), "--quick", "--out", str(out), "--repo-root", str(REPO_ROOT)]) == 0
+    monkeypatch.setattr("inference.benchmark.__main__._QUICK_UNITS", 3)
+    out, sets = pack / "out", "asd,st_awfd_d2,femto,femto_80_95"
+    assert main([str(pack), "--quick", "--set", sets, "--out", str(out), "--repo-root", str(REPO_ROOT)]) == 0
     found = json.loads((out / "benchmark.json").read_text())
-    assert set(found["left_out"]) == {"asd/unlabelled", "st_awfd_d2", "st_awfd_d2_without_8_9"}
+    assert set(found["left_out"]) == {"asd/a_torn_one", "asd/unlabelled", "st_awfd_d2", "femto", "femto_80_95"}
+    assert "a_torn_one.train.parquet" in found["left_out"]["asd/a_torn_one"]
     assert "labelled" in found["left_out"]["asd/unlabelled"]
     assert "D2.run_labels.csv.gz" in found["left_out"]["st_awfd_d2"]
     assert "- asd/unlabelled: no score" in (out / "benchmark.md").read_text()
