@@ -121,7 +121,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Forms that only hold the place of a value, and words that say so.
 _PLACEHOLDER = re.compile(
     r"^(?:.{0,3}|(.)\1*|\W*|[<\[{(].*|.*[>}\])]|[$%].*|.*(?:\.\.\.|…|\*\*\*|example|1234567|abcdefg|x{4,}|0{8,}).*"
-    r"|[a-z]+[_-]x{3,}|abc\d*|none|null|true|false|str(?:ing)?|text|optional|prompt|default|hidden|test|demo|foo|bar|x-oauth-basic)$",
+    r"|[a-z]+[_-]x{3,}|abcd?e?f?\d*|none|null|true|false|str(?:ing)?|text|optional|prompt|default|hidden|test|demo|foo|bar|x-oauth-basic)$",
     re.IGNORECASE | re.DOTALL,
 )
 _PLACEHOLDER_WORD = re.compile(

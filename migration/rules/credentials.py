@@ -29,6 +29,13 @@ _SAYS_SO = re.compile(
 )
 
 
+# A word of a text's own, as a tokeniser knows it: `begin_seq_token="<BEGIN>"`.
+_WORD_OF_TEXT = re.compile(
+    r"[<\[](?!\w*(?:token|key|secret|pass|your|here|insert|enter|paste|fill|put|api|id\b|xxx))[/|]?\w{1,12}\|?[>\]]",
+    re.IGNORECASE,
+)
+
+
 def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     found = find_secrets(source.text)
     if not found:
@@ -170,6 +177,8 @@ def _find_placeholders(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         if named is None or not is_secret_name(named[1]):
             continue
         if MASK in value or not is_placeholder(value) or not _SAYS_SO.match(value):
+            continue
+        if named[1].lower().endswith("_token") and _WORD_OF_TEXT.fullmatch(value):
             continue
         name, start = named[1], named.start()
         before = source.text[source.line_span(start, start)[0] : start]

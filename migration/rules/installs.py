@@ -77,6 +77,8 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not call.uv or call.subcommand not in _UV_SUBCOMMANDS:
             continue
         edits: list[Edit | None] = []
+        if found.words:
+            continue
         if not (found.magic or found.automagic):
             if call.option("--python", "-p", "--target", "--prefix"):
                 continue
@@ -93,18 +95,32 @@ def _find_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     message = "pip called from Python can reach another Python than the kernel's"
     for found, call in pip_calls(source):
         if found.literal and call.interpreter == "path" and not call.uv:
-            edits = kernel_program(found, call, facts)
+            edits = _without_shell(source, found, call) if found.words else kernel_program(found, call, facts)
             if None in edits:
                 yield from match(found, call, message, keeps=Keeps.NEEDS_HUMAN, action="write `sys.executable -m pip`")
             yield from match(found, call, message, edits)
-    # Where the whole cell is indented, a line at its top would have to be, too.
-    for _, argument in shell_calls(source) if source.text[source.body :].lstrip("\n")[:1].strip() else ():
+    for _, argument in shell_calls(source) if _takes_lines(source) else ():
         command = command_of_list(argument) if isinstance(argument, ast.List) else None
         call = pip_call(command) if command else None
         if isinstance(argument, ast.List) and call and call.interpreter == "path" and not call.uv and call.first == 0:
             start, end = source.span(argument.elts[0])
             new = "sys.executable" if call.last else 'sys.executable, "-m", "pip"'
             yield Match(*source.span(argument), message, (Edit(start, end, new), *_import_sys(source)))
+
+
+def _without_shell(source: CellSource, found: ShellText, call: PipCall) -> list[Edit | None]:
+    """`"pip install x".split()` as `[sys.executable, "-m", "pip", *"install x".split()]`: no shell reads a variable."""
+    if found.words is None or call.first or call.has_options or not _takes_lines(source):
+        return [None]
+    (start, end), words = found.words, call.command.words
+    rest = words[call.last + 1].start if len(words) > call.last + 1 else len(found.text)
+    head = Edit(start, start, '[sys.executable, "-m", "pip", *')
+    return [*_import_sys(source), head, found.edit(words[0].start, rest, ""), Edit(end, end, "]")]
+
+
+def _takes_lines(source: CellSource) -> bool:
+    """Where the whole cell is indented, a line at its top would have to be, too."""
+    return bool(source.text[source.body :].lstrip("\n")[:1].strip())
 
 
 def _import_sys(source: CellSource) -> list[Edit]:

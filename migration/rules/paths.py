@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from migration.cell.source import CellSource
 from migration.facts import NotebookFacts
 from migration.matching import Find, Keeps, Match, Rule, holding
-from migration.rules import paths_comments, paths_files, paths_python, paths_shell
+from migration.rules import paths_comments, paths_files, paths_mounts, paths_python, paths_shell
 from migration.rules.paths_links import MAKES_LINK, drive_links, links
 from migration.rules.paths_matches import Found
 from migration.rules.paths_text import TRIGGER
@@ -24,7 +24,8 @@ _SAMPLE = re.compile(
 _CHANGES_SAMPLE = re.compile(r"\b(?:rm|rmtree|mkdir|makedirs|rmdir)\b")
 _SAMPLE_SOURCE = (
     "put the file there: the California housing tables (1990 census) and small CSV cuts of MNIST are public data sets, "
-    "anscombe.json is Anscombe's quartet as in the vega-datasets package"
+    "anscombe.json is Anscombe's quartet as in the vega-datasets package; make the folder where the notebook only puts "
+    "files of its own there"
 )
 _MY_DRIVE = re.compile(r"(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
 
@@ -194,5 +195,14 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_samples,
         trigger=holding("sample_data"),
+    ),
+    Rule(
+        id="LF411",
+        name="whether the drive is mounted",
+        matches='`os.path.ismount("/content/drive")`, `Path("/content/drive").is_mount()`',
+        writes="`os.path.isdir(DRIVE_DIR)`, `Path(DRIVE_DIR).is_dir()`",
+        keeps=Keeps.EQUIVALENT,
+        find=paths_mounts.questions,
+        trigger=holding("ismount(", "is_mount("),
     ),
 )

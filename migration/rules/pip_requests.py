@@ -26,7 +26,7 @@ _CUDA = re.compile(r"(?:\+|/|-|\b)cu(\d{2,3})(?!\d)|\bcuda(\d{2,3})(?!\d)", re.I
 # ---------------------------------------------------------------------------------------------- requirements as written
 def _find_bounds(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, call in pip_calls(source):
-        if call.subcommand not in ("install", "download", "wheel"):
+        if call.subcommand not in ("install", "download", "wheel") or found.words:
             continue
         quote = "'" if found.literal and found.literal.quote[0] == '"' else '"'
         spans = unquoted_bounds(found.text, call)

@@ -124,7 +124,8 @@ def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _without_effect(found: ShellText, call: SystemCall) -> Match:
     message, action, keeps = _said([call])
     start, end = found.span(call.command)
-    return Match(start, end, message, (Edit(start, start, ": "),), action, keeps)
+    nothing = "true " if found.words else ": "  # a colon is the shell's own
+    return Match(start, end, message, (Edit(start, start, nothing),), action, keeps)
 
 
 def _find_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

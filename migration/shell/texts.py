@@ -49,7 +49,8 @@ class ShellText:
 
     `start:end` is the text's span in the cell; of a string in Python, what its quotes enclose. `command` is the
     notebook's command, `magic` says that the text begins with the magic's name (`%pip install x`), `automagic` that
-    its `%` is missing. `literal` is the string it is written in and `positions` are the offsets of its characters.
+    its `%` is missing. `literal` is the string it is written in and `positions` are the offsets of its characters;
+    `words` is the span of `"…".split()`, whose words reach the program without a shell.
     """
 
     text: str
@@ -61,6 +62,7 @@ class ShellText:
     automagic: bool = False
     literal: Literal | None = None
     positions: tuple[int, ...] = ()
+    words: tuple[int, int] | None = None
 
     @cached_property
     def commands(self) -> tuple[shell.Command, ...]:
@@ -140,7 +142,9 @@ def string_of(source: CellSource, node: ast.expr) -> ShellText | None:
     """The text of a string literal, or of the one that an expression begins with (`"pip install " + name`)."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
         node = node.left
+    words = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "split"):
+        words = source.span(node) if node.func.attr == "split" else None
         node = node.func.value
     if not isinstance(node, ast.JoinedStr) and not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         return None
@@ -156,6 +160,7 @@ def string_of(source: CellSource, node: ast.expr) -> ShellText | None:
         script=True,
         literal=literals[0],
         positions=tuple(char.start for char in found),
+        words=words,
     )
 
 

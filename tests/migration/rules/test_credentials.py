@@ -77,6 +77,8 @@ def test_text_and_other_languages_lose_secrets_too():
         ("f(password='')", []),
         ("mask_token = ''", []),
         ("words = Tokenizer(100, oov_token='<oov>')", []),
+        ("words = Words(begin_seq_token='<BEGIN>', hf_token='<HF_TOKEN>')", [1]),
+        ("token = '<fill>'", [1]),
         ("max_tokens = 5", []),
         ('api_key = ""  # type: str secret', []),
     ],

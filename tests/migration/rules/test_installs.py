@@ -287,6 +287,10 @@ def test_builds_for_cuda_are_named(text, named):
             "from __future__ import annotations\nimport sys\n"
             'run([sys.executable, "-m", "pip", \'list\'])\nrun([sys.executable, "-m", "pip", \'check\'])',
         ),
+        (
+            "import sys\nPopen('pip3 install x>=1'.split()).wait()",
+            'import sys\nPopen([sys.executable, "-m", "pip", *\'install x>=1\'.split()]).wait()',
+        ),
         ("subprocess.run([sys.executable, '-m', 'pip', 'install', 'x'])", None),
         ("print('pip install x')", None),
         ("os.system(command)", None),

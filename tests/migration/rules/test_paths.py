@@ -89,6 +89,19 @@ def test_strings_hold_the_folders_of_this_machine(before, after):
     assert str(value) == _with_folders(str(plain))
 
 
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("os.path.ismount('/content/drive')", "os.path.isdir(DRIVE_DIR)"),
+        ("if not Path('/content/gdrive/').is_mount(): a()", "if not Path(f'{DRIVE_DIR}/').is_dir(): a()"),
+        ("os.path.ismount('/content/x')", "os.path.ismount(f'{WORK_DIR}/x')"),
+        ("os.path.ismount(path)", "os.path.ismount(path)"),
+    ],
+)
+def test_a_drive_that_is_there_counts_as_mounted(before, after):
+    assert migrated(before)[0] == after
+
+
 def _with_folders(text):
     """The same text where Colab's folders are replaced one by one."""
     for path in ("/content/drive/MyDrive", "/content/gdrive/My Drive", "/gdrive/My Drive", "./drive/My Drive"):

@@ -52,6 +52,7 @@ def test_lines_that_only_change_the_system_become_comments(before, after):
         ("%%bash\necho y | apt install \\\n  x\n", "%%bash\necho y | : apt install \\\n  x\n"),
         ("os.system('apt install x')", "os.system(': apt install x')"),
         ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
+        ("subprocess.run('apt install x'.split())", "subprocess.run('true apt install x'.split())"),
         ("subprocess.run(['sudo', 'apt', 'install', x])", "subprocess.run([\"true\", 'sudo', 'apt', 'install', x])"),
     ],
 )

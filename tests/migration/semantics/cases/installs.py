@@ -29,6 +29,8 @@ echo done
 import subprocess
 subprocess.run(['pip', 'install', '-q', 'numpy']).returncode
 # ----
+subprocess.run('pip install -q numpy'.split()).returncode
+# ----
 !pip install -q -U numpy==NUMPY
 # ----
 !uv pip install --system -q numpy

@@ -128,11 +128,14 @@ g
 h = '/content/drive/Shareddrives/team/plan.txt'
 print(open(h).read())
 # ----
+os.path.ismount = os.path.isdir  # the drive of the machine that stands in for Colab's is a folder, too
+print(os.path.ismount('/content/drive'))
+# ----
 import shutil
 shutil.copy('/content/drive/MyDrive/in/data.csv', '/content/copy.csv')
 None
 """),
-        ("LF203", "LF403"),
+        ("LF203", "LF403", "LF411"),
         drive={"in/data.csv": "a,b\n1,2\n"},
         shared={"team/plan.txt": "plan"},
     ),
