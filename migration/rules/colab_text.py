@@ -18,6 +18,10 @@ _SCRIPT = re.compile(
     r"(?:window\.|parent\.|top\.)?google\.colab\.(?:kernel|widgets|output\.(?:set|resize|pause|get|create|invoke|"
     r"appendTo|display)\w*|colabUrl\w*|drive\.(?:js)?\w*Url)\b|nbextensions/google\.colab"
 )
+# A whole script that only asks where a port is shown: `eval_js` answers that here, too.
+_ASKS_PORT = re.compile(
+    r"\s*(?:await\s+)?(?P<module>google\.colab)\.kernel\.proxyPort\((?:[^()\n]|\([^()\n]*\))*\)\s*;?\s*"
+)
 _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
 _RESIZES = re.compile(
     r"(?P<line>^[ \t]*)?(?:window\.)?google\.colab\.output\.(?:setIframeHeight|resizeIframeToContent)"
@@ -99,7 +103,10 @@ def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     loaded = _loaded_modules(source)
     for literal in _literals(source):
         start, end = literal.body
-        if _IS_SCRIPT.search(source.text, start, end):
+        if port := _ASKS_PORT.fullmatch(source.text, start, end):
+            edit = Edit(*port.span("module"), RUNTIME)
+            yield Match(*port.span(), "JavaScript asks where a port is shown", (edit,))
+        if port or _IS_SCRIPT.search(source.text, start, end):
             continue
         if literal.start in loaded:
             yield from _rewritten(source, start, end, "a module of `google.colab` is loaded by its name")
@@ -145,6 +152,8 @@ def _find_resizes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for start, end in _script_spans(source):
+        if _ASKS_PORT.fullmatch(source.text, start, end):
+            continue
         is_script = _is_script_cell(source) or (source.tree is not None and _IS_SCRIPT.search(source.text, start, end))
         for match in (_PAGE if is_script else _SCRIPT).finditer(source.text, start, end):
             yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=_PAGE_ACTION)
@@ -212,7 +221,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF233",
         "Code for Colab in strings",
-        "strings that hold Python code for `google.colab`, or the name of a module that is loaded",
+        "strings that hold Python code for `google.colab`, the name of a module that is loaded, or the question where "
+        "a port is shown",
         f"the same with `{RUNTIME}`",
         Keeps.EQUIVALENT,
         _find_strings,

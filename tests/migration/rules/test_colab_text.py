@@ -29,6 +29,11 @@ def _one(text):
         ("print('from google.colab import files')", "print('from landfall_runtime import files')", "LF233"),
         ("t = '''\nimport google.colab\n  x\n'''", "t = '''\nimport landfall_runtime\n  x\n'''", "LF233"),
         ("t = f'{a} google.colab.files.upload()'", "t = f'{a} landfall_runtime.files.upload()'", "LF233"),
+        (
+            """url = eval_js(f"google.colab.kernel.proxyPort({port}, {{'cache': true}})")""",
+            """url = eval_js(f"landfall_runtime.kernel.proxyPort({port}, {{'cache': true}})")""",
+            "LF233",
+        ),
         ("import_module('google.colab.files')", "import_module('landfall_runtime.files')", "LF233"),
         ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF234"),
         (
@@ -55,6 +60,7 @@ def test_text_that_is_certain_is_rewritten(before, after, rule):
     "text, rule, lines",
     [
         ("js = '<script>google.colab.kernel.invokeFunction(\"a\")</script>'", "LF232", [1]),
+        ("js = 'google.colab.kernel.proxyPort(80).then(open)'", "LF232", [1]),
         ("%%javascript\ngoogle.colab.kernel.comms.open()\nconst a = google.colab.b", "LF232", [2, 3]),
         ('%%html\n<link href="/nbextensions/google.colab/tabbar.css">', "LF232", [2]),
         ("%%writefile a.html\n<script>google.colab.kernel.invokeFunction(1)</script>", "LF232", [2]),
