@@ -132,8 +132,8 @@ def simple_methods(data: StreamData) -> Iterator[Scored]:
 def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both in deviations of the normal rows, missing values 0; so is a channel without a normal value."""
     unknown_c = np.isnan(normal_nc).all(axis=0)
-    normal_nc, new_nc = (np.where(unknown_c, np.float32(0.0), each) for each in (normal_nc, new_nc))
-    mean_c, std_c = np.nanmean(normal_nc, axis=0, dtype=np.float64), np.nanstd(normal_nc, axis=0, dtype=np.float64)
+    normal_nc, new_nc = (np.where(unknown_c, 0.0, each.astype(np.float64)) for each in (normal_nc, new_nc))
+    mean_c, std_c = np.nanmean(normal_nc, axis=0), np.nanstd(normal_nc, axis=0)
     level_c = np.abs(mean_c)
     std_c = np.where(std_c > 1e-9 * level_c, std_c, CONSTANT_SHARE * np.where(level_c > 0, level_c, 1.0))
     z = (np.nan_to_num((each - mean_c) / std_c) for each in (normal_nc, new_nc))

@@ -40,7 +40,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
     )
     judged = test[test["label"].notna() & test["score"].notna()]
     if judged.empty:
-        raise DataError("no score of its test is labelled", hint="put NAME.labels.csv.gz beside the file of the test")
+        raise DataError("no row of its test is both labelled and scored", hint="see its values and NAME.labels.csv.gz")
     elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions) if unit.other_sessions else None
     others = judged[elsewhere] if elsewhere is not None else judged.iloc[:0]
     judged = judged[~elsewhere] if elsewhere is not None else judged
