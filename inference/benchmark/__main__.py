@@ -44,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a first look: short trainings, at most two units a set")
     peers = "also train transformers' PatchTST on process sensors: slow, needs transformers"
     parser.add_argument("--peers", action="store_true", help=peers)
+    pretrained = "also start from a model of the sensors of the pack's other sets: minutes more for each set"
+    parser.add_argument("--pretrained", action="store_true", help=pretrained)
     add_root_argument(parser)
     return run_command(_run, parser, argv)
 
@@ -89,11 +91,13 @@ def _one_set(
     for seed in range(1, arguments.seeds + 1):
         common = (place("data.root", pack), f"seed={seed}", *benchmark.recipe(quick=arguments.quick), *device)
         with _left_out_if_it_fails(benchmark.name, findings):
+            start_from = _pretrained(benchmark, arguments, root=root, pack=pack, work=work, seed=seed)
             for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
                 with _left_out_if_it_fails(unit.name, findings):
                     start = time.perf_counter()
                     configure = partial(load, benchmark.stream, (*common, *unit.overrides), root=root, work=work)
-                    models = _models(benchmark, configure, unit.name, root=root, peers=arguments.peers)
+                    peers = arguments.peers
+                    models = _models(benchmark, configure, unit.name, root=root, peers=peers, start_from=start_from)
                     judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
                     findings.add(benchmark.name, unit.name, seed, judged)
                     _tell(unit, seed, judged[LANDFALL], time.perf_counter() - start)
@@ -125,13 +129,33 @@ def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> 
         )  # fmt: skip
 
 
+def _pretrained(
+    benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, seed: int
+) -> Path | None:
+    """The model that units of the set may start from, where one is asked for; it is as good for every unit."""
+    from inference.benchmark.pretraining import is_served, pretrained
+
+    if not arguments.pretrained or not is_served(benchmark) or not any(benchmark.units(pack, work)):
+        return None
+    return pretrained(benchmark, pack=pack, root=root, work=work, seed=seed, quick=arguments.quick)
+
+
 def _models(
-    benchmark: BenchmarkSet, configure: Callable[..., LoadedConfig], name: str, *, root: Path, peers: bool
+    benchmark: BenchmarkSet,
+    configure: Callable[..., LoadedConfig],
+    name: str,
+    *,
+    root: Path,
+    peers: bool,
+    start_from: Path | None,
 ) -> dict[str, Trained]:
     from inference.benchmark.detectors import LANDFALL, trained
     from inference.benchmark.peers import TRANSFORMERS, in_place_of_ours
+    from inference.benchmark.pretraining import PRETRAINED
 
     models = {LANDFALL: trained(configure(name=name), root=root)}
+    if start_from is not None:
+        models[PRETRAINED] = trained(configure(name=f"{name}.pretrained", start_from=start_from), root=root)
     if peers and benchmark.stream == "patchtst":
         with in_place_of_ours():
             models[TRANSFORMERS] = trained(configure(name=f"{name}.transformers"), root=root)

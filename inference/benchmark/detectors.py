@@ -38,7 +38,9 @@ class Scored:
     score_seconds: float
 
 
-def load(stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, name: str) -> LoadedConfig:
+def load(
+    stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, name: str, start_from: Path | None = None
+) -> LoadedConfig:
     """The configuration of a unit; what it writes lies in `work`."""
     folder = work / name.replace("/", "_")
     own = (
@@ -51,7 +53,8 @@ def load(stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, 
         "logging.progress=off",
         "training.resume=never",
     )
-    return load_config(local_config_file(stream), [*own, *overrides], root=root)
+    begun = (place("training.start_from", start_from),) if start_from is not None else ()
+    return load_config(local_config_file(stream), [*own, *overrides, *begun], root=root)
 
 
 @dataclass(frozen=True)

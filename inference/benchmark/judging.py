@@ -18,6 +18,7 @@ from inference.benchmark.detectors import (
     simple_vibration,
 )
 from inference.benchmark.figures import figures
+from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
 from inference.benchmark.sets import BenchmarkSet
 from inference.benchmark.unit import Unit
 
@@ -28,13 +29,15 @@ Judged = dict[str, dict[str, Any]]
 def _alarms(
     models: Mapping[str, Trained], unit: Unit, benchmark: BenchmarkSet, *, root: Path, with_simple: bool
 ) -> Judged:
-    """Landfall with and without its model; other models alone; simple methods."""
+    """Landfall with and without its model, and with one that was pre-trained; other models alone; simple methods."""
     ours = models[LANDFALL]
     data = load_stream_data(ours.config, root=root, parts=PART_NAMES, scaler=ours.scoring.scaler)
-    shares = {LANDFALL: ours.config.scoring.model_share, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0}
-    found = [*scored(ours, data, shares)]
-    for name, model in models.items():
-        found += scored(model, data, {name: 1.0}) if name != LANDFALL else ()
+    share = ours.config.scoring.model_share
+    shares = {
+        LANDFALL: {LANDFALL: share, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0},
+        PRETRAINED: {PRETRAINED: share, PRETRAINED_ALONE: 1.0},
+    }
+    found = [each for name, model in models.items() for each in scored(model, data, shares.get(name, {name: 1.0}))]
     if with_simple:
         found += (simple_methods if benchmark.stream == "patchtst" else simple_vibration)(data)
     return {each.detector: figures(each, unit, benchmark) for each in found}

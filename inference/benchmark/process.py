@@ -41,17 +41,19 @@ def skab(pack: Path, work: Path) -> Iterator[Unit]:
     yield Unit("skab", tuple(overrides), false_alarm_rate=0.001 if calibration_rows >= 1000 else 0.01)
 
 
-def machines(folder: str, stride: int) -> Callable[[Path, Path], Iterator[Unit]]:
-    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`."""
+def machines(folder: str, stride: int, history: int | None = None) -> Callable[[Path, Path], Iterator[Unit]]:
+    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`. history: how many rows teach, the last ones; None: all."""
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
         for train in sorted((pack / "fdc" / folder).glob("*.train.parquet")):
             name = train.name.removesuffix(".train.parquet")
+            num_rows = _num_rows(train)
+            rows = _shares(num_rows) if history is None else _of_the_last(history, num_rows)
             yield Unit(
-                f"{folder}/{name}",
+                f"{folder}{f'_{history}' if history else ''}/{name}",
                 (
                     f"data.stride={stride}",
-                    *bounds(f'["fdc/{folder}/{train.name}"]', **_shares(_num_rows(train))),
+                    *bounds(f'["fdc/{folder}/{train.name}"]', **rows),
                     f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
                 ),
             )
@@ -76,6 +78,16 @@ def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
         "train": (0.0, validate_from),
         "validation": (validate_from, calibrate_from),
         "calibration": (calibrate_from, 1.0),
+    }
+
+
+def _of_the_last(history: int, num_rows: int) -> dict[str, tuple[int, int]]:
+    """The same of the last rows alone."""
+    taught = min(history, num_rows)
+    first = num_rows - taught
+    return {
+        part: (first + round(start * taught), first + round(stop * taught))
+        for part, (start, stop) in _shares(taught).items()
     }
 
 

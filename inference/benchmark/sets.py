@@ -108,6 +108,8 @@ SETS: tuple[BenchmarkSet, ...] = (
     BenchmarkSet("skab", "SKAB, water pump: the first 400 rows of each experiment teach", "patchtst", process.skab),
     BenchmarkSet("smd", "SMD, servers", "patchtst", process.machines("smd", 4)),
     BenchmarkSet("asd", "ASD, application servers", "patchtst", process.machines("asd", 4)),
+    BenchmarkSet("smd_400", "SMD, servers: only 400 rows teach", "patchtst", process.machines("smd", 2, 400)),
+    BenchmarkSet("asd_400", "ASD, servers: only 400 rows teach", "patchtst", process.machines("asd", 2, 400)),
     BenchmarkSet("smap_msl", "SMAP and MSL, spacecraft telemetry", "patchtst", process.machines("smap_msl", 2)),
     BenchmarkSet("st_awfd_d2", "ST-AWFD D2, semiconductor process, per run", "patchtst", process.awfd(()), "run"),
     BenchmarkSet(

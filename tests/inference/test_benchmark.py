@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+from core import checkpoint
 from core.config.schema import PatchTSTModel, Scaling
 from core.data.scaling import Scaler
 from core.data.windows import Series
@@ -19,6 +20,7 @@ from inference.benchmark.__main__ import main
 from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE
 from inference.benchmark.figures import _in_time, _oracle_f1, _spells
 from inference.benchmark.peers import TRANSFORMERS, TransformersPatchTST
+from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
 from inference.benchmark.report import Findings
 from inference.benchmark.sets import RECIPES
 from inference.thresholds import burst_interval
@@ -95,6 +97,32 @@ def test_transformers_model_is_one_more_detector(pack, tmp_path):
     found = found_in(tmp_path)["sets"]["asd"]
     assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, TRANSFORMERS, *SIMPLE}
     assert 0.5 < found[TRANSFORMERS][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
+
+
+def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
+    """One of them, of other channels; the model has seen none of the set itself."""
+    other = tmp_path / "pack" / "fdc" / "smd"
+    other.mkdir(parents=True)
+    (other.parent / "asd").symlink_to(pack / "fdc" / "asd")
+    values_nc = plant(ROWS, seed=5)
+    elsewhere = table(values_nc).rename(columns={"a": "level"}).assign(still=1.0)
+    elsewhere.to_parquet(other / "m.train.parquet", index=False)
+    assert run(tmp_path / "pack", tmp_path, "--set", "asd_400", "--pretrained") == 0
+    document = found_in(tmp_path)
+    assert set(document["units"]["asd_400"]) == {"asd_400/m1", "asd_400/m2"}
+    found = document["sets"]["asd_400"]
+    assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, PRETRAINED, PRETRAINED_ALONE, *SIMPLE}
+    assert found[PRETRAINED_ALONE][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
+    pooled = json.loads((tmp_path / "work/pools/elsewhere_than_asd_400_1/pool.json").read_text())
+    assert {facts["sensor"] for facts in pooled["sensors"].values()} == {"level", "b", "c"}
+    told = checkpoint.load(tmp_path / "work/asd_400_m1.pretrained.pt")["config"]
+    train = told["data"]["parts"]["train"]
+    assert (train["start"], train["stop"]) == (ROWS - 400, ROWS - 400 + 235)
+
+
+def test_without_other_sets_there_is_nothing_to_start_from(pack, tmp_path, capsys):
+    assert run(pack, tmp_path, "--set", "asd_400", "--pretrained") == 2
+    assert "holds no unit that could be judged" in capsys.readouterr().err
 
 
 def test_the_table_says_how_far_seeds_differ():

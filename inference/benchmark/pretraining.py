@@ -1,0 +1,56 @@
+"""One model for the sensors of a pack's other sets, which the training of a unit starts from (`--pretrained`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.data.files import matches
+from core.data.pooling import pool
+from core.errors import DataError
+from inference.benchmark.detectors import load
+from inference.benchmark.sets import RECIPES, BenchmarkSet
+from inference.benchmark.unit import bounds, place
+
+PRETRAINED = "Landfall, pre-trained elsewhere"
+PRETRAINED_ALONE = "model alone, pre-trained elsewhere"
+
+# Normal rows of each set, of machines that the units of other sets have nothing to do with.
+_NORMAL = {
+    "skab": "fdc/skab/anomaly_free.csv.gz",
+    "smd": "fdc/smd/*.train.parquet",
+    "asd": "fdc/asd/*.train.parquet",
+    "smap_msl": "fdc/smap_msl/*.train.parquet",
+    "tep": "fdc/tep/d00_train_normal.parquet",
+    "ett": "fdc/ett/*.csv.gz",
+}
+_RECIPE = (
+    "data.stride=8",
+    "data.scaling.method=none",
+    "training.batch_size=1024",
+    "training.effective_batch=1024",
+    "training.epochs=20",
+    "training.windows_per_epoch=153600",
+)
+_QUICK = ("training.epochs=1", "training.windows_per_epoch=10240")
+
+
+def is_served(benchmark: BenchmarkSet) -> bool:
+    """Whether the units of a set have windows that the pooled model takes."""
+    return benchmark.stream == "patchtst" and benchmark.judged_by == "alarms"
+
+
+def pretrained(benchmark: BenchmarkSet, *, pack: Path, root: Path, work: Path, seed: int, quick: bool) -> Path:
+    """The checkpoint of a model that saw no file of the set. Raises DataError where the pack holds no other set."""
+    from trainers.run import train
+
+    others = [pattern for name, pattern in _NORMAL.items() if not benchmark.name.startswith(name)]
+    found = [pattern for pattern in others if matches(pattern, pack)]
+    if not found:
+        raise DataError("the pack holds no other set to pre-train on", path=pack, hint="leave --pretrained out")
+    name = f"elsewhere_than_{benchmark.name}_{seed}"
+    sensors = work / "pools" / name
+    pool(found, sensors, config=load("patchtst", (), root=root, work=work, name=name).config, root=pack, force=True)
+    recipe = (*RECIPES["patchtst"].overrides, *_RECIPE, *(_QUICK if quick else ()))
+    shares = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "calibration": (0.95, 0.97), "test": (0.97, 1.0)}
+    overrides = (place("data.root", sensors), f"seed={seed}", *recipe, *bounds('["*/*.parquet"]', **shares))
+    return train(load("patchtst", overrides, root=root, work=work, name=name), root=root).checkpoint
