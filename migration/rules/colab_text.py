@@ -22,6 +22,8 @@ _SCRIPT = re.compile(
 _ASKS_PORT = re.compile(
     r"\s*(?:await\s+)?(?P<module>google\.colab)\.kernel\.proxyPort\((?:[^()\n]|\([^()\n]*\))*\)\s*;?\s*"
 )
+# The page's own elements, which scripts press to keep a machine of Colab's.
+_ELEMENT = re.compile(r"colab-(?:connect|toolbar)-button")
 _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
 _RESIZES = re.compile(
     r"(?P<line>^[ \t]*)?(?:window\.)?google\.colab\.output\.(?:setIframeHeight|resizeIframeToContent)"
@@ -47,6 +49,7 @@ _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
     "nothing in it calls Python"
 )
+_ELEMENT_ACTION = "delete the script: this machine is not taken back, and a plain notebook has no such button"
 
 
 def _certain(text: str) -> str:
@@ -127,7 +130,7 @@ def _find_names_in_strings(source: CellSource, facts: NotebookFacts) -> Iterator
 
 def _literals(source: CellSource) -> list[Literal]:
     """The strings of a cell's Python, the outermost ones."""
-    if source.tree is None or not _COLAB.fires(source.text):
+    if source.tree is None:
         return []
     return [literal for literal in read_strings(source.masked, source.body)[0] if literal.depth == 0]
 
@@ -157,6 +160,8 @@ def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         is_script = _is_script_cell(source) or (source.tree is not None and _IS_SCRIPT.search(source.text, start, end))
         for match in (_PAGE if is_script else _SCRIPT).finditer(source.text, start, end):
             yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=_PAGE_ACTION)
+        if match := _ELEMENT.search(source.text, start, end):
+            yield Match(*match.span(), f"JavaScript presses `{match[0]}` of Colab's page", action=_ELEMENT_ACTION)
 
 
 def _script_spans(source: CellSource) -> list[tuple[int, int]]:
@@ -212,11 +217,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF232",
         "JavaScript for Colab's page",
-        "`google.colab.kernel.invokeFunction(…)`, `google.colab.kernel.comms`, in strings, `%%javascript` and `%%html`",
+        "`google.colab.kernel.invokeFunction(…)`, `google.colab.kernel.comms`, the button `colab-connect-button`, in "
+        "strings, `%%javascript` and `%%html`",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_scripts,
-        holding("google.colab"),
+        holding("google.colab", "colab-connect-button", "colab-toolbar-button"),
     ),
     Rule(
         "LF233",

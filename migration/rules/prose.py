@@ -59,7 +59,7 @@ _RUNTIME_MENU = re.compile(
 )
 _SERVICES = re.compile(
     r"\bgoogle\.colab\b|\bdrive\.mount\b|\bmount\w*\b.{0,40}\b(?:google |my |your )?drive\b"
-    r"|\bfiles\.(?:upload|download)\b|\buserdata\b|🔑|%tensorflow_version"
+    r"|\bfiles\.(?:upload|download)\b|\buserdata\b|🔑|%tensorflow_version|\bcolab-(?:connect|toolbar)-button\b"
     r"|\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b"
     r"|\bcolab (?:file browser|files? (?:panel|pane|tab))\b|\bleft\b.{0,30}\bfolder icon\b"
     r"|\b(?:files?|folder) (?:icon|panel|pane|tab|explorer|browser)\b.{0,40}\b(?:left|colab)\b",
@@ -248,7 +248,18 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_services,
         holding(
-            *("google.colab", "Mount", "mount", "files.upload", "files.download", "Secret", "secret", "userdata", "🔑"),
+            *(
+                "google.colab",
+                "colab-",
+                "Mount",
+                "mount",
+                "files.upload",
+                "files.download",
+                "Secret",
+                "secret",
+                "userdata",
+                "🔑",
+            ),
             *("%tensorflow", " icon", " pane", " tab", " explorer", " browser", " Icon", " Pane", " Tab", " Explorer"),
         ),
         _MARKDOWN_CELLS,

@@ -61,6 +61,8 @@ def test_text_that_is_certain_is_rewritten(before, after, rule):
     [
         ("js = '<script>google.colab.kernel.invokeFunction(\"a\")</script>'", "LF232", [1]),
         ("js = 'google.colab.kernel.proxyPort(80).then(open)'", "LF232", [1]),
+        ("%%javascript\nsetInterval(() => document.querySelector('colab-connect-button').click(), 6e4)", "LF232", [2]),
+        ("Javascript('document.querySelector(\"colab-toolbar-button#connect\").click()')", "LF232", [1]),
         ("%%javascript\ngoogle.colab.kernel.comms.open()\nconst a = google.colab.b", "LF232", [2, 3]),
         ('%%html\n<link href="/nbextensions/google.colab/tabbar.css">', "LF232", [2]),
         ("%%writefile a.html\n<script>google.colab.kernel.invokeFunction(1)</script>", "LF232", [2]),

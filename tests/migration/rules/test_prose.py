@@ -88,6 +88,7 @@ def test_links_to_cells_become_text():
         ('press "*Runtime*" and press "*Run all*"', "LF704"),
         ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
         ("Now mount your Google Drive.", "LF705"),
+        ('```\ndocument.querySelector("colab-connect-button").click()\n```', "LF705"),
         ("Add the key under Secrets (🔑).", "LF705"),
     ],
 )
