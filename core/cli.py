@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("landfall")
 
+_RUN_NAME = re.compile(r"[\w.+-]+")
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -54,6 +56,10 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
         # The reader of our stdout has what it wanted (`… | head`); what is still buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except ModuleNotFoundError as error:
+        hint = "make setup installs all that Landfall needs into .venv; is this its Python?"
+        _tell(parser.prog, f"{error} ({sys.executable}) — {hint}", show_traceback=arguments.debug)
+        return EXIT_FAILURE
     except Exception as error:
         hint = "" if arguments.debug else " — --debug shows where"
         _tell(parser.prog, f"unexpected {type(error).__name__}: {error}{hint}", show_traceback=arguments.debug)
@@ -73,13 +79,27 @@ def add_root_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def root_of(arguments: argparse.Namespace) -> Path:
-    return arguments.repo_root.resolve() if arguments.repo_root else find_root()
+    """The workspace the arguments name, or the one around this folder. Raises UsageError where there is none."""
+    if not arguments.repo_root:
+        return find_root()
+    if not arguments.repo_root.is_dir():
+        raise UsageError(f"--repo-root {arguments.repo_root} is no folder", hint="name the folder of the workspace")
+    return arguments.repo_root.resolve()
 
 
-def add_config_arguments(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+def run_name(text: str) -> str:
+    """The type of `--run-id`: a run has a folder of that name, so a way to another folder is refused."""
+    if text.startswith(".") or not _RUN_NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a folder such as new-pump-2")
+    return text
+
+
+def add_config_arguments(
+    parser: argparse.ArgumentParser, *, default: str | None, example: str = "training.epochs=2 or trainer=quick"
+) -> None:
     told = f"configuration file (default: {default})" if default else "configuration file"
     parser.add_argument("--config", default=default, required=default is None, metavar="FILE", help=told)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as training.epochs=2 or trainer=quick")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="KEY=VALUE", help=f"such as {example}")
     parser.add_argument("--print-config", action="store_true", help="print the validated configuration and exit")
     parser.add_argument("--origin", action="store_true", help="with --print-config: who set each value")
     add_root_argument(parser)

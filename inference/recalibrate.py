@@ -201,14 +201,16 @@ def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="calibrate", description="Learns anew what is normal from newer data; the model stays as it is."
+        prog="landfall calibrate", description="Learns anew what is normal from newer data; the model stays as it is."
     )
     parser.add_argument("--stream", choices=STREAMS, required=True, help="whose detector")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--undo", action="store_true", help="put the detector before the latest calibration back")
     instead.add_argument("--from-config", action="store_true", help="learn from the configuration's own parts again")
-    add_config_arguments(parser, default=local_config_file("<stream>"))
+    add_config_arguments(
+        parser, default=local_config_file("<stream>"), example="data.parts.calibration.files=[data/fdc/newer_*.csv]"
+    )
     parser.set_defaults(config=None)
     return run_command(_calibrate, parser, argv)
 

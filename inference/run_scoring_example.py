@@ -209,11 +209,15 @@ def _title(summary: dict[str, Any]) -> str:
 
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="score", description="Scores the test part of a stream and finds events.")
+    parser = argparse.ArgumentParser(
+        prog="landfall score", description="Scores the test part of a stream and finds events."
+    )
     parser.add_argument("--stream", choices=STREAMS, required=True, help="what to score")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     parser.add_argument("--unless-current", action="store_true", help="do nothing where this model's scores are there")
-    add_config_arguments(parser, default=local_config_file("<stream>"))
+    add_config_arguments(
+        parser, default=local_config_file("<stream>"), example="scoring.threshold.false_alarm_rate=0.001"
+    )
     parser.set_defaults(config=None)
     return run_command(_score, parser, argv)
 

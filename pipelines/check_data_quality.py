@@ -11,16 +11,18 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
 from core.errors import EXIT_OK
 
 log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="quality", description="Judges the sensor files of a stream.")
-    add_config_arguments(parser, default=None)
-    parser.add_argument("--run-id", default="", help="name of the run that the reports are to carry")
+    parser = argparse.ArgumentParser(prog="landfall quality", description="Judges the sensor files of a stream.")
+    add_config_arguments(parser, default=None, example="dqvl.hard.missing_ratio=0.3")
+    parser.add_argument(
+        "--run-id", type=run_name, metavar="NAME", default="", help="name of the run that the reports are to carry"
+    )
     return run_command(_check, parser, argv)
 
 

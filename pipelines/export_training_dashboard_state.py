@@ -157,7 +157,7 @@ def summarise(runs: Sequence[RunRecord], *, exported: bool = False) -> RunsSumma
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m pipelines.export_training_dashboard_state",
+        prog="landfall export",
         description=__doc__.partition("\n\n")[0],
         epilog="One line of JSON about the export goes to stdout, everything else to stderr.",
     )

@@ -322,7 +322,8 @@ def _place(artifact: Artifact, root: Path, suffix: str) -> None:
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="import-artifacts", description="Brings checkpoints, losses, logs and scalers from Colab into place."
+        prog="landfall import-artifacts",
+        description="Brings checkpoints, losses, logs and scalers from Colab into place.",
     )
     parser.add_argument("source", type=Path, metavar="DIR|ZIP", help="what was downloaded from Colab or the drive")
     parser.add_argument("--replace", action="store_true", help="put them over what is here, which is kept beside them")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import add_root_argument, root_of, run_command, run_name
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.devices.host import usable_cores
@@ -90,10 +90,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="pipeline", description="Trains, scores, validates and exports both streams.")
+    parser = argparse.ArgumentParser(
+        prog="landfall pipeline", description="Trains, scores, validates and exports both streams."
+    )
     add_stream_config_arguments(parser)
     add_root_argument(parser)
-    parser.add_argument("--run-id", help="name of the run (default: a new one, or with --resume the unfinished one)")
+    parser.add_argument(
+        "--run-id", type=run_name, metavar="NAME",
+        help="name of the run (default: a new one, or with --resume the unfinished one)",
+    )  # fmt: skip
     parser.add_argument(
         "--persist-run-history", action=argparse.BooleanOptionalAction, default=True,
         help="keep records of all runs for the dashboard",
@@ -113,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--keep-going", action="store_true", help="after a failure, still run what does not depend on it")
     how.add_argument("--timeout", type=_duration, metavar="TIME", help="longest for everything: 90s, 30m, 2h")
     how.add_argument("--cell-timeout", type=_duration, metavar="TIME", help="longest for one cell of a notebook")
-    how.add_argument("--memory-limit", type=float, metavar="MIB", help="most that a notebook may hold in RAM")
+    how.add_argument("--memory-limit", type=_count, metavar="MIB", help="most that a notebook may hold in RAM")
     how.add_argument(
         "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON",
         help="for both notebooks; may be repeated",
@@ -160,7 +165,7 @@ def _run(arguments: argparse.Namespace) -> int:
         "%s in %.0f s", "all is well" if run.exit_code == EXIT_OK else "something failed", time.monotonic() - started
     )
     if told:
-        sys.stderr.write(f"pipeline: {told}\n")
+        sys.stderr.write(f"landfall pipeline: {told}\n")
     return run.exit_code
 
 

@@ -187,7 +187,7 @@ def serve(page: Path, port: int, *, open_browser: bool) -> None:
     with make_server(page, port) as server:
         log.info("dashboard at %s — Ctrl-C ends it", server.url)
         if not (page / "data" / "dashboard-state.json").is_file():
-            log.info("nothing exported yet: make validate, or python -m pipelines.export_training_dashboard_state")
+            log.info("nothing exported yet: make validate, or landfall export")
         if open_browser and has_display():
             webbrowser.open(server.url)
         server.serve_forever()
@@ -195,7 +195,7 @@ def serve(page: Path, port: int, *, open_browser: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m pipelines.serve_dashboard",
+        prog="landfall dashboard",
         description=__doc__.partition("\n")[0],
         epilog="From another machine: ssh -L 8765:127.0.0.1:8765 WORKSTATION, then open http://127.0.0.1:8765/.",
     )

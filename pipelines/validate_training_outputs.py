@@ -97,7 +97,9 @@ def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="validate", description="Checks that the outputs of a run are whole.")
+    parser = argparse.ArgumentParser(
+        prog="landfall validate", description="Checks that the outputs of a run are whole."
+    )
     add_stream_config_arguments(parser)
     add_root_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of text")

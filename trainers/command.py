@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from core import checkpoint
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
 from core.config.compose import local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.devices.process import start_right
@@ -22,7 +22,7 @@ from trainers.supervising import Supervisor, is_supervised, training_command
 
 
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
-    parser = argparse.ArgumentParser(prog=f"train {stream}", description=f"Trains {title}.")
+    parser = argparse.ArgumentParser(prog=f"landfall train {stream}", description=f"Trains {title}.")
     add_config_arguments(parser, default=local_config_file(stream))
     parser.add_argument("--resume", metavar="auto|never|unfinished|PATH", help="short for training.resume=…")
     parser.add_argument("--allow-changes", action="store_true", help="short for training.allow_changes=true")
@@ -30,7 +30,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         "--until-done", action="store_true", help="start again, and go on, whenever training is stopped or killed"
     )
     parser.add_argument("--batch-size", type=int, metavar="N", help="short for training.batch_size=N: no measuring")
-    parser.add_argument("--run-id", help="name of the run's folder (default: a new one)")
+    parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run's folder (default: a new one)")
 
     def command(arguments: argparse.Namespace) -> int:
         if (code := elastic.ending()) is not None:

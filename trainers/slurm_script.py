@@ -24,6 +24,8 @@ _PORT = 29500
 # SLURM reads these lines itself: no quotes, no blanks, no second line.
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:=@%+/|&*()\[\]-]+")
 
+_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
+
 _SCRIPT = """\
 #!/bin/bash
 {options}
@@ -53,8 +55,11 @@ def slurm_script(
     """The script that trains in `root` with the words of the training command.
 
     time: as SLURM writes it. lead_s: seconds before the end of it at which SLURM asks to save. options: more of
-    sbatch's, such as `partition=gpu`. Raises UsageError for an option that a line of SLURM's cannot hold.
+    sbatch's, such as `partition=gpu`. Raises UsageError for a time that SLURM cannot read, and for an option that a
+    line of its own cannot hold.
     """
+    if not _TIME.fullmatch(time):
+        raise UsageError(f"SLURM cannot read the time {time!r}", hint="write 08:00:00, 1-12:00:00 or minutes")
     asked = {
         "job-name": f"landfall-{stream}",
         "time": time,
@@ -81,7 +86,9 @@ def slurm_script(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slurm", description="Prints a batch script that trains until it is done.")
+    parser = argparse.ArgumentParser(
+        prog="landfall slurm", description="Prints a batch script that trains until it is done."
+    )
     parser.add_argument("stream", choices=STREAMS, help="what to train")
     parser.add_argument("--time", default="08:00:00", metavar="LIMIT", help="wall time of one start (default: 8 h)")
     parser.add_argument("--lead", type=int, default=300, metavar="S", help="seconds to save in (default: 300)")

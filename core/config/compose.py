@@ -67,7 +67,8 @@ def load_config(
     source = relative(path, root)
     if not path.is_file():
         found = sorted(relative(p, root) for p in (root / CONFIG_DIR).glob("**/*_ssl*.yaml"))
-        raise UsageError(f"configuration file {source} does not exist", hint=f"there are {', '.join(found)}")
+        hint = f"there are {', '.join(found)}" if found else f"{root} has none: is it the workspace?"
+        raise UsageError(f"configuration file {source} does not exist", hint=hint)
     if path.suffix != ".yaml":
         raise UsageError(f"configuration file {source} does not end in .yaml", hint="rename it")
     from_environment = _environment_overrides(os.environ if environment is None else environment, root)

@@ -126,7 +126,7 @@ def _plain(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     told = "Makes the sensors of many machines alike, to pre-train one PatchTST-SSL on all of them."
-    parser = argparse.ArgumentParser(prog="pool", description=told)
+    parser = argparse.ArgumentParser(prog="landfall pool", description=told)
     parser.add_argument("files", nargs="+", metavar="GLOB", help="sensor files, such as 'data/press_*/*.csv'")
     parser.add_argument("--out", type=Path, default=Path("data/pool"), metavar="DIR", help="default: data/pool")
     parser.add_argument("--force", action="store_true", help="replace the pool that is there")

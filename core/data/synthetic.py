@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from core.cli import run_command
 from core.data import synthetic_chamber as chamber
 from core.data import synthetic_rig as rig
-from core.errors import EXIT_OK, DataError, LandfallError
+from core.errors import EXIT_OK, DataError, UsageError
 from core.workspace import write_bytes, write_json
 
 log = logging.getLogger(__name__)
@@ -209,20 +210,20 @@ def _table_bytes(frame: pd.DataFrame, suffix: str, float_format: str | None = No
 
 
 # --------------------------------------------------------------------------------------------------------- command line
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m core.data.synthetic", description="Write synthetic sample data.")
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="landfall sample-data", description="Writes synthetic sample data.")
     parser.add_argument(
         "--root", type=Path, default=Path(), help="folder that gets data/fdc and data/vib (default: here)"
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of all randomness (default: 7)")
     parser.add_argument("--force", action="store_true", help="write anew, also over files that are no sample data")
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-    try:
-        manifest = make_sample_data(options.root, seed=options.seed, force=options.force)
-    except LandfallError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.exit_code
+    return run_command(_make, parser, argv)
+
+
+def _make(arguments: argparse.Namespace) -> int:
+    if arguments.root.exists() and not arguments.root.is_dir():
+        raise UsageError(f"--root {arguments.root} is no folder", hint="name the one that gets data/fdc and data/vib")
+    manifest = make_sample_data(arguments.root, seed=arguments.seed, force=arguments.force)
     sys.stdout.write(json.dumps(manifest, indent=2) + "\n")
     return EXIT_OK
 

@@ -22,7 +22,7 @@ from pipelines.steps.fingerprints import CODE_ROOT, Fingerprint
 from pipelines.steps.table import Step
 
 _TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
-_PROGRAM = re.compile(r"^[\w.-]+: ")
+_PROGRAM = re.compile(r"^(?:landfall [\w-]+(?: [\w-]+)?|[\w.-]+): ")
 
 # What a job tells: a line it said, or its exit code at its end.
 Tell = Callable[["Job", str | int], None]

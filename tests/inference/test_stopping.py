@@ -37,7 +37,9 @@ def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeyp
     during(lambda: signal.raise_signal(number))
     assert score(trained) == code
     (line,) = capsys.readouterr().err.splitlines()[-1:]
-    assert line.startswith("score: interrupted" if code == 130 else f"score: stopped: received {number.name}; ")
+    assert line.startswith(
+        "landfall score: interrupted" if code == 130 else f"landfall score: stopped: received {number.name}; "
+    )
     assert read_summary(configuration("patchtst", trained).config, root=trained) is None
     monkeypatch.undo()
     assert score(trained) == 0

@@ -183,7 +183,9 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     assert run(fresh, "--jobs", "1", "data.window=8192") == EXIT_DATA
     line = last_line(capsys)
     executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
-    assert line.startswith("pipeline: local_patchtst_ssl.ipynb, In [8]: DataError: the part validation has no rows")
+    assert line.startswith(
+        "landfall pipeline: local_patchtst_ssl.ipynb, In [8]: DataError: the part validation has no rows"
+    )
     assert line.endswith(f"the executed copy is {executed}")
     code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]
     assert [output.ename for cell in code for output in cell.outputs if output.output_type == "error"] == ["DataError"]
@@ -206,7 +208,9 @@ def test_a_kernel_that_dies_is_one_line(fresh, capsys):
     nbformat.write(notebook, path)
     assert run(fresh) == EXIT_FAILURE
     line = last_line(capsys)
-    assert line.startswith("pipeline: local_patchtst_ssl.ipynb, In [3] (Settings): its kernel died: ended by itself")
+    assert line.startswith(
+        "landfall pipeline: local_patchtst_ssl.ipynb, In [3] (Settings): its kernel died: ended by itself"
+    )
     assert "exit code 137; it held at most " in line
     assert (fresh / f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb").is_file()
 

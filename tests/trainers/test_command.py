@@ -26,7 +26,7 @@ def test_a_missing_configuration_file(workspace):
     result = subprocess.run([*command, "--config", "configs/nope.yaml"], cwd=REPO_ROOT, capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line.startswith("train patchtst: configuration file configs/nope.yaml does not exist — there are ")
+    assert line.startswith("landfall train patchtst: configuration file configs/nope.yaml does not exist — there are ")
 
 
 def test_unknown_keys_all_in_one_line(plant, capsys):

@@ -101,6 +101,24 @@ def test_an_option_that_would_be_read_otherwise_is_refused(option):
         script(options=(option,))
 
 
+@pytest.mark.parametrize("time", ["90", "30:00", "08:00:00", "2-0", "1-12:30", "1-12:00:00"])
+def test_times_as_slurm_writes_them(workspace, capsys, time):
+    assert landfall.main(["slurm", "patchtst", "--repo-root", str(workspace), "--time", time]) == 0
+    assert f"--time={time}" in options_of(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("time", ["8h", "forever", "1:2:3:4", "-1", ""])
+def test_a_time_that_slurm_cannot_read_is_refused(workspace, capsys, time):
+    assert landfall.main(["slurm", "patchtst", "--repo-root", str(workspace), f"--time={time}"]) == 2
+    assert f"SLURM cannot read the time {time!r} — write 08:00:00" in capsys.readouterr().err
+
+
+def test_only_what_is_missing_is_asked_for(capsys):
+    with pytest.raises(SystemExit):
+        landfall.main(["slurm"])
+    assert capsys.readouterr().err.endswith("landfall slurm: error: the following arguments are required: stream\n")
+
+
 def test_several_machines_meet_at_the_first_of_the_job(cluster):
     text = script(root=cluster.root, nodes=2)
     assert "--nodes=2" in options_of(text)

@@ -183,7 +183,7 @@ def test_the_command_says_it_in_one_line_and_shows_more_on_request(identity, mor
     done = landfall(*check, *parts_of(bad.name), "--repo-root", str(workspace), *more)
     assert done.returncode == EXIT_DATA
     assert ("Traceback" in done.stderr) == bool(more)
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("quality: ")]
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("landfall quality: ")]
     assert all(word in line for word in (*bad.words, bad.name))
 
 

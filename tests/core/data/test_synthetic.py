@@ -15,7 +15,7 @@ from core.data import synthetic_chamber, synthetic_rig
 from core.data.labels import label_file, labels_of
 from core.data.quality import assess, cleaned, segments
 from core.data.readers import expand, read_recordings
-from core.data.synthetic import MANIFEST, make_sample_data
+from core.data.synthetic import MANIFEST, main, make_sample_data
 from core.errors import DataError
 from tests.support import REPO_ROOT
 
@@ -161,6 +161,12 @@ def test_an_onset_leaves_the_time_before_it_alone(fault):
     onset = synthetic_rig.SAMPLING_RATE_HZ
     assert difference[:onset].max() == 0
     assert difference[onset + onset // 2 :].max() > 0.01
+
+
+def test_a_file_in_place_of_the_folder_is_a_usage_error(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["--root", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.startswith(f"landfall sample-data: --root {tmp_path / 'file'} is no folder — ")
 
 
 def test_command_line_writes_json_to_stdout(tmp_path):

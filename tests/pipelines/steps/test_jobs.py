@@ -49,6 +49,13 @@ def test_a_notebook_is_known_by_its_cell_and_earlier_times_tell_what_is_left(beg
     assert job.cells.seconds == {"1": 4.5}
 
 
+@pytest.mark.parametrize("name", ["landfall score", "landfall train patchtst", "execute_notebook"])
+def test_its_cause_leaves_out_the_name_of_the_command(begin, name):
+    job = begin()
+    job.last_words = f"{name}: local.ipynb, In [2]: DataError: no rows"
+    assert job.cause == "local.ipynb, In [2]: DataError: no rows"
+
+
 def test_training_is_known_by_its_run_log(begin, tmp_path):
     job = begin(*EVENTS, TRAINING, earlier={"2": 40.0, "3": 20.0}, training=tmp_path / "run")
     status = {"state": "running", "epoch": 2, "epochs": 10, "step": 210, "steps": 1000, "eta_seconds": 79.0}

@@ -1,0 +1,44 @@
+import argparse
+
+import pytest
+
+from core.cli import add_root_argument, root_of, run_command, run_name
+from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
+
+
+def refuse(arguments: argparse.Namespace) -> int:
+    raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+
+def ask_for_the_root(arguments: argparse.Namespace) -> int:
+    assert root_of(arguments).is_dir()
+    return EXIT_OK
+
+
+def test_a_package_that_is_missing_is_told_with_the_command_that_installs_it(capsys):
+    assert run_command(refuse, argparse.ArgumentParser(prog="odd"), []) == EXIT_FAILURE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("odd: No module named 'torch' (")
+    assert "make setup" in line
+
+
+def test_a_workspace_that_is_no_folder_is_a_usage_error(tmp_path, capsys):
+    def run(folder: str) -> int:
+        parser = argparse.ArgumentParser(prog="odd")
+        add_root_argument(parser)
+        return run_command(ask_for_the_root, parser, ["--repo-root", folder])
+
+    assert run(str(tmp_path)) == EXIT_OK
+    assert run(str(tmp_path / "nowhere")) == EXIT_USAGE
+    assert f"odd: --repo-root {tmp_path / 'nowhere'} is no folder — " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["20261122-194731-a511cbb9", "new-pump-2", "a1", "v1.2+x"])
+def test_a_run_has_a_name(name):
+    assert run_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b", "a\\b", "..", ".hidden", "", "two words", "a\n"])
+def test_a_run_is_no_way_to_another_folder(name):
+    with pytest.raises(argparse.ArgumentTypeError, match="no name of a folder"):
+        run_name(name)
