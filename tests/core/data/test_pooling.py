@@ -73,7 +73,7 @@ def test_the_configuration_of_the_pool_reads_it_as_recordings_of_one_channel(mac
     data = load_stream_data(config, root=machines, parts=("train",))
     assert data.channels == ("value",)
     assert len(data.parts["train"].series.recordings) == 3
-    windows_each = len(range(0, round(0.9 * ROWS) - 64 + 1, config.data.stride))
+    windows_each = len(range(0, round(0.8 * ROWS) - 64 + 1, config.data.stride))
     assert len(data.parts["train"]) == 3 * windows_each
 
 
