@@ -20,9 +20,7 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall quality", description="Judges the sensor files of a stream.")
     add_config_arguments(parser, default=None, example="dqvl.hard.missing_ratio=0.3")
-    parser.add_argument(
-        "--run-id", type=run_name, metavar="NAME", default="", help="name of the run that the reports are to carry"
-    )
+    parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run that the reports are to carry")
     return run_command(_check, parser, argv)
 
 
@@ -33,7 +31,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from core.data.dataset import check_quality
 
     config = loaded.config
-    reports = check_quality(config, root=root_of(arguments), run_id=arguments.run_id)
+    reports = check_quality(config, root=root_of(arguments), run_id=arguments.run_id or "")
     dropped = [report.file_id for report in reports if report.decision == "drop"]
     warned = sum(bool(report.warnings) for report in reports)
     log.info(
