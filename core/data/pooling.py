@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INDEX = "pool.json"
+_REPORTS = "artifacts/dqvl/pool"
 # A sensor of fewer values is a switch or a set point: nothing in it is to be foretold from its neighbours in time.
 MIN_VALUES = 4
 
@@ -85,10 +86,10 @@ def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, f
 
 def _refuse_taken(out: Path, force: bool) -> None:
     """Raises UsageError where `out` holds something that may not be replaced."""
-    if not out.exists() or not any(out.iterdir()):
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / INDEX).is_file():
-        raise UsageError(f"{out} holds files that are no pool", hint="name another folder with --out")
+        raise UsageError(f"{out} holds something that is no pool", hint="name another folder with --out")
     if not force:
         raise UsageError(f"{out} holds a pool", hint="--force replaces it; --out names another folder")
 
@@ -141,7 +142,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from core.config.compose import load_config
 
     root = root_of(arguments)
-    config = load_config(arguments.config, [], root=root).config
+    # Reports of other machines' files are not to stand among those of the stream's own.
+    config = load_config(arguments.config, [f"dqvl.report_dir={_REPORTS}"], root=root).config
     if config.stream != "patchtst":
         problem = f"{arguments.config} is for the stream {config.stream}"
         raise UsageError(problem, hint="only process sensors are pooled: pass a patchtst configuration")

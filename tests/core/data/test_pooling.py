@@ -87,8 +87,16 @@ def test_a_pool_is_replaced_only_when_asked_and_other_files_never(machines, caps
 
     (machines / "data/pool" / INDEX).unlink()
     assert pool(machines, "--force") == 2
-    assert "holds files that are no pool" in capsys.readouterr().err
+    assert "holds something that is no pool" in capsys.readouterr().err
     assert list((machines / "data/pool").rglob("*.parquet"))
+    assert pool(machines, "--force", "--out", "plant/pump.csv") == 2
+    assert (machines / "plant/pump.csv").is_file()
+
+
+def test_reports_of_other_machines_do_not_stand_among_the_streams_own(machines):
+    pool(machines)
+    assert sorted(path.name for path in (machines / "artifacts/dqvl").iterdir()) == ["pool"]
+    assert len(list((machines / "artifacts/dqvl/pool").glob("*.json"))) == 2
 
 
 def test_what_is_there_stays_where_nothing_can_be_learned(machines, capsys):
