@@ -30,7 +30,7 @@ from core.workspace import write_bytes, write_json
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 MANIFEST = Path("data/sample-data.json")
 _FDC_START = np.datetime64("2026-01-05T06:00:00", "s")
 _RIG_START = np.datetime64("2026-01-05T06:00:00", "ns")
@@ -69,21 +69,39 @@ CHAMBER_FILES = (
         _F("rf_instability", 2950, 3090, 4.0), _F("spike", 3600, 3640, 10.0))),
 )  # fmt: skip
 
-_R = rig.Run
+# The load programme that the rig repeats: second, rpm, load. A recording starts anywhere in it.
+_PROGRAMME = (
+    (0.0, 1500, 0.3), (2.0, 1500, 0.3), (3.0, 1650, 0.3), (5.0, 1650, 0.3), (5.5, 1650, 0.8), (7.0, 1650, 0.8),
+    (8.0, 1800, 0.8), (10.0, 1800, 0.8), (10.5, 1800, 0.4), (12.0, 1800, 0.4), (13.0, 1800, 1.0), (14.0, 1800, 1.0),
+    (16.0, 1600, 0.6), (18.0, 1600, 0.6), (19.0, 1500, 1.0), (21.0, 1500, 1.0), (22.0, 1500, 0.2), (24.0, 1750, 0.2),
+    (26.0, 1750, 0.2),
+)  # fmt: skip
+_PROGRAMME_S = 28.0
+
+
+def _run(seconds: float, start_s: float, fault: str | None = None, size: float = 0.0, onset_s: float = 0.0) -> rig.Run:
+    """A recording that starts `start_s` into the programme."""
+    repeated = [(second + turn * _PROGRAMME_S, rpm, load) for turn in range(3) for second, rpm, load in _PROGRAMME]
+    profile = tuple((second - start_s, rpm, load) for second, rpm, load in repeated)
+    return rig.Run(seconds, profile, fault, size, onset_s)
+
+
+# The healthy recordings start 4 s apart: each point of the programme is in the first half of one of them, and in the
+# second half of another.
 RIG_FILES = (
-    RigFile("train_1.npy", _R(8, 1770, 0.3)), RigFile("train_2.npy", _R(8, 1785, 0.5)),
-    RigFile("train_3.npy", _R(8, 1797, 0.7)), RigFile("train_4.npy", _R(8, 1805, 0.4)),
-    RigFile("train_5.npy", _R(8, 1790, 0.9)), RigFile("train_6.npy", _R(8, 1778, 0.6)),
-    RigFile("train_7.csv", _R(4, 1800, 0.5)),
-    RigFile("test_healthy_1.npy", _R(6, 1782, 0.45)), RigFile("test_healthy_2.npy", _R(6, 1799, 0.75)),
-    RigFile("test_outer_race.npy", _R(6, 1792, 0.6, "outer_race", 0.4)),
-    RigFile("test_outer_race_onset.npy", _R(8, 1775, 0.4, "outer_race", 0.4, 4.0)),
-    RigFile("test_inner_race.npy", _R(6, 1801, 0.5, "inner_race", 0.4)),
-    RigFile("test_inner_race_onset.npy", _R(8, 1788, 0.8, "inner_race", 0.3, 3.0)),
-    RigFile("test_ball.npy", _R(6, 1780, 0.7, "ball", 0.4)),
-    RigFile("test_cage.npy", _R(6, 1795, 0.6, "cage", 0.4)),
-    RigFile("test_imbalance.npy", _R(6, 1790, 0.5, "imbalance", 0.5)),
-    RigFile("test_looseness_onset.npy", _R(8, 1783, 0.5, "looseness", 0.45, 5.0)),
+    RigFile("train_1.npy", _run(10, 0)), RigFile("train_2.npy", _run(10, 4)), RigFile("train_3.npy", _run(10, 8)),
+    RigFile("train_4.npy", _run(10, 12)), RigFile("train_5.npy", _run(10, 16)), RigFile("train_6.npy", _run(10, 20)),
+    RigFile("train_7.npy", _run(10, 24)), RigFile("train_8.csv", _run(6, 13)),
+    RigFile("test_healthy_1.npy", _run(6, 2)), RigFile("test_healthy_2.npy", _run(6, 9)),
+    RigFile("test_healthy_3.npy", _run(6, 15)), RigFile("test_healthy_4.npy", _run(6, 22)),
+    RigFile("test_outer_race.npy", _run(6, 6, "outer_race", 0.4)),
+    RigFile("test_outer_race_onset.npy", _run(8, 19, "outer_race", 0.4, 4.0)),
+    RigFile("test_inner_race.npy", _run(6, 11, "inner_race", 0.4)),
+    RigFile("test_inner_race_onset.npy", _run(8, 3, "inner_race", 0.3, 3.0)),
+    RigFile("test_ball.npy", _run(6, 17, "ball", 0.4)),
+    RigFile("test_cage.npy", _run(6, 25, "cage", 0.4)),
+    RigFile("test_imbalance.npy", _run(6, 1, "imbalance", 0.5)),
+    RigFile("test_looseness_onset.npy", _run(8, 13, "looseness", 0.45, 5.0)),
 )  # fmt: skip
 
 
@@ -179,7 +197,7 @@ def _chamber_labels(times: np.ndarray, faults: Sequence[chamber.Fault]) -> pd.Da
 def _rig_files(seed: int) -> Iterator[tuple[str, bytes]]:
     for number, file in enumerate(RIG_FILES):
         run = file.run
-        values_ta = rig.simulate(_generator(seed, f"vib/{file.name}"), run)
+        values_ta, operation = rig.simulate(_generator(seed, f"vib/{file.name}"), run)
         stem, _, suffix = file.name.partition(".")
         if suffix == "csv":
             nanosecond = np.rint(np.arange(len(values_ta)) * (1e9 / rig.SAMPLING_RATE_HZ)).astype("timedelta64[ns]")
@@ -189,11 +207,13 @@ def _rig_files(seed: int) -> Iterator[tuple[str, bytes]]:
             yield f"data/vib/{file.name}", _table_bytes(frame, "csv", float_format="%.5f")
         else:
             buffer = io.BytesIO()
-            np.save(buffer, values_ta)
+            np.save(buffer, values_ta.astype(np.float16))  # as fine as a 16-bit converter, and half as long
             yield f"data/vib/{file.name}", buffer.getvalue()
+        rpm_t, load_t = operation.rpm_t.round(), operation.load_t.round(2)
         facts = {
-            "sampling_rate_hz": rig.SAMPLING_RATE_HZ, "axes": list(rig.AXES), "unit": "g", "rpm": run.rpm,
-            "load": run.load, "synthetic": True,
+            "sampling_rate_hz": rig.SAMPLING_RATE_HZ, "axes": list(rig.AXES), "unit": "g",
+            "rpm": round(rpm_t.mean()), "rpm_range": [int(rpm_t.min()), int(rpm_t.max())],
+            "load": round(load_t.mean(), 2), "load_range": [load_t.min(), load_t.max()], "synthetic": True,
         }  # fmt: skip
         yield f"data/vib/{stem}.json", (json.dumps(facts, indent=2) + "\n").encode("utf-8")
         if stem.startswith("test"):

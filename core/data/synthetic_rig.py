@@ -1,7 +1,10 @@
-"""A bearing rig that never was: three accelerometer axes at 6,400 Hz, from the geometry of a deep-groove ball bearing.
+"""A simulated bearing rig: three accelerometer axes at 6,400 Hz, from the geometry of a deep-groove ball bearing.
 
-A defect strikes once per passage of a ball; each blow rings a structural resonance, is weighed by the load at the
-place of the defect, and reaches the three axes through a coupling matrix.
+Speed and load follow a profile, as on a variable-speed drive under a load programme. Shaft harmonics, noise and impacts
+depend on both. A defect strikes once per passage of a ball; each impact excites the structural resonances, is weighted
+by the load at the position of the defect, and reaches the three axes through a coupling matrix.
+
+Suffixes: t time, a axis, h harmonic, f frequency.
 """
 
 from __future__ import annotations
@@ -17,11 +20,17 @@ _RESONANCES = ((2150.0, 0.035, 1.0), (1280.0, 0.05, 0.45))  # frequency Hz, damp
 # Rows: how radial-x, radial-y and axial motion show in the sensor's x, y, z.
 _COUPLING = np.array([[1.0, 0.18, 0.10], [0.15, 0.92, 0.12], [0.22, 0.20, 0.75]])
 _PINK_TILT = 0.35
+_REFERENCE_RPM = 1800.0
+# How far set points differ between recordings, standard deviations: the drive's speed relative, the load absolute.
+_RPM_TOLERANCE, _LOAD_TOLERANCE = 0.003, 0.02
+
+Profile = tuple[tuple[float, float, float], ...]
+"""Set points (second, rpm, load between 0 and 1) in order of time; linear between them, constant outside."""
 
 
 @dataclass(frozen=True)
 class Bearing:
-    """Geometry, and with it how often what happens per turn of the shaft. Defaults: a 6205."""
+    """Geometry, and the defect frequencies per turn of the shaft that follow from it. Defaults: a 6205."""
 
     balls: int = 9
     ball_mm: float = 7.94
@@ -61,43 +70,63 @@ class Run:
     """What one recording measures; the fault grows to `size` within half a second of `fault_start_s`."""
 
     seconds: float
-    rpm: float
-    load: float
+    profile: Profile
     fault: str | None = None
     size: float = 0.0
     fault_start_s: float = 0.0
 
 
-def simulate(rng: np.random.Generator, run: Run) -> np.ndarray:
-    """Acceleration in g, float32 (T, 3)."""
+@dataclass(frozen=True)
+class Operation:
+    """The operating point at each sample, float64 (T,) each: shaft speed, load (0 to 1), and the turns of the shaft
+    since an arbitrary start."""
+
+    rpm_t: np.ndarray
+    load_t: np.ndarray
+    turn_t: np.ndarray
+
+    @property
+    def speed_t(self) -> np.ndarray:
+        """Speed relative to 1800 rpm."""
+        return self.rpm_t / _REFERENCE_RPM
+
+
+def simulate(rng: np.random.Generator, run: Run) -> tuple[np.ndarray, Operation]:
+    """Acceleration in g, float32 (T, 3), and the operating points it was simulated at."""
     samples = int(run.seconds * SAMPLING_RATE_HZ)
     time_t = np.arange(samples) / SAMPLING_RATE_HZ
-    turn_t = _turns(rng, run, time_t)
-    motion_at = _shaft(rng, run, turn_t)
-    motion_at += 0.035 * np.stack([_floor_noise(rng, samples) for _ in AXES]) * (0.8 + 0.4 * run.load)
-    healthy_passes = _blows(rng, turn_t, BEARING.bpfo, jitter=0.06)
-    motion_at += 0.02 * _ring(healthy_passes * rng.uniform(0.2, 1, samples)) * np.array([[1.0], [0.7], [0.4]])
+    at = _operation(rng, run, time_t)
+    motion_at = _shaft(rng, at)
+    # Rolling noise grows with speed and load; so do the impacts of healthy balls.
+    motion_at += 0.035 * np.stack([_floor_noise(rng, samples) for _ in AXES]) * (0.8 + 0.4 * at.load_t) * at.speed_t
+    passes_t = _impacts(rng, at.turn_t, BEARING.bpfo, jitter=0.06) * rng.uniform(0.2, 1, samples) * at.speed_t
+    motion_at += 0.02 * _ring(passes_t * (0.7 + 0.6 * at.load_t)) * np.array([[1.0], [0.7], [0.4]])
     if run.fault is not None:
         grown_t = run.size * np.clip((time_t - run.fault_start_s) / 0.5, 0, 1)
-        motion_at += FAULTS[run.fault](rng, run, turn_t) * grown_t
+        motion_at += FAULTS[run.fault](rng, at) * grown_t
     sensor_ta = (_COUPLING @ motion_at).T + 0.004 * rng.standard_normal((samples, len(AXES)))
-    return sensor_ta.astype(np.float32)
+    return sensor_ta.astype(np.float32), at
 
 
-def _turns(rng: np.random.Generator, run: Run, time_t: np.ndarray) -> np.ndarray:
-    """Turns of the shaft since an arbitrary start, float64 (T,): the speed breathes by half a percent."""
-    swing = 0.005 * np.sin(2 * np.pi * (time_t * rng.uniform(0.2, 0.5) + rng.random()))
-    return rng.random() + np.cumsum(run.rpm / 60 * (1 + swing)) / SAMPLING_RATE_HZ
+def _operation(rng: np.random.Generator, run: Run, time_t: np.ndarray) -> Operation:
+    """The profile, with set points a little off and a speed that swings by half a percent."""
+    second, rpm, load = (np.array(column) for column in zip(*run.profile, strict=True))
+    swing_t = 0.005 * np.sin(2 * np.pi * (time_t * rng.uniform(0.2, 0.5) + rng.random()))
+    offset = _RPM_TOLERANCE * rng.standard_normal()
+    rpm_t = np.interp(time_t, second, rpm) * (1 + offset + swing_t)
+    load_t = np.clip(np.interp(time_t, second, load) + _LOAD_TOLERANCE * rng.standard_normal(), 0, 1)
+    return Operation(rpm_t, load_t, rng.random() + np.cumsum(rpm_t / 60) / SAMPLING_RATE_HZ)
 
 
-def _shaft(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
-    """Shaft harmonics (3, T); the load modulates the first, radial y lags x by a quarter turn."""
+def _shaft(rng: np.random.Generator, at: Operation) -> np.ndarray:
+    """Shaft harmonics (3, T): residual imbalance grows with the square of the speed, and the load adds to the first
+    harmonic; radial y lags x by a quarter turn."""
     order_h = np.arange(1, 7)
     size_h = 0.06 * np.array([1.0, 0.5, 0.28, 0.16, 0.1, 0.06]) * rng.uniform(0.85, 1.15, 6)
-    size_h[0] *= 0.8 + 0.4 * run.load
     phase_h = rng.random(6)
-    angle_ht = 2 * np.pi * (np.outer(order_h, turn_t) + phase_h[:, None])
-    radial_x, radial_y = size_h @ np.cos(angle_ht), size_h @ np.sin(angle_ht)
+    size_ht = size_h[:, None] * np.where(order_h[:, None] == 1, (0.8 + 0.4 * at.load_t) * at.speed_t**2, at.speed_t)
+    angle_ht = 2 * np.pi * (np.outer(order_h, at.turn_t) + phase_h[:, None])
+    radial_x, radial_y = (size_ht * np.cos(angle_ht)).sum(0), (size_ht * np.sin(angle_ht)).sum(0)
     return np.stack([radial_x, 0.8 * radial_y, 0.3 * radial_x])
 
 
@@ -111,18 +140,18 @@ def _floor_noise(rng: np.random.Generator, samples: int) -> np.ndarray:
     return noise / noise.std()
 
 
-def _blows(rng: np.random.Generator, turn_t: np.ndarray, per_turn: float, *, jitter: float) -> np.ndarray:
-    """A train of blows (T,), `per_turn` a turn; balls slip, so that each comes a little early or late."""
+def _impacts(rng: np.random.Generator, turn_t: np.ndarray, per_turn: float, *, jitter: float) -> np.ndarray:
+    """A train of impacts (T,), `per_turn` a turn; balls slip, so that each comes a little early or late."""
     number = np.arange(np.ceil(turn_t[0] * per_turn), np.floor(turn_t[-1] * per_turn))
-    turn_of_blow = np.sort((number + jitter * rng.standard_normal(len(number))) / per_turn)
+    turn_of_impact = np.sort((number + jitter * rng.standard_normal(len(number))) / per_turn)
     train_t = np.zeros(len(turn_t))
-    place = np.searchsorted(turn_t, turn_of_blow).clip(0, len(turn_t) - 1)
+    place = np.searchsorted(turn_t, turn_of_impact).clip(0, len(turn_t) - 1)
     np.add.at(train_t, place, rng.uniform(0.7, 1.3, len(number)))
     return train_t
 
 
 def _ring(train_t: np.ndarray) -> np.ndarray:
-    """What a train of blows makes of the structure: decaying resonances, (T,)."""
+    """The response of the structure to a train of impacts (T,): decaying resonances, (T,)."""
     second = np.arange(int(0.05 * SAMPLING_RATE_HZ)) / SAMPLING_RATE_HZ
     response = sum(
         weight * np.exp(-2 * np.pi * damping * hertz * second) * np.sin(2 * np.pi * hertz * second)
@@ -134,7 +163,7 @@ def _ring(train_t: np.ndarray) -> np.ndarray:
 
 # -------------------------------------------------------------------------------------------------------------- faults
 def _load_zone(angle_turns: np.ndarray) -> np.ndarray:
-    """Share of the load at a place of the bearing: all of it below the shaft, none above."""
+    """Share of the load at a position of the bearing: all of it below the shaft, none above."""
     return np.clip(0.5 + np.cos(2 * np.pi * angle_turns), 0, None) / 1.5
 
 
@@ -142,50 +171,48 @@ def _spread(signal_t: np.ndarray, x: float, y: float, z: float) -> np.ndarray:
     return np.outer((x, y, z), signal_t)
 
 
-def _outer_race(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
-    """The defect stands in the load zone: every blow is felt alike."""
-    blows_t = _blows(rng, turn_t, BEARING.bpfo, jitter=0.015)
-    return _spread(_ring(blows_t) * (0.6 + 0.4 * run.load), 0.30, 0.22, 0.10)
+def _outer_race(rng: np.random.Generator, at: Operation) -> np.ndarray:
+    """The defect stands in the load zone: all impacts are equally strong."""
+    impacts_t = _impacts(rng, at.turn_t, BEARING.bpfo, jitter=0.015)
+    return _spread(_ring(impacts_t) * (0.6 + 0.4 * at.load_t), 0.30, 0.22, 0.10)
 
 
-def _inner_race(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
+def _inner_race(rng: np.random.Generator, at: Operation) -> np.ndarray:
     """The defect turns with the shaft, in and out of the load zone."""
-    blows_t = _blows(rng, turn_t, BEARING.bpfi, jitter=0.015) * _load_zone(turn_t)
-    return _spread(_ring(blows_t), 0.34, 0.28, 0.12)
+    impacts_t = _impacts(rng, at.turn_t, BEARING.bpfi, jitter=0.015) * _load_zone(at.turn_t)
+    return _spread(_ring(impacts_t), 0.34, 0.28, 0.12)
 
 
-def _ball(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
-    """A ball strikes both races each turn of its own, and rides through the load zone with the cage."""
-    blows_t = _blows(rng, turn_t, 2 * BEARING.bsf, jitter=0.03) * _load_zone(turn_t * BEARING.ftf)
-    return _spread(_ring(blows_t), 0.30, 0.26, 0.18)
+def _ball(rng: np.random.Generator, at: Operation) -> np.ndarray:
+    """A ball strikes both races each turn of its own, and passes through the load zone with the cage."""
+    impacts_t = _impacts(rng, at.turn_t, 2 * BEARING.bsf, jitter=0.03) * _load_zone(at.turn_t * BEARING.ftf)
+    return _spread(_ring(impacts_t), 0.30, 0.26, 0.18)
 
 
-def _cage(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
-    """A worn cage lets the balls bunch: dull blows at its own rate, and noise that swells with it."""
-    swell_t = _load_zone(turn_t * BEARING.ftf)
-    blows_t = _blows(rng, turn_t, BEARING.ftf, jitter=0.04)
-    return _spread(_ring(blows_t), 0.5, 0.4, 0.4) + 0.05 * swell_t * _spread(
-        _floor_noise(rng, len(turn_t)), 1, 0.8, 0.6
-    )
+def _cage(rng: np.random.Generator, at: Operation) -> np.ndarray:
+    """A worn cage lets the balls bunch: weak impacts at its own rate, and noise modulated by it."""
+    swell_t = _load_zone(at.turn_t * BEARING.ftf)
+    impacts_t = _impacts(rng, at.turn_t, BEARING.ftf, jitter=0.04)
+    noise_t = swell_t * _floor_noise(rng, len(at.turn_t))
+    return _spread(_ring(impacts_t), 0.5, 0.4, 0.4) + 0.05 * _spread(noise_t, 1, 0.8, 0.6)
 
 
-def _imbalance(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
+def _imbalance(rng: np.random.Generator, at: Operation) -> np.ndarray:
     """The first harmonic grows with the square of the speed."""
-    angle_t = 2 * np.pi * (turn_t + rng.random())
-    size = 0.11 * (run.rpm / 1800) ** 2
-    return size * np.stack([np.cos(angle_t), 0.9 * np.sin(angle_t), 0.15 * np.cos(angle_t)])
+    angle_t = 2 * np.pi * (at.turn_t + rng.random())
+    return 0.11 * at.speed_t**2 * np.stack([np.cos(angle_t), 0.9 * np.sin(angle_t), 0.15 * np.cos(angle_t)])
 
 
-def _looseness(rng: np.random.Generator, run: Run, turn_t: np.ndarray) -> np.ndarray:
+def _looseness(rng: np.random.Generator, at: Operation) -> np.ndarray:
     """Half orders and many harmonics, and a rattle once per turn."""
     order_h = np.array([0.5, 1.5, 2, 2.5, 3, 4, 5, 6])
-    angle_ht = 2 * np.pi * (np.outer(order_h, turn_t) + rng.random((8, 1)))
+    angle_ht = 2 * np.pi * (np.outer(order_h, at.turn_t) + rng.random((8, 1)))
     harmonics_t = (0.035 / np.sqrt(order_h)) @ np.cos(angle_ht)
-    rattle_t = _ring(_blows(rng, turn_t, 1.0, jitter=0.03))
+    rattle_t = _ring(_impacts(rng, at.turn_t, 1.0, jitter=0.03))
     return _spread(harmonics_t, 0.7, 1.0, 0.35) + _spread(rattle_t, 0.12, 0.2, 0.1)
 
 
-FAULTS: dict[str, Callable[[np.random.Generator, Run, np.ndarray], np.ndarray]] = {
+FAULTS: dict[str, Callable[[np.random.Generator, Operation], np.ndarray]] = {
     "outer_race": _outer_race,
     "inner_race": _inner_race,
     "ball": _ball,

@@ -15,7 +15,7 @@ from core.data import synthetic_chamber, synthetic_rig
 from core.data.labels import label_file, labels_of
 from core.data.quality import assess, cleaned, segments
 from core.data.readers import expand, read_recordings
-from core.data.synthetic import MANIFEST, main, make_sample_data
+from core.data.synthetic import MANIFEST, RIG_FILES, main, make_sample_data
 from core.errors import DataError
 from tests.support import REPO_ROOT
 
@@ -114,10 +114,10 @@ def test_a_fault_leaves_the_rest_of_the_recording_alone():
 def test_rig_files_are_read_and_sound(plant):
     root, _ = plant
     train, test = recordings(root, "data/vib/train_*", "swinmae"), recordings(root, "data/vib/test_*", "swinmae")
-    assert (len(train), len(test)) == (7, 10)
+    assert (len(train), len(test)) == (8, 12)
     for recording in (*train, *test):
         report = assess(recording, Quality(report_dir="x"), stream="swinmae", gap_factor=10.0)
-        assert report.decision == "keep"
+        assert (report.decision, report.warnings) == ("keep", ())
         assert recording.channels == ("x", "y", "z")
         assert recording.sampling_rate_hz == 6400
         assert recording.healthy is None
@@ -127,7 +127,27 @@ def test_rig_files_are_read_and_sound(plant):
     assert shares["test_outer_race"] == 1
     assert shares["test_outer_race_onset"] == pytest.approx(0.5, abs=0.001)
     (stamped,) = [recording for recording in train if recording.time_source == "timestamp"]
-    assert stamped.path.name == "train_7.csv"
+    assert stamped.path.name == "train_8.csv"
+
+
+def test_healthy_recordings_cover_the_operating_points_of_the_test(plant):
+    def points_of(prefix):
+        runs = [file.run for file in RIG_FILES if file.name.startswith(prefix)]
+        operations = [synthetic_rig.simulate(np.random.default_rng(0), run)[1] for run in runs]
+        return np.concatenate([np.stack([at.rpm_t / 300, at.load_t], axis=1)[::640] for at in operations])
+
+    train_p2, test_p2 = points_of("train"), points_of("test")
+    distance_pp = np.linalg.norm(test_p2[:, None] - train_p2, axis=2)
+    assert distance_pp.min(axis=1).max() < 0.1
+    assert (np.ptp(test_p2, axis=0) > (0.9, 0.7)).all()
+
+
+def test_the_json_of_a_recording_names_its_operating_range(plant):
+    facts = json.loads((plant[0] / "data/vib/train_1.json").read_text())
+    low, high = facts["rpm_range"]
+    assert 1450 < low < facts["rpm"] < high < 1850
+    low, high = facts["load_range"]
+    assert 0.2 < low < facts["load"] < high < 0.9
 
 
 def test_bearing_frequencies_of_a_6205():
@@ -139,8 +159,9 @@ def test_bearing_frequencies_of_a_6205():
 
 @pytest.mark.parametrize(("fault", "order"), [("outer_race", "bpfo"), ("inner_race", "bpfi")])
 def test_the_envelope_shows_the_defect_frequency(fault, order):
-    run = synthetic_rig.Run(8.0, 1800, 0.5, fault, 1.0)
-    x_t = synthetic_rig.simulate(np.random.default_rng(0), run)[:, 0]
+    run = synthetic_rig.Run(8.0, ((0.0, 1800, 0.5),), fault, 1.0)
+    values_ta, _ = synthetic_rig.simulate(np.random.default_rng(0), run)
+    x_t = values_ta[:, 0]
     spectrum = np.fft.fft(x_t)
     hertz = np.fft.fftfreq(len(x_t), 1 / synthetic_rig.SAMPLING_RATE_HZ)
     envelope = np.abs(np.fft.ifft(np.where((hertz > 1700) & (hertz < 2600), 2 * spectrum, 0)))
@@ -154,7 +175,8 @@ def test_the_envelope_shows_the_defect_frequency(fault, order):
 @pytest.mark.parametrize("fault", synthetic_rig.FAULTS)
 def test_an_onset_leaves_the_time_before_it_alone(fault):
     def simulate(size):
-        return synthetic_rig.simulate(np.random.default_rng(3), synthetic_rig.Run(2.0, 1790, 0.5, fault, size, 1.0))
+        run = synthetic_rig.Run(2.0, ((0.0, 1500, 0.2), (2.0, 1800, 1.0)), fault, size, 1.0)
+        return synthetic_rig.simulate(np.random.default_rng(3), run)[0]
 
     # The sensor's own noise is drawn after the fault, so equal draws cancel.
     difference = np.abs(simulate(1.0) - simulate(0.0)).max(axis=1)
