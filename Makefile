@@ -11,6 +11,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
 SAMPLE := data/sample-data.json
 
 .DEFAULT_GOAL := help
@@ -21,7 +22,7 @@ help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(READY)  ## Create .venv and install requirements.lock, once
+setup: $(READY)  ## Create .venv and install requirements.lock, once; no development tools
 
 # A torch build that is asked for is installed even where another one is: the versions are the same.
 $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
@@ -31,6 +32,14 @@ $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --force-reinstall --no-deps --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)")
 	$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: setup-dev
+setup-dev: $(READY_DEV)  ## The development tools of requirements-dev.lock on top, once
+
+# The development tools come on top: what tests, lints or compares with other libraries needs them, running does not.
+$(READY_DEV): $(READY) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
 	@touch $@
 
 .PHONY: always
@@ -48,18 +57,18 @@ validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, ex
 	$(BIN)/python -m pipelines.run_local_training_pipeline $(ARGS)
 
 .PHONY: test
-test: $(READY) lint  ## Lint, then all tests
+test: $(READY_DEV) lint  ## Lint, then all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 .PHONY: coverage
-coverage: $(READY)  ## Which lines the tests run, of each package: at least 90 % (as long as the tests, and a quarter)
+coverage: $(READY_DEV)  ## Which lines the tests run, of each package: at least 90 % (as long as the tests, and a quarter)
 	@rm -rf artifacts/coverage && mkdir -p artifacts/coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
 .PHONY: lint
-lint: $(READY)  ## Check style and formatting
+lint: $(READY_DEV)  ## Check style and formatting
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check --quiet .
 
@@ -109,9 +118,9 @@ docs-local docs-baseline: docs-%:
 	done
 
 .PHONY: bench bench-full
-bench: $(READY)  ## Measure the speed beside named peers (minutes; ARGS="patchtst scalogram")
+bench: $(READY_DEV)  ## Measure the speed beside named peers (minutes; ARGS="patchtst scalogram")
 	$(BIN)/python -m benchmarks $(ARGS)
-bench-full: $(READY)  ## All of it, in nine rounds, and written (ARGS="--peers DIR --data DIR")
+bench-full: $(READY_DEV)  ## All of it, in nine rounds, and written (ARGS="--peers DIR --data DIR")
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: clean

@@ -40,7 +40,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     arguments = parser.parse_intermixed_args(argv)
     arguments.owns_process = argv is None
     handler = ConsoleHandler()
-    handler.setFormatter(RedactingFormatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(severity)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         code = command(arguments)
@@ -57,7 +57,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except ModuleNotFoundError as error:
-        hint = "make setup installs all that Landfall needs into .venv; is this its Python?"
+        hint = "make setup installs what running needs into .venv, make setup-dev what tests need; is this its Python?"
         _tell(parser.prog, f"{error} ({sys.executable}) — {hint}", show_traceback=arguments.debug)
         return EXIT_FAILURE
     except Exception as error:

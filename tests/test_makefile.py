@@ -9,10 +9,12 @@ import pytest
 from tests.support import REPO_ROOT
 
 TARGETS = {
-    "setup", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst", "train-swinmae", "score",
-    "export", "bench", "bench-full", "clean", "coverage", "import-artifacts", "docs-local", "docs-baseline",
+    "setup", "setup-dev", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst",
+    "train-swinmae", "score", "export", "bench", "bench-full", "clean", "coverage", "import-artifacts",
+    "docs-local", "docs-baseline",
 }  # fmt: skip
 NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
+DEVELOP = {"setup-dev", "test", "lint", "coverage", "bench", "bench-full"}
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -32,7 +34,7 @@ def make(folder: Path, *arguments: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """What make looks at in a fresh clone."""
     shutil.copy(REPO_ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "pyproject.toml", "core/data/synthetic.py"):
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "core/data/synthetic.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -61,6 +63,7 @@ def test_a_fresh_clone_is_set_up_before_the_job(clone, target):
     assert "pip install --quiet --requirement requirements.lock" in plan
     job = plan.splitlines()[-1]
     assert "venv .venv" not in job
+    assert ("--requirement requirements-dev.lock" in plan) == (target in DEVELOP)
 
 
 def test_validate_plans_set_up_then_data_then_the_pipeline(clone):
