@@ -32,7 +32,7 @@ def find_events(
     first · top_shares: their shares of the error of all channels · label_overlap: share of its scores that are labelled
     anomalous, missing where nobody labelled the recording · sentence: all this in words.
     """
-    first_e, last_e = _spans(scores, settings)
+    first_e, last_e = event_spans(scores, settings)
     event_s = _event_of_scores(first_e, last_e, len(scores))
     inside_s = event_s >= 0
     members = scores.reset_index(drop=True)[inside_s].groupby(event_s[inside_s])
@@ -85,27 +85,7 @@ def _length(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
-    """event_precision: share of the events, in recordings that somebody labelled, that meet a labelled anomaly.
-    event_recall: share of labelled anomalies that an event meets. NaN where there is none to take a share of."""
-    first_e, last_e = _spans(scores, settings)
-    event_s = _event_of_scores(first_e, last_e, len(scores))
-    known_s, anomalous_s = scores["label"].notna().to_numpy(), scores["label"].eq(1).fillna(False).to_numpy(dtype=bool)
-    recording_s = scores["recording"].cat.codes.to_numpy()
-    begins_s = anomalous_s & ~(np.append(False, anomalous_s[:-1]) & (np.diff(recording_s, prepend=-1) == 0))
-    anomaly_s = np.cumsum(begins_s)
-    met_s = anomalous_s & (event_s >= 0)
-    return {
-        "event_precision": _share(len(np.unique(event_s[met_s])), int(known_s[first_e].sum())),
-        "event_recall": _share(len(np.unique(anomaly_s[met_s])), int(begins_s.sum())),
-    }
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
-
-
-def _spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
+def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
     """Lines of the first and last score of each event, int64 (E,) each."""
     alarm_s, stretch_s = scores["alarm"].to_numpy(dtype=bool), scores["stretch"].to_numpy()
     line_m = np.flatnonzero(_held(scores, alarm_s, stretch_s, settings.event_release))

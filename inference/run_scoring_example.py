@@ -27,6 +27,7 @@ from core.workspace import atomic_file, relative, utc_now, write_json, write_tex
 if TYPE_CHECKING:
     import pandas as pd
 
+    from core.data.recording import Recording
     from inference.detector import Detector
     from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
@@ -111,6 +112,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     paths = ScoringPaths.of(config, root=root)
     judged = _detection(scores, threshold.value, config.scoring)
     summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
+    summary["missed_faults"] = _missed_faults(scores, config.scoring, windows.series.recordings) if judged else []
     # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
     with atomic_file(paths.scores) as part:
         write_scores(scores, part)
@@ -188,7 +190,7 @@ def _summary(
 def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
     """Figures over the scores that have a label, and over events; None without any label. What is undefined is None:
     JSON has no NaN."""
-    from inference.events import event_figures
+    from inference.event_figures import event_figures
     from inference.metrics import detection_metrics
 
     judged = scores[scores["label"].notna() & scores["score"].notna()]
@@ -197,6 +199,21 @@ def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dic
     figures = detection_metrics(judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8"), threshold)
     found = {**asdict(figures), **event_figures(scores, settings)}
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:
+    """The labelled faults that no event was matched to, with their names where the label files give them."""
+    from core.data.labels import fault_names
+    from inference.event_figures import missed_faults
+
+    missed = missed_faults(scores, settings)
+    missed["fault"] = None
+    for recording in recordings:
+        mine = missed["recording"] == recording.file_id
+        if mine.any():
+            spans = missed.loc[mine, ["start_seconds", "end_seconds"]].to_numpy().tolist()
+            missed.loc[mine, "fault"] = fault_names(recording, spans)
+    return json.loads(missed.to_json(orient="records", date_format="iso", date_unit="s"))
 
 
 def _title(summary: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from core.errors import DataError
 
 _NS_PER_S = 1_000_000_000
 _LABEL_COLUMNS = ("anomaly", "is_anomaly", "label", "is_fault", "fault")  # best first
+_FAULT_COLUMN = "fault"
 _LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
 
 
@@ -42,6 +44,32 @@ def labels_of(recording: Recording) -> np.ndarray | None:
             f"its columns are {', '.join(names)}", path=path, hint="write timestamp,anomaly or start,end[,fault]"
         )
     return _from_rows(recording, table, column, path)
+
+
+def fault_names(recording: Recording, spans: Sequence[tuple[float, float]]) -> list[str | None]:
+    """What the label file's column `fault` says in each span, (start, end) in seconds from the recording's start; None
+    where it has no such column, or says nothing there."""
+    path = label_file(recording.path)
+    table = read_table(path).frame if path is not None else pd.DataFrame()
+    names = {name.lower(): name for name in table.columns}
+    if _FAULT_COLUMN not in names or pd.api.types.is_numeric_dtype(table[names[_FAULT_COLUMN]]):
+        return [None] * len(spans)
+    if {"start", "end"} <= names.keys():
+        bounds = pd.concat([table[names["start"]], table[names["end"]]], ignore_index=True)
+        first_ns, last_ns = _interval_times(recording, bounds, path).reshape(2, -1)
+        last_ns = np.where(last_ns == NOT_A_TIME, np.iinfo(np.int64).max, last_ns)
+    else:
+        time, _ = time_column(table, "auto", path)
+        if time is None:
+            return [None] * len(spans)
+        first_ns = last_ns = parse_times(time).time_ns
+    fault = table[names[_FAULT_COLUMN]].astype("string").str.strip().replace("", pd.NA)
+    found: list[str | None] = []
+    for span in spans:
+        begin_ns, end_ns = (int(recording.time_ns[0]) + round(seconds * _NS_PER_S) for seconds in span)
+        named = fault[(first_ns <= end_ns) & (last_ns >= begin_ns)].dropna()
+        found.append(str(named.mode().iloc[0]) if len(named) else None)
+    return found
 
 
 def label_file(path: Path) -> Path | None:

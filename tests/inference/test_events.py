@@ -10,7 +10,7 @@ from hypothesis import settings as trials
 from hypothesis import strategies as st
 
 from core.config.schema import Scoring
-from inference.events import event_figures, find_events
+from inference.events import find_events
 from tests.inference.conftest import make_score_table
 
 
@@ -180,20 +180,3 @@ def test_events_shorter_than_the_minimum_go(make_table):
     assert len(events_of(table, event_gap=0)) == 3
     assert events_of(table, event_gap=0, event_min_seconds=10)["start_seconds"].tolist() == [30, 80]
     assert events_of(table, event_gap=0, event_min_seconds=10.1)["start_seconds"].tolist() == [30]
-
-
-# -------------------------------------------------------------------------------------------------------------- figures
-def test_events_and_anomalies_are_counted_once_each(make_table):
-    """Three events in labelled recordings, of which two meet an anomaly; of three anomalies one is met, by both."""
-    table = make_table(
-        {"a": [2, 0, 0, 2, 0, 2, 0, 0], "b": [0, 0, 0], "c": [2, 2, 2]},
-        labels={"a": [0, 0, 0, 1, 1, 1, 0, 1], "b": [1, 0, 0]},
-    )
-    assert event_figures(table, Scoring(event_gap=0)) == {"event_precision": 2 / 3, "event_recall": 1 / 3}
-
-
-def test_figures_of_nothing_are_undefined(make_table):
-    quiet = make_table({"a": [0, 0, 0]}, labels={"a": [0, 1, 0]})
-    assert np.isnan(event_figures(quiet, Scoring())["event_precision"])
-    assert event_figures(quiet, Scoring())["event_recall"] == 0
-    assert np.isnan(event_figures(make_table({"a": [2, 0]}, labels={"a": [0, 0]}), Scoring())["event_recall"])

@@ -51,7 +51,8 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert summary["recordings"] == scores["recording"].nunique() == 2
     assert set(summary["detection"]) >= {
         "auroc", "average_precision", "f1", "precision", "recall", "false_alarm_rate", "prevalence",
-        "event_precision", "event_recall",
+        "event_precision", "event_recall", "faults_total", "faults_found", "false_events", "recorded_hours",
+        "event_recall_by_chance",
     }  # fmt: skip
     assert summary["threshold"]["statement"].startswith("1 in ")
     assert summary["detector"]["file"] == f"checkpoints/{stream}_ssl.detector.npz"

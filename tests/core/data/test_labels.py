@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Data
-from core.data.labels import label_file, labels_of
+from core.data.labels import fault_names, label_file, labels_of
 from core.data.quality import cleaned
 from core.data.readers import read_recordings
 from core.data.recording import NOT_A_TIME
@@ -132,6 +132,27 @@ def test_intervals_in_seconds_of_an_array_and_not_in_stamps(tmp_path):
     label(recording, "start,end\n2024-01-01,2024-01-02\n", "v.labels.csv")
     with pytest.raises(DataError, match="has none"):
         labels_of(recording)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "start,end,fault\n2024-01-01 00:00:01,2024-01-01 00:00:02,leak\n2024-01-01 00:00:07,,drift\n",
+        "start,end,fault\n1,2,leak\n7,9,drift\n",
+        "timestamp,anomaly,fault\n2024-01-01 00:00:01,1,leak\n2024-01-01 00:00:03,0,\n2024-01-01 00:00:08,1,drift\n",
+    ],
+)
+def test_faults_are_named_by_their_time(recording, text):
+    label(recording, text)
+    assert fault_names(recording, [(1, 2), (8, 9), (3, 6)]) == ["leak", "drift", None]
+
+
+@pytest.mark.parametrize("text", [None, "start,end\n1,2\n", "timestamp,fault\n2024-01-01 00:00:01,1\n"])
+def test_without_names_of_faults_there_is_none(recording, text):
+    """A column `fault` of 0 and 1 is the label itself."""
+    if text is not None:
+        label(recording, text)
+    assert fault_names(recording, [(1, 2)]) == [None]
 
 
 def test_a_set_of_records_has_no_label_file(tmp_path):

@@ -1,0 +1,137 @@
+"""How found events compare with labelled faults, and with events at random times.
+
+A labelled fault is a run of scores labelled anomalous. An event is matched to a fault by its start alone: it must lie
+inside the fault, or at most `event_gap` + 1 scores before it. So one long event that runs over many faults counts for
+one of them at most, and an event that began earlier for another reason counts for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from core.config.schema import Scoring
+from inference.events import event_spans
+
+_SHIFTS, _SEED = 1000, 0
+_SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class LabelledFaults:
+    """Faults and events of the labelled recordings, by lines of the score table.
+
+    first_f, last_f: int64 (F,), of each fault. start_e: int64 (E,), first line of each event.
+    fault_s: int64 (S,), the fault that an event which starts at this line is matched to, -1 for none.
+    """
+
+    first_f: np.ndarray
+    last_f: np.ndarray
+    start_e: np.ndarray
+    fault_s: np.ndarray
+
+    @classmethod
+    def of(cls, scores: pd.DataFrame, settings: Scoring) -> LabelledFaults:
+        labelled_s = scores["label"].notna().to_numpy()
+        anomalous_s = scores["label"].eq(1).fillna(False).to_numpy(dtype=bool)
+        recording_s = scores["recording"].cat.codes.to_numpy()
+        changes_s = np.diff(recording_s, prepend=-1) != 0
+        first_f = np.flatnonzero(anomalous_s & ~(np.append(False, anomalous_s[:-1]) & ~changes_s))
+        last_f = np.flatnonzero(anomalous_s & ~(np.append(anomalous_s[1:], False) & ~np.append(changes_s[1:], True)))
+        fault_s = np.full(len(scores), -1, dtype=np.int64)
+        for fault, (first, last) in enumerate(zip(first_f, last_f, strict=True)):
+            early = np.arange(max(0, first - settings.event_gap - 1), first)
+            fault_s[early[(recording_s[early] == recording_s[first]) & (fault_s[early] < 0)]] = fault
+            fault_s[first : last + 1] = fault
+        start_e = event_spans(scores, settings)[0]
+        return cls(first_f, last_f, start_e[labelled_s[start_e]], fault_s)
+
+    @property
+    def found_f(self) -> np.ndarray:
+        """Which faults an event is matched to: bool (F,)."""
+        return np.isin(np.arange(len(self.first_f)), self.fault_s[self.start_e])
+
+    @property
+    def num_false(self) -> int:
+        """Events that are matched to no fault."""
+        return int((self.fault_s[self.start_e] < 0).sum())
+
+
+def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
+    """Counts and shares over the recordings that have labels; NaN where there is none to take a share of.
+
+    faults_total, faults_found · false_events: events matched to no fault · recorded_hours: time that the scores cover ·
+    false_events_per_hour · event_precision: share of the events that are matched · event_recall: share of the faults
+    found · event_recall_by_chance, event_recall_by_chance_q95: mean and 95 % quantile of the recall of the same events
+    at random times: all starts of a recording are shifted by one random number of scores, circularly, 1000 times.
+    """
+    faults = LabelledFaults.of(scores, settings)
+    total, found, false = len(faults.first_f), int(faults.found_f.sum()), faults.num_false
+    hours = _recorded_hours(scores)
+    by_chance_k = _found_by_chance(scores, faults) / total if total else np.array([np.nan])
+    return {
+        "faults_total": total,
+        "faults_found": found,
+        "false_events": false,
+        "recorded_hours": hours,
+        "false_events_per_hour": _share(false, hours),
+        "event_precision": _share(len(faults.start_e) - false, len(faults.start_e)),
+        "event_recall": _share(found, total),
+        "event_recall_by_chance": float(by_chance_k.mean()),
+        "event_recall_by_chance_q95": float(np.quantile(by_chance_k, 0.95)),
+    }
+
+
+def missed_faults(scores: pd.DataFrame, settings: Scoring) -> pd.DataFrame:
+    """The labelled faults that no event is matched to, one per line: recording · start: time of its first score,
+    missing where the file has no time stamps · start_seconds, end_seconds: first and last score, from the recording's
+    start."""
+    faults = LabelledFaults.of(scores, settings)
+    first, last = (scores.iloc[line_f[~faults.found_f]] for line_f in (faults.first_f, faults.last_f))
+    return pd.DataFrame(
+        {
+            "recording": first["recording"].astype(str).to_numpy(),
+            "start": first["time"].to_numpy(),
+            "start_seconds": first["seconds"].to_numpy(),
+            "end_seconds": last["seconds"].to_numpy(),
+        }
+    )
+
+
+def _found_by_chance(scores: pd.DataFrame, faults: LabelledFaults) -> np.ndarray:
+    """How many faults are found when the events of each recording are shifted: int64 (K,), one count per shift."""
+    generator = np.random.default_rng(_SEED)
+    found_kf = np.zeros((_SHIFTS, len(faults.first_f) + 1), dtype=bool)  # the last column: starts outside of all
+    for first, stop in _recordings(scores):
+        start_e = faults.start_e[(faults.start_e >= first) & (faults.start_e < stop)]
+        shift_k = generator.integers(0, stop - first, size=_SHIFTS)
+        line_ke = first + (start_e - first + shift_k[:, None]) % (stop - first)
+        found_kf[np.arange(_SHIFTS)[:, None], faults.fault_s[line_ke]] = True
+    return found_kf[:, :-1].sum(axis=1)
+
+
+def _recorded_hours(scores: pd.DataFrame) -> float:
+    """As many steps between scores as there are scores, of the labelled recordings; gaps do not count."""
+    second_s, segment_s = scores["seconds"].to_numpy(), scores["stretch"].to_numpy()
+    hours = 0.0
+    for first, stop in _recordings(scores):
+        if pd.isna(scores["label"].iloc[first]):
+            continue
+        step_n = np.diff(second_s[first:stop])[np.diff(segment_s[first:stop]) == 0]
+        hours += (stop - first) * float(np.median(step_n)) / _SECONDS_PER_HOUR if len(step_n) else 0.0
+    return hours
+
+
+def _recordings(scores: pd.DataFrame) -> Iterator[tuple[int, int]]:
+    """First line of each recording, and the line after its last."""
+    recording_s = scores["recording"].cat.codes.to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(scores)] if len(scores) else []
+    return pairwise(bounds)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else float("nan")
