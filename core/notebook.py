@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from core.errors import LandfallError, StoppedError
+from core.redaction import RedactingFormatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,9 @@ def in_notebook() -> bool:
 def start_notebook() -> None:
     """What a notebook calls first: messages and warnings go into its cells, and a failure says in its first line what
     is wrong and how to mend it."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(RedactingFormatter("%(severity)s%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(True)
     shell = _shell()
     if shell is not None:

@@ -52,5 +52,9 @@ def redacted_text(text: str) -> str:
 
 
 class RedactingFormatter(logging.Formatter):
+    """Hides secrets. `%(severity)s` in its format stands for the level of warnings and errors, `WARNING: `, and for
+    nothing below."""
+
     def format(self, record: logging.LogRecord) -> str:
+        record.severity = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
         return redacted_text(super().format(record))

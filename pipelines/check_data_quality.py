@@ -34,7 +34,8 @@ def _check(arguments: argparse.Namespace) -> int:
     reports = check_quality(config, root=root_of(arguments), run_id=arguments.run_id or "")
     dropped = [report.file_id for report in reports if report.decision == "drop"]
     warned = sum(bool(report.warnings) for report in reports)
-    log.info(
+    log.log(
+        logging.WARNING if warned or dropped else logging.INFO,
         "%s: %d files, %d with warnings, %d dropped%s; reports in %s",
         config.stream, len(reports), warned, len(dropped),
         f" ({', '.join(dropped)})" if dropped else "", config.dqvl.report_dir,

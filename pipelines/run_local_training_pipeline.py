@@ -9,13 +9,14 @@ whatever happens, so that a failure is seen there too.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from core.cli import add_root_argument, root_of, run_command, run_name
@@ -24,46 +25,20 @@ from core.config.schema import Stream
 from core.devices.host import usable_cores
 from core.devices.process import start_right
 from core.errors import EXIT_OK
+from core.progress import span
 from core.workspace import new_run_id
-from pipelines.dashboard.single_file import FILE as SINGLE_FILE
-from pipelines.dashboard.single_file import has_page
-from pipelines.export_training_dashboard_state import DEFAULT_OUT
+from pipelines import run_summary
 from pipelines.notebook_parameters import check_parameters, parameter
-from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import unfinished_run
 from pipelines.steps.running import How, Outcome, Run
 from pipelines.steps.table import Order, Step, pipeline_steps
-from pipelines.validate_training_outputs import (
-    REPORT,
-    ValidationReport,
-    add_stream_config_arguments,
-    as_text,
-    read_report,
-)
+from pipelines.validate_training_outputs import add_stream_config_arguments, read_report
 
 log = logging.getLogger(__name__)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
-
-
-def summary_text(report: ValidationReport, root: Path) -> str:
-    """What a person reads at the end: the checklist, and where to look."""
-    where = [
-        ("checkpoints", "checkpoints/"),
-        ("loss curves", "artifacts/loss/"),
-        ("scores, events, timelines", "artifacts/scores/"),
-        ("quality reports", "artifacts/dqvl/"),
-        ("executed notebooks", "artifacts/notebooks/"),
-        ("checklist", REPORT),
-        ("dashboard", f"{DEFAULT_OUT} — `make dashboard` opens it at http://{HOST}:{DEFAULT_PORT}/"),
-    ]
-    if has_page(root):
-        where.append(("dashboard in one file", SINGLE_FILE))
-    lines = ["", as_text(report), "", "Where to look"]
-    lines += [f"  {title:<26} {place}" for title, place in where]
-    return "\n".join(lines)
 
 
 def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) -> str:
@@ -123,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
         "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON",
         help="for both notebooks; may be repeated",
     )  # fmt: skip
+    shown = parser.add_argument_group("what is shown")
+    shown.add_argument("--verbose", action="store_true", help="every line of the steps' logs, as they come")
+    shown.add_argument("--json", action="store_true", help="print what was found and the checklist as JSON")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for both streams, such as trainer=quick")
     return parser
 
@@ -156,16 +134,15 @@ def _run(arguments: argparse.Namespace) -> int:
     how = How(
         jobs=arguments.jobs or default_jobs(order.configs.values()), resume=arguments.resume,
         keep_going=arguments.keep_going, timeout_s=arguments.timeout, cell_timeout_s=arguments.cell_timeout,
-        memory_limit_mb=arguments.memory_limit,
+        memory_limit_mb=arguments.memory_limit, verbose=arguments.verbose,
     )  # fmt: skip
     run = Run(order, root, how)
     outcomes = run.run(steps)
-    told = _tell(outcomes, root)
-    log.info(
-        "%s in %.0f s", "all is well" if run.exit_code == EXIT_OK else "something failed", time.monotonic() - started
-    )
-    if told:
-        sys.stderr.write(f"landfall pipeline: {told}\n")
+    _show(outcomes, order, root, as_json=arguments.json)
+    log.info("%s in %s", "done" if run.exit_code == EXIT_OK else "failed", span(time.monotonic() - started))
+    failed = next((outcome for outcome in outcomes if outcome.exit_code != EXIT_OK), None)
+    if failed is not None:
+        sys.stderr.write(f"landfall pipeline: {failed.reason}\n")
     return run.exit_code
 
 
@@ -176,20 +153,23 @@ def _order(arguments: argparse.Namespace, root: Path) -> Order:
     return Order(configs, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history)
 
 
-def default_jobs(configs: Sequence[LoadedConfig]) -> int:
-    """Both streams at once where each has a core, and no GPU that one alone would use better."""
+def default_jobs(configs: Iterable[LoadedConfig]) -> int:
+    """Both streams at once where there are several cores, and no GPU that one training uses better alone."""
     on_cpu = all(loaded.config.device.prefer == "cpu" for loaded in configs) or shutil.which("nvidia-smi") is None
     return 2 if on_cpu and usable_cores() > 1 and hasattr(os, "sched_setaffinity") else 1
 
 
-def _tell(outcomes: Sequence[Outcome], root: Path) -> str | None:
-    """Prints the checklist where it was made; gives the failure that is worth the last line, if there is one."""
+def _show(outcomes: Sequence[Outcome], order: Order, root: Path, *, as_json: bool) -> None:
+    """Prints the summary of the run where its checklist was made."""
     checked = next((outcome for outcome in outcomes if outcome.step.name == "checklist"), None)
-    failed = [outcome for outcome in outcomes if outcome.exit_code != EXIT_OK]
-    if checked is not None and checked.ending in ("completed", "skipped", "failed"):
-        sys.stdout.write(summary_text(read_report(root), root) + "\n")
-        failed = [outcome for outcome in failed if outcome is not checked]
-    return failed[0].reason if failed else None
+    if checked is None or checked.ending not in ("completed", "skipped", "failed"):
+        return
+    summaries, report = run_summary.scoring_summaries(order.configs, root), read_report(root)
+    if as_json:
+        sys.stdout.write(json.dumps(run_summary.as_json(summaries, report), indent=2) + "\n")
+    else:
+        sys.stdout.write(run_summary.summary_text(summaries, report, root) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The validation checklist: `python -m pipelines.validate_training_outputs` proves that a run's outputs are whole.
+"""The validation checklist: `python -m pipelines.validate_training_outputs` checks that a run's outputs are complete.
 
-V-01 environment, V-02 static quality, V-03 runtime. Exit code 0 where nothing fails, 4 otherwise.
+V-01 environment, V-02 static quality, V-03 runtime. Exit code 0 where nothing fails, 4 otherwise: warnings are about
+files of the user's own, and packages of other versions.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from typing import Any
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
-from core.errors import EXIT_OK, EXIT_OUTPUT, OutputError
+from core.errors import EXIT_OK, OutputError
 from core.progress import Progress
 from core.workspace import utc_now, write_json
 from pipelines.checks import environment, runtime, static
-from pipelines.checks.base import GROUP_TITLES, Context, Item
+from pipelines.checks.base import GROUP_TITLES, Context, Item, Status
 
 log = logging.getLogger(__name__)
 
 REPORT = "artifacts/validation_report.json"
-_MARKS = {"PASS": "✓", "FAIL": "✗", "SKIP": "–"}
+_MARKS: dict[Status, str] = {"FAIL": "✗", "WARN": "!", "SKIP": "–", "PASS": "✓"}
+_NAMED = 2  # failed checks in the one line of the error
 
 
 @dataclass(frozen=True)
@@ -69,21 +71,37 @@ def read_report(root: Path) -> ValidationReport:
         told = json.loads((root / REPORT).read_text(encoding="utf-8"))
         return ValidationReport(told["generated_at"], tuple(Item(**item) for item in told["items"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{REPORT} is missing or torn: {error}", hint="run `landfall validate`") from error
+        raise OutputError(f"{REPORT} is missing or damaged: {error}", hint="run `landfall validate`") from error
 
 
-def as_text(report: ValidationReport) -> str:
-    """The checklist as a person reads it."""
-    lines = []
+def as_text(report: ValidationReport, *, verbose: bool = False) -> str:
+    """The checklist as a person reads it: what did not pass, then a line per group; or, if verbose, every check."""
+    items = sorted(report.items, key=lambda item: list(_MARKS).index(item.status))
+    counts = {status: sum(item.status == status for item in items) for status in _MARKS}
+    lines = [
+        f"Checklist: {counts['PASS']} passed, {counts['FAIL']} failed, {counts['WARN']} warnings, "
+        f"{counts['SKIP']} skipped"
+    ]
+    for item in items:
+        if verbose or item.status != "PASS":
+            lines.append(f"  {_MARKS[item.status]} {item.status}  {item.title}: {item.detail}")
+            lines += [f"          → {item.hint}"] if item.hint else []
     for group, title in GROUP_TITLES.items():
-        lines.append(f"{group} {title}")
-        for item in report.items:
-            if item.group == group:
-                lines.append(f"  {_MARKS[item.status]} {item.status}  {item.title}: {item.detail}")
-                lines += [f"          → {item.hint}"] if item.hint and item.status != "PASS" else []
-    counts = {status: sum(item.status == status for item in report.items) for status in _MARKS}
-    lines.append(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
+        of_group = [item.status for item in items if item.group == group]
+        if of_group and not verbose:
+            passed = of_group.count("PASS")
+            lines.append(f"  {_MARKS['PASS'] if passed else ' '} {group} {title}: {passed} of {len(of_group)} passed")
     return "\n".join(lines)
+
+
+def failure_of(report: ValidationReport) -> OutputError:
+    """The failed checks in one line."""
+    failed = [item for item in report.items if item.status == "FAIL"]
+    named = "; ".join(f"{item.title}: {item.detail}" for item in failed[:_NAMED])
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return OutputError(
+        f"{len(failed)} of {len(report.items)} checks failed: {named}{more}", hint=failed[0].hint or f"see {REPORT}"
+    )
 
 
 def build_context(root: Path, patch_config: str, swin_config: str, overrides: Sequence[str] = ()) -> Context:
@@ -103,6 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_stream_config_arguments(parser)
     add_root_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of text")
+    parser.add_argument("--verbose", action="store_true", help="print every check, not only those that did not pass")
     parser.add_argument("--skip-smoke", action="store_true", help="leave out the checks that score")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of both streams, as the run was given them")
 
@@ -110,8 +129,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         root, files = root_of(arguments), (arguments.patch_config, arguments.swin_config)
         context = build_context(root, *files, arguments.overrides)
         report = validate(context, skip_smoke=arguments.skip_smoke)
-        sys.stdout.write((json.dumps(report.to_json(), indent=2) if arguments.json else as_text(report)) + "\n")
-        return EXIT_OK if report.passed else EXIT_OUTPUT
+        text = as_text(report, verbose=arguments.verbose)
+        sys.stdout.write((json.dumps(report.to_json(), indent=2) if arguments.json else text) + "\n")
+        if not report.passed:
+            sys.stdout.flush()
+            raise failure_of(report)
+        return EXIT_OK
 
     return run_command(command, parser, argv)
 

@@ -182,7 +182,7 @@ def _tell(notes: Mapping[str, Sequence[str]], reports: Sequence[QualityReport], 
     warned = [report for report in reports if report.warnings and report.decision == "keep"]
     if warned:
         first = warned[0]
-        log.warning(
+        log.info(
             "%d of %d files kept with warnings, such as %s: %s; all are in %s",
             len(warned), len(reports), first.file_id, first.warnings[0]["message"], config.dqvl.report_dir,
         )  # fmt: skip

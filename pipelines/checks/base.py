@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +18,13 @@ from core.redaction import redacted
 log = logging.getLogger(__name__)
 
 Group = Literal["V-01", "V-02", "V-03"]
+Status = Literal["PASS", "FAIL", "WARN", "SKIP"]
 GROUP_TITLES: dict[Group, str] = {"V-01": "Environment", "V-02": "Static quality", "V-03": "Runtime"}
+
+
+# The folders and files of the repository that Landfall consists of; all else in a workspace belongs to its user.
+_OWN = ("core", "trainers", "inference", "migration", "pipelines", "benchmarks", "tests", "configs", "notebooks",
+        "landfall.py", "landfall_runtime.py")  # fmt: skip
 
 
 class CheckFailed(Exception):
@@ -25,6 +33,10 @@ class CheckFailed(Exception):
     def __init__(self, detail: str, hint: str):
         super().__init__(detail)
         self.detail, self.hint = detail, hint
+
+
+class CheckWarned(CheckFailed):
+    """What a person should know, but what does not make the outputs of a run doubtful."""
 
 
 class CheckSkipped(CheckFailed):
@@ -38,7 +50,7 @@ class Item:
     id: str
     group: Group
     title: str
-    status: Literal["PASS", "FAIL", "SKIP"]
+    status: Status
     detail: str
     hint: str | None = None
 
@@ -62,10 +74,27 @@ class Context:
     def artifacts(self, stream: Stream) -> Path:
         return self.root / self.config(stream).logging.artifacts_dir
 
+    @cached_property
+    def own_files(self) -> frozenset[str] | None:
+        """The files of Landfall in this workspace, as git knows them, relative to its root; None without git."""
+        command = ["git", "-C", str(self.root), "ls-files", "-z", "--", *_OWN]
+        try:
+            listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return frozenset(filter(None, listed.split("\0"))) or None
+
+    def is_own(self, file: str) -> bool:
+        """Whether a file, relative to the root, is Landfall's: what its user adds is theirs, also in its folders."""
+        if self.own_files is not None:
+            return file in self.own_files
+        return file.partition("/")[0] in _OWN
+
 
 @dataclass(frozen=True)
 class Check:
-    """`run` gives the detail of a pass, or raises CheckFailed or CheckSkipped. A stream check runs once a stream.
+    """`run` gives the detail of a pass, or raises CheckFailed, CheckWarned or CheckSkipped. A stream check runs once
+    for each stream.
 
     needs: id of a check of the same stream, before this one; where that fails, this one would only repeat its failure.
     """
@@ -85,7 +114,7 @@ class Check:
 
         def run(stream: Stream) -> str:
             if f"{self.group}.{self.needs}.{stream}" in failed:
-                raise CheckSkipped(f"the {self.needs} fails its check", f"mend the {self.needs} first")
+                raise CheckSkipped(f"the {self.needs} fails its check", f"fix the {self.needs} first")
             return self.run(context, stream)
 
         return [
@@ -96,8 +125,11 @@ class Check:
         ]
 
     def _item(self, identity: str, title: str, run: Callable[[], str], root: Path) -> Item:
+        status: Status
         try:
             status, detail, hint = "PASS", run(), None
+        except CheckWarned as warned:
+            status, detail, hint = "WARN", warned.detail, warned.hint
         except CheckSkipped as skipped:
             status, detail, hint = "SKIP", skipped.detail, skipped.hint
         except CheckFailed as failed:
@@ -107,7 +139,7 @@ class Check:
         except Exception as error:
             # A checklist that dies on a damaged file helps nobody: the item fails and the trace is in the log.
             log.exception("check %s", identity)
-            status, hint = "FAIL", "the log has the trace; `make validate` makes every output anew"
+            status, hint = "FAIL", "the log has the trace; `make validate` makes every output again"
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The report is published with the dashboard: where the workspace lies is nobody's business.
         detail, hint = redacted((detail.replace(f"{root}/", ""), hint))

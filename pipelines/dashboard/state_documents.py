@@ -59,8 +59,15 @@ class Detection(Document):
     recall: Number = Field(None, description="Share of anomalies found.")
     false_alarm_rate: Number = Field(None, description="Share of normal windows above the threshold.")
     prevalence: Number = Field(None, description="Share of anomalous windows in the data.")
-    event_precision: Number = Field(None, description="Share of events that meet a labelled anomaly.")
-    event_recall: Number = Field(None, description="Share of labelled anomalies that an event meets.")
+    event_precision: Number = Field(None, description="Share of events that start in a labelled fault.")
+    event_recall: Number = Field(None, description="Share of labelled faults in which an event starts.")
+    event_recall_by_chance: Number = Field(None, description="Mean recall of the same events at random times.")
+    event_recall_by_chance_q95: Number = Field(None, description="95 % quantile of that recall.")
+    faults_total: int | None = Field(None, description="Labelled faults.")
+    faults_found: int | None = Field(None, description="Labelled faults in which an event starts.")
+    false_events: int | None = Field(None, description="Events that start in no labelled fault.")
+    recorded_hours: Number = Field(None, description="Hours that the scores of labelled recordings cover.")
+    false_events_per_hour: Number = Field(None, description="`false_events` over `recorded_hours`.")
 
 
 class ScoreSummary(Document):
@@ -155,7 +162,9 @@ class ChecklistItem(Document):
     id: Text = Field(description="Identity of the check.")
     group: Text = Field(description="V-01, V-02 or V-03.")
     title: Text = Field(description="What is checked.")
-    status: Literal["PASS", "FAIL", "SKIP"] = Field(description="Outcome.")
+    status: Literal["PASS", "FAIL", "WARN", "SKIP"] = Field(
+        description="Outcome; `WARN` is about files of the user's own, and never fails the checklist."
+    )
     detail: Text = Field("", description="What was found.")
     hint: Text | None = Field(None, description="The way out.")
 

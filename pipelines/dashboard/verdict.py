@@ -153,14 +153,15 @@ def _validate_node(streams: Streams, checklist: Checklist | None) -> PipelineNod
     total = _count(len(checklist.items), "check")
     failed = sum(item.status == "FAIL" for item in checklist.items)
     skipped = sum(item.status == "SKIP" for item in checklist.items)
+    warned = sum(item.status == "WARN" for item in checklist.items)
     ended = max((s.finished_at for s in streams.values() if s.finished_at), default=None)
-    skips = f", {skipped} skipped" if skipped else ""
+    skips = (f", {_count(warned, 'warning')}" if warned else "") + (f", {skipped} skipped" if skipped else "")
     if not checklist.passed:
         state, detail = "failed", f"{failed} of {total} failed{skips}"
     elif ended and checklist.generated_at and checklist.generated_at < ended:
         state, detail = "attention", "a run ended after the last validation"
     else:
-        state, detail = "done", f"{len(checklist.items) - skipped} of {total} passed{skips}"
+        state, detail = "done", f"{len(checklist.items) - skipped - warned} of {total} passed{skips}"
     return PipelineNode(id="validate", title="Validate", state=state, detail=detail)
 
 

@@ -1,4 +1,5 @@
-"""What a person sees of running steps: on a terminal a line for each at the bottom, elsewhere one now and then."""
+"""How running steps are shown: on a terminal a line for each at the bottom; elsewhere a line per quarter of a training,
+and one every five minutes."""
 
 from __future__ import annotations
 
@@ -11,12 +12,11 @@ from typing import Self
 
 from tqdm import tqdm
 
-from core.progress import SECONDS_BETWEEN_LINES
 from pipelines.steps.jobs import Job
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_DRAWINGS = 0.5
+_SECONDS_BETWEEN_DRAWINGS, _SECONDS_BETWEEN_LINES = 0.5, 300.0
 
 
 class Display:
@@ -24,6 +24,7 @@ class Display:
         self._on_terminal = sys.stderr.isatty()
         self._lines: list[tqdm] = []
         self._shown = time.monotonic()
+        self._quarters: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -35,21 +36,25 @@ class Display:
 
     def show(self, jobs: Sequence[Job]) -> None:
         """To be called often: it draws when it is time."""
-        wait = _SECONDS_BETWEEN_DRAWINGS if self._on_terminal else SECONDS_BETWEEN_LINES
-        if time.monotonic() - self._shown < wait:
+        now = time.monotonic()
+        if now - self._shown < _SECONDS_BETWEEN_DRAWINGS:
             return
-        self._shown = time.monotonic()
-        told = [f"{job.step.name}: {job.progress()}" for job in jobs]
         if self._on_terminal:
-            self._draw(told)
-        else:
-            for line in told:
-                log.info("%s", line)
+            self._shown = now
+            self._draw([f"{job.step.name}: {job.progress()}" for job in jobs])
+            return
+        is_time = now - self._shown >= _SECONDS_BETWEEN_LINES
+        for job in jobs:
+            quarter = job.quarters()
+            if is_time or quarter > self._quarters.get(job.step.name, 0):
+                self._shown = now
+                log.info("%s: %s", job.step.title, job.progress())
+            self._quarters[job.step.name] = quarter
 
-    def _draw(self, told: Sequence[str]) -> None:
-        while len(self._lines) > len(told):
+    def _draw(self, lines: Sequence[str]) -> None:
+        while len(self._lines) > len(lines):
             self._lines.pop().close()
-        while len(self._lines) < len(told):
+        while len(self._lines) < len(lines):
             self._lines.append(tqdm(bar_format="{desc}", position=len(self._lines), leave=False, file=sys.stderr))
-        for line, text in zip(self._lines, told, strict=True):
+        for line, text in zip(self._lines, lines, strict=True):
             line.set_description_str(text)

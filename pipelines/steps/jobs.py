@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pipelines.steps.fingerprints import CODE_ROOT, Fingerprint
 from pipelines.steps.table import Step
 
 _TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
+_PROBLEM = re.compile(r"^(?:WARNING|ERROR|CRITICAL): ")
 _PROGRAM = re.compile(r"^(?:landfall [\w-]+(?: [\w-]+)?|[\w.-]+): ")
 
 # What a job tells: a line it said, or its exit code at its end.
@@ -47,10 +48,16 @@ class Cells:
             self.seconds[str(event["cell"])] = event["seconds"]
 
 
+def is_problem(text: str) -> bool:
+    """Whether a line of a log is a warning or an error."""
+    return _PROBLEM.match(text) is not None
+
+
 class Job:
     """A step's process. Its words go to `log_file` and to `tell`, without secrets, from threads of their own.
 
     cores: the processor cores it may use, or None for all of this process's.
+    environment: variables it gets unless they are set.
     training: the folder where the run log of its training is to appear.
     earlier: seconds that each cell took the last time, for an estimate.
     inputs: what the step is made of, taken before it starts.
@@ -64,18 +71,19 @@ class Job:
         log_file: Path,
         tell: Tell,
         cores: set[int] | None = None,
+        environment: Mapping[str, str] | None = None,
         training: Path | None = None,
         earlier: dict[str, float] | None = None,
         inputs: Fingerprint | None = None,
     ):
         self.step, self.cores, self.inputs = step, cores, inputs
         self.cells = Cells()
-        self.last_words = ""
+        self.log_file, self._error = log_file, ""
         self._tell, self._training, self._earlier = tell, training, earlier or {}
         self._began = time.monotonic()
         log_file.parent.mkdir(parents=True, exist_ok=True)
         self._log = log_file.open("a", encoding="utf-8")
-        self._process = _start(command, cores)
+        self._process = _start(command, cores, environment or {})
         self._readers = [
             threading.Thread(target=read, name=f"{step.name} {read.__name__}", daemon=True)
             for read in (self._read_output, self._read_messages)
@@ -89,8 +97,9 @@ class Job:
 
     @property
     def cause(self) -> str:
-        """The last thing it said, as commands name their error there, without its own name."""
-        return _PROGRAM.sub("", self.last_words, count=1)
+        """The error it ended with, without the name of the command: its last line on stderr that is no log line, for
+        commands write their error there in one line (`core.cli`). Without one, its exit code."""
+        return _PROGRAM.sub("", self._error, count=1) or f"exit code {self._process.poll()}; see {self.log_file.name}"
 
     def stop(self) -> None:
         """Asks it to stop where it can go on later."""
@@ -110,6 +119,12 @@ class Job:
             told.append(f"step {training['step']} of {training['steps']}")
         told.append(f"{span(self.seconds)} so far")
         return ", ".join([*told, *self._left()])
+
+    def quarters(self) -> int:
+        """How many quarters of the training's epochs are done, 3 at most; 0 where it does not train."""
+        training = self._training_status()
+        done = 4 * training["epoch"] // training["epochs"] if training is not None and training["epochs"] else 0
+        return min(done, 3)
 
     def note(self) -> str:
         """The same in a few words, without what a page says elsewhere."""
@@ -144,7 +159,7 @@ class Job:
             text = _TIME_OF_DAY.sub("", line.rstrip())
             if text:
                 self._log.write(line)
-                self.last_words = text
+                self._error = self._error if _TIME_OF_DAY.match(line) else text
                 self._tell(self, text)
 
     def _read_output(self) -> None:
@@ -164,12 +179,12 @@ class Job:
             reader.join()
         code = self._process.wait()
         if code < 0:
-            self.last_words = f"its process was ended by {signal.Signals(-code).name}"
+            self._error = f"its process was ended by {signal.Signals(-code).name}"
         self._log.close()
         self._tell(self, code)
 
 
-def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[str]:
+def _start(command: Sequence[str], cores: set[int] | None, environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """In a session of its own: Ctrl-C is for the pipeline to hear, which then asks its steps to stop.
 
     A process inherits the cores of the thread that starts it.
@@ -179,7 +194,7 @@ def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[s
         os.sched_setaffinity(0, cores)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=CODE_ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            [sys.executable, "-m", *command], cwd=CODE_ROOT, env={**environment, **os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             start_new_session=True,
         )  # fmt: skip

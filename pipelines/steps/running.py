@@ -17,9 +17,10 @@ from typing import Literal
 
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.progress import span
+from core.workspace import relative
 from pipelines.steps.display import Display
 from pipelines.steps.fingerprints import Fingerprint, digests, fingerprint
-from pipelines.steps.jobs import Job
+from pipelines.steps.jobs import Job, is_problem
 from pipelines.steps.planning import reason_to_run
 from pipelines.steps.records import RunRecord, StepRecord
 from pipelines.steps.table import Order, Step
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.5
 # After it was asked to stop, the time a step has to save what it can.
 _GRACE_S = 180.0
+
+# For steps that share their cores: a thread that waits for others sleeps instead of keeping a core from the other step.
+_WAITING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 Ending = Literal["completed", "skipped", "failed", "stopped", "not run"]
 _WELL: tuple[Ending, ...] = ("completed", "skipped")
@@ -49,11 +53,12 @@ class Outcome:
 class How:
     """How steps are run.
 
-    jobs: at most so many at a time, each on cores of its own and with its share of the memory.
+    jobs: at most so many at a time, each with its share of the memory, and on cores of its own where there are enough.
     resume: skip what would only be done again, and let training go on where it stopped.
     keep_going: after a failure, start what does not need the failed step.
     timeout_s, cell_timeout_s: the longest that everything, and one cell of a notebook, may take.
     memory_limit_mb: the most that the kernel of one notebook may hold in RAM.
+    verbose: log every line of the steps, not their warnings and errors only.
     """
 
     jobs: int = 1
@@ -62,6 +67,7 @@ class How:
     timeout_s: float | None = None
     cell_timeout_s: float | None = None
     memory_limit_mb: float | None = None
+    verbose: bool = False
 
 
 class Run:
@@ -75,8 +81,9 @@ class Run:
         self._jobs: dict[str, Job] = {}
         self._told: queue.Queue[tuple[Job, str | int]] = queue.Queue()
         self._free_cores: list[set[int]] = []
-        self._at_once = 1
+        self._at_once, self._cores_are_divided = 1, False
         self._stopped_for = ""
+        self._problems: set[str] = set()
         self._deadline = None if how.timeout_s is None else time.monotonic() + how.timeout_s
 
     def run(self, steps: Sequence[Step]) -> list[Outcome]:
@@ -87,7 +94,9 @@ class Run:
         streams = {step.stream for step in steps if step.stream and self._reason(step) is not None}
         self._at_once = max(1, min(self.how.jobs, len(streams)))
         self._free_cores = _divided_cores(self._at_once)
+        self._cores_are_divided = bool(self._free_cores)
         self.record.begin(steps)
+        log.info("run %s: %d steps, logs in %s", self.order.run_id, len(steps), relative(self.record.folder, self.root))
         pending = list(steps)
         with Display() as display, self._heeding_signals():
             while pending or self._jobs:
@@ -133,7 +142,7 @@ class Run:
         if reason is None:
             self._end(Outcome(step, "skipped", f"nothing it is made of has changed since run {earlier.run_id}"))
             return
-        log.info("── %s%s", step.title, f" ({reason})" if self.how.resume else "")
+        log.info("started: %s%s", step.title, f" ({reason})" if self.how.resume else "")
         self.record.step(step.name, state="running", reason=reason, log=f"{step.name}.log")
         self._jobs[step.name] = Job(
             step,
@@ -141,6 +150,7 @@ class Run:
             log_file=self.record.folder / f"{step.name}.log",
             tell=lambda job, told: self._told.put((job, told)),
             cores=self._free_cores.pop() if step.stream and self._free_cores else None,
+            environment=_WAITING_THREADS if self._at_once > 1 and not self._cores_are_divided else {},
             training=self._run_folder(step),
             earlier=earlier.cells if earlier else None,
             inputs=self._inputs(step),
@@ -199,9 +209,15 @@ class Run:
         except queue.Empty:
             return
         if isinstance(told, str):
-            log.info("%s │ %s", job.step.name, told)
+            self._pass_on(job, told)
         else:
             self._finish(job, told)
+
+    def _pass_on(self, job: Job, text: str) -> None:
+        """Several steps read the same files and find the same problems: each problem is logged once."""
+        if self.how.verbose or (is_problem(text) and text not in self._problems):
+            self._problems.add(text)
+            log.info("%s │ %s", job.step.name, text)
 
     def _finish(self, job: Job, code: int) -> None:
         step = job.step
@@ -228,9 +244,13 @@ class Run:
     def _end(self, outcome: Outcome) -> None:
         self._outcomes[outcome.step.name] = outcome
         self.exit_code = self.exit_code or outcome.exit_code
-        told = f": {outcome.reason}" if outcome.reason else ""
         took = f" in {span(outcome.seconds)}" if outcome.seconds else ""
-        log.info("   %s %s%s%s", outcome.step.title, outcome.ending, took, told)
+        reason = f": {outcome.reason}" if outcome.reason else ""
+        if outcome.exit_code == EXIT_OK:
+            log.info("%s%s: %s%s", outcome.ending, took, outcome.step.title, reason)
+        else:
+            file = relative(self.record.folder / f"{outcome.step.name}.log", self.root)
+            log.error("%s%s: %s%s (log: %s)", outcome.ending, took, outcome.step.title, reason, file)
         self.record.step(
             outcome.step.name, state=outcome.ending, reason=outcome.reason, exit_code=outcome.exit_code,
             seconds=round(outcome.seconds, 1),
@@ -279,8 +299,12 @@ class Run:
 
 
 def _divided_cores(parts: int) -> list[set[int]]:
-    """The cores of this process in disjoint parts; none where there is one part, or no way to keep to it."""
+    """The cores of this process in disjoint parts; none where there is one part, or no way to keep to it.
+
+    None either with fewer than two cores for each: when the first step ends, its core would idle until the others do.
+    Sharing them took 156 s where dividing them took 183 s (docs/experiments.md).
+    """
     if parts < 2 or not hasattr(os, "sched_getaffinity"):
         return []
     cores = sorted(os.sched_getaffinity(0))
-    return [set(cores[first::parts]) for first in range(parts)] if len(cores) >= parts else []
+    return [set(cores[first::parts]) for first in range(parts)] if len(cores) >= 2 * parts else []

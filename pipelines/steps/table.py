@@ -85,7 +85,7 @@ def _quality(stream: Stream, order: Order, root: Path) -> Step:
     loaded = order.configs[stream]
     return Step(
         name=f"quality-{stream}",
-        title=f"quality of the data of {stream}",
+        title=f"data quality, {stream}",
         stage="quality",
         command=("pipelines.check_data_quality", "--config", loaded.source, "--run-id", order.run_id, *order.overrides),
         inputs=Inputs((stream,), data=True, code=("core",)),
@@ -113,7 +113,7 @@ def _notebook(stream: Stream, order: Order, root: Path) -> Step:
     }
     return Step(
         name=f"notebook-{stream}",
-        title=f"training and scoring of {stream} in its notebook",
+        title=f"training and scoring, {stream}",
         stage="train",
         notebook=Notebook(path, given | order.parameters),
         needs=(f"quality-{stream}",),
@@ -129,7 +129,7 @@ def _scores(stream: Stream, order: Order, root: Path) -> Step:
     asked = ("--stream", stream, "--config", loaded.source, "--unless-current", *order.overrides)
     return Step(
         name=f"scores-{stream}",
-        title=f"scores of {stream}",
+        title=f"scores, {stream}",
         stage="score",
         command=("inference.run_scoring_example", *asked),
         needs=(f"notebook-{stream}",),
@@ -166,7 +166,7 @@ def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
     single_file = ("--single-file", str(root / SINGLE_FILE)) if has_page(root) else ()
     return Step(
         name="dashboard",
-        title="dashboard",
+        title="dashboard export",
         stage="export",
         command=("pipelines.export_training_dashboard_state", "--run-id", order.run_id, history, *single_file),
         needs=(*(step.name for step in earlier), "checklist"),

@@ -249,6 +249,7 @@ def checklist_items(*, failing: bool) -> list[dict[str, Any]]:
         ("V-01.checkpoint.swinmae", "V-01", "Swin-MAE checkpoint loads", "PASS", "11.2 MB, sha256 matches"),
         ("V-01.paths", "V-01", "No local asset names an absolute path", "PASS", "214 files read"),
         ("V-02.scores.patchtst", "V-02", "Scoring twice gives equal scores", "PASS", "5,120 scores, largest gap 0"),
+        ("V-02.lint", "V-02", "Lint", "WARN", "1 finding, first: scratch.py:1:8: F401 (not Landfall's files)"),
         ("V-02.cuda", "V-02", "GPU and CPU agree", "SKIP", "no second device on this machine"),
         ("V-03.loss.patchtst", "V-03", "PatchTST loss falls", "PASS", "0.807 to 0.108 in 12 epochs"),
     ]

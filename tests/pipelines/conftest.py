@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
-from pipelines.run_local_training_pipeline import main
+from tests.support import REPO_ROOT
 
 
 class FinishedWorkspace(NamedTuple):
@@ -21,18 +21,20 @@ class FinishedWorkspace(NamedTuple):
     root: Path
     exit_code: int
     stdout: str
+    log: list[str]
 
 
 @pytest.fixture(scope="session")
 def finished_workspace(tmp_path_factory: pytest.TempPathFactory) -> FinishedWorkspace:
     """To look at only: every test sees the same one."""
     root = build_small_workspace(tmp_path_factory.mktemp("finished"))
-    stdout = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(stdout):
-        for name in [name for name in os.environ if name.startswith("LANDFALL_")]:
-            patch.delenv(name)
-        code = main([*PIPELINE_ARGUMENTS, "--repo-root", str(root), "--run-id", RUN_ID])
-    return FinishedWorkspace(root, code, stdout.getvalue())
+    command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(root)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LANDFALL_")}
+    ended = subprocess.run(
+        [*command, *PIPELINE_ARGUMENTS, "--run-id", RUN_ID],
+        cwd=REPO_ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return FinishedWorkspace(root, ended.returncode, ended.stdout, ended.stderr.splitlines())
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
     assert nodes["train"].steps == "took 1 min 20 s and 1 min 1 s"
     assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, not done again")
     assert (nodes["export"].detail, nodes["export"].steps) == ("this page's data", None)
-    assert (state.verdict.title, state.verdict.detail) == ("Ready", "6 of 7 checks passed, 1 skipped")
+    assert (state.verdict.title, state.verdict.detail) == ("Ready", "6 of 8 checks passed, 1 warning, 1 skipped")
 
 
 def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_and_why(root):

@@ -53,11 +53,33 @@ def is_whole_png(path: Path) -> bool:
 # --------------------------------------------------------------------------------------------- what a run leaves behind
 def test_the_command_ends_well_with_checklist_and_places(finished_workspace):
     assert finished_workspace.exit_code == EXIT_OK, finished_workspace.stdout
-    assert "27 passed, 0 failed, 0 skipped" in finished_workspace.stdout
-    places = finished_workspace.stdout.partition("Where to look")[2].split("—")[0].split()
-    found = [place for place in places if "/" in place]
-    assert len(found) == 7
+    assert "27 passed, 0 failed, 0 warnings, 0 skipped" in finished_workspace.stdout
+    places = finished_workspace.stdout.partition("Where to look")[2].partition("Next")[0].split()
+    found = [place for place in places if "/" in place and "://" not in place]
+    assert len(found) == 6
     assert all((finished_workspace.root / place).exists() for place in found)
+
+
+def test_the_summary_begins_with_what_was_found(finished_workspace):
+    lines = finished_workspace.stdout.splitlines()
+    first, checklist = lines.index("What was found"), next(i for i, line in enumerate(lines) if "Checklist" in line)
+    assert first < checklist
+    for stream in STREAMS:
+        place = next(i for i, line in enumerate(lines) if line.endswith(f", {stream}"))
+        detection = read_json(finished_workspace.root / f"artifacts/scores/{stream}_summary.json")["detection"]
+        assert first < place < checklist
+        assert f"{detection['faults_found']} of {detection['faults_total']}" in lines[place + 1]
+        assert f"{detection['auroc']:.3f}" in "".join(lines[place:checklist])
+
+
+@pytest.mark.parametrize(("stream", "epochs"), [("patchtst", 3), ("swinmae", 4)])
+def test_the_log_is_short_and_the_rest_is_in_files(finished_workspace, stream, epochs):
+    log = finished_workspace.log
+    assert len(log) + len(finished_workspace.stdout.splitlines()) <= 60
+    assert sum("started: " in line for line in log) == sum("completed in " in line for line in log) == 8
+    assert not [line for line in log if f"epoch 1/{epochs}" in line]
+    file = finished_workspace.root / f"artifacts/pipeline/{RUN_ID}/notebook-{stream}.log"
+    assert f"epoch 1/{epochs}" in file.read_text(encoding="utf-8")
 
 
 @each_stream
@@ -169,6 +191,25 @@ def fresh(tmp_path: Path) -> Path:
 
 def run(root: Path, *overrides: str) -> int:
     return main([*PIPELINE_ARGUMENTS, "--repo-root", str(root), "--run-id", RUN_ID, *overrides])
+
+
+def test_a_failing_checklist_names_the_failed_check(copied, capsys):
+    (copied / "artifacts/scaler_patchtst.json").unlink()
+    assert run(copied, "--only", "checklist") == EXIT_OUTPUT
+    step = read_json(copied / f"artifacts/pipeline/{RUN_ID}/pipeline.json")["steps"]["checklist"]
+    assert step["reason"].startswith(
+        "1 of 27 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing"
+    )
+    assert step["reason"] in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_result_is_json_on_request(copied, capsys):
+    assert run(copied, "--only", "checklist", "--json") == EXIT_OK
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["checklist"] == read_json(copied / "artifacts/validation_report.json")
+    assert printed["found"] == {
+        stream: read_json(copied / f"artifacts/scores/{stream}_summary.json") for stream in STREAMS
+    }
 
 
 def last_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -312,7 +353,7 @@ def test_options_that_make_no_sense_are_usage_errors(fresh, words):
 def test_ctrl_c_saves_and_resume_goes_on_from_there_under_the_same_name(fresh):
     words = ["--only", "notebook-patchtst", "training.epochs=60"]
     command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(fresh)]
-    command += [*PIPELINE_ARGUMENTS, *words]
+    command += [*PIPELINE_ARGUMENTS, "--verbose", *words]
     with subprocess.Popen(command, cwd=REPO_ROOT, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if "epoch 3/60" in line:

@@ -25,7 +25,7 @@ export function fill(node, ...children) {
 /** The tone of each state; it gives a colour, and a mark for those who tell fewer colours apart. */
 const TONES = {
   good: ["done", "completed", "PASS", "keep"], busy: ["running"], bad: ["failed", "FAIL", "drop"],
-  warn: ["attention", "stopped", "silent", "unreadable", "warning"],
+  warn: ["attention", "stopped", "silent", "unreadable", "warning", "WARN"],
 };
 export const toneOf = (state) => Object.keys(TONES).find((tone) => TONES[tone].includes(state)) ?? "idle";
 export const wordOf = (state) => state.charAt(0).toUpperCase() + state.slice(1);

@@ -11,6 +11,7 @@ from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--say", default="")
+parser.add_argument("--log", action="append", default=[], help="a line on stderr, as it stands")
 parser.add_argument("--event", action="append", default=[], help="as a notebook tells it")
 parser.add_argument("--say-last", default="")
 parser.add_argument("--sleep", type=float, default=0.0)
@@ -23,6 +24,8 @@ words = parser.parse_args()
 began = time.time()
 if words.say:
     sys.stderr.write(f"actor: {words.say}\n")
+for line in words.log:
+    sys.stderr.write(line + "\n")
 for event in words.event:
     sys.stdout.write(event + "\n")
     sys.stdout.flush()
@@ -37,5 +40,6 @@ except KeyboardInterrupt:
 if words.write:
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     path = words.repo_root / words.write
-    path.write_text(json.dumps({"began": began, "ended": time.time(), "cores": cores}), encoding="utf-8")
+    told = {"began": began, "ended": time.time(), "cores": cores, "wait_policy": os.environ.get("OMP_WAIT_POLICY")}
+    path.write_text(json.dumps(told), encoding="utf-8")
 sys.exit(words.exit)

@@ -49,11 +49,41 @@ def test_a_notebook_is_known_by_its_cell_and_earlier_times_tell_what_is_left(beg
     assert job.cells.seconds == {"1": 4.5}
 
 
+@pytest.fixture
+def ended(tmp_path: Path):
+    """Runs a process that writes lines to stderr and ends with exit code 4; gives its job."""
+
+    def run(*lines: str) -> Job:
+        said: queue.Queue = queue.Queue()
+        words = [word for line in lines for word in ("--log", line)]
+        job = Job(
+            Step("x", "the step x", "train"), [ACTOR, *words, "--exit", "4"],
+            log_file=tmp_path / "x.log", tell=lambda job, told: said.put(told),
+        )  # fmt: skip
+        while isinstance(said.get(timeout=30), str):
+            pass
+        return job
+
+    return run
+
+
 @pytest.mark.parametrize("name", ["landfall score", "landfall train patchtst", "execute_notebook"])
-def test_its_cause_leaves_out_the_name_of_the_command(begin, name):
-    job = begin()
-    job.last_words = f"{name}: local.ipynb, In [2]: DataError: no rows"
-    assert job.cause == "local.ipynb, In [2]: DataError: no rows"
+def test_its_cause_leaves_out_the_name_of_the_command(ended, name):
+    assert ended(f"{name}: local.ipynb, In [2]: DataError: no rows").cause == "local.ipynb, In [2]: DataError: no rows"
+
+
+def test_its_cause_is_its_error_whatever_is_logged_after_it(ended):
+    """What is logged begins with the time of day."""
+    assert ended("landfall validate: Lint fails", "12:00:00 48 windows of 7 recordings").cause == "Lint fails"
+    assert ended("12:00:00 48 windows of 7 recordings").cause == "exit code 4; see x.log"
+
+
+def test_quarters_of_a_training_count_its_epochs(begin, tmp_path):
+    job = begin(training=tmp_path / "run")
+    assert job.quarters() == 0
+    for epoch, quarters in ((0, 0), (4, 0), (5, 1), (14, 2), (20, 3)):
+        write_json(tmp_path / "run/status.json", {"state": "running", "epoch": epoch, "epochs": 20})
+        assert job.quarters() == quarters
 
 
 def test_training_is_known_by_its_run_log(begin, tmp_path):

@@ -51,8 +51,7 @@ def written(root: Path, name: str) -> dict:
 
 
 # --------------------------------------------------------------------------------------------------------------- order
-def test_a_step_comes_after_those_it_needs(do, workspace, caplog):
-    caplog.set_level("INFO")
+def test_a_step_comes_after_those_it_needs(do, workspace):
     run, endings = do(
         step("first", "--say", "one", "--sleep", "0.2", "--write", "a"),
         step("second", "--write", "b", needs=("first",)),
@@ -61,8 +60,18 @@ def test_a_step_comes_after_those_it_needs(do, workspace, caplog):
     assert endings == {"first": "completed", "second": "completed"}
     assert run.exit_code == EXIT_OK
     assert written(workspace, "a")["ended"] <= written(workspace, "b")["began"]
-    assert "first │ actor: one" in caplog.messages
     assert (workspace / "artifacts/pipeline/run-1/first.log").read_text() == "actor: one\n"
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_problems_of_a_step_are_logged_once_and_the_rest_only_if_verbose(do, workspace, caplog, verbose):
+    caplog.set_level("INFO")
+    lines = ("12:00:00 reading", "12:00:01 WARNING: a gap", "12:00:02 WARNING: a gap")
+    do(*(step(name, *(word for line in lines for word in ("--log", line))) for name in "ab"), verbose=verbose)
+    shown = [message for message in caplog.messages if "│" in message]
+    quiet = [f"a │ {line[9:]}" for line in lines]
+    assert shown == ([*quiet, *(line.replace("a │", "b │") for line in quiet)] if verbose else quiet[1:2])
+    assert (workspace / "artifacts/pipeline/run-1/b.log").read_text().splitlines() == list(lines)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -73,7 +82,7 @@ def test_as_many_run_at_once_as_there_are_jobs(do, workspace, jobs):
 
 
 @pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two processor cores"
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 4, reason="needs four processor cores"
 )
 def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
     do(
@@ -90,7 +99,21 @@ def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
     assert set(written(workspace, "alone")["cores"]) == os.sched_getaffinity(0)
 
 
-@pytest.mark.parametrize(("cores", "parts", "sizes"), [(6, 2, [3, 3]), (5, 2, [3, 2]), (1, 2, []), (8, 1, [])])
+def test_streams_that_share_their_cores_wait_without_keeping_them_busy(do, workspace, monkeypatch):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr(running, "_divided_cores", lambda parts: [])
+    do(*(step(name, "--write", name, stream=name) for name in STREAMS), jobs=2)
+    assert [written(workspace, name)["wait_policy"] for name in STREAMS] == ["PASSIVE", "PASSIVE"]
+    do(*(step(name, "--write", name, stream=name) for name in STREAMS), jobs=1)
+    assert [written(workspace, name)["wait_policy"] for name in STREAMS] == [None, None]
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    do(*(step(name, "--write", name, stream=name) for name in STREAMS), jobs=2)
+    assert [written(workspace, name)["wait_policy"] for name in STREAMS] == ["ACTIVE", "ACTIVE"]
+
+
+@pytest.mark.parametrize(
+    ("cores", "parts", "sizes"), [(6, 2, [3, 3]), (5, 2, [3, 2]), (3, 2, []), (1, 2, []), (8, 1, [])]
+)
 def test_cores_are_divided_without_rest_or_overlap(monkeypatch, cores, parts, sizes):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
     divided = running._divided_cores(parts)

@@ -67,7 +67,7 @@ function quality(name, { quality: found }) {
     `, ${dropped} dropped, ${warned} with warnings`);
 }
 
-/** A group in which nothing failed is folded. */
+/** A group in which nothing failed or warned is folded. */
 function checks(found) {
   if (!found) return advice("Nothing validated yet", "make validate", "runs the checks");
   return [...new Set(found.items.map(({ group }) => group))].map((name) => {
@@ -75,11 +75,11 @@ function checks(found) {
     const lines = items.map(({ status, title, detail, hint }) =>
       finding(status, title, small(detail), hint && el("p", {}, el("b", {}, "Way out: "), hint)));
     const list = fold(`${name} ${found.groups?.[name] ?? ""}: ${tally(items)}`, el("ul", { class: "findings" }, lines));
-    list.open = items.some(({ status }) => status === "FAIL");
+    list.open = items.some(({ status }) => status === "FAIL" || status === "WARN");
     return list;
   });
 }
 
-const tally = (items) => Object.entries({ PASS: "passed", FAIL: "failed", SKIP: "skipped" })
+const tally = (items) => Object.entries({ PASS: "passed", FAIL: "failed", WARN: "warned", SKIP: "skipped" })
   .map(([status, word]) => [items.filter((item) => item.status === status).length, word])
   .filter(([number]) => number > 0).map((pair) => pair.join(" ")).join(", ");

@@ -1,0 +1,107 @@
+"""What a person reads at the end of a run: what was found, the checklist, where to look and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.config.compose import LoadedConfig
+from core.config.schema import Stream
+from inference.run_scoring_example import read_summary
+from pipelines.dashboard.single_file import FILE as SINGLE_FILE
+from pipelines.dashboard.single_file import has_page
+from pipelines.dashboard.state_documents import TITLES
+from pipelines.export_training_dashboard_state import DEFAULT_OUT
+from pipelines.serve_dashboard import DEFAULT_PORT, HOST
+from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text
+
+# Below this area under the ROC curve, scores are said to be near chance (.5).
+NEAR_CHANCE = 0.6
+_MOST_MISSED = 3
+
+Summary = dict[str, Any]
+
+
+def scoring_summaries(configs: Mapping[Stream, LoadedConfig], root: Path) -> dict[Stream, Summary | None]:
+    """What the latest scoring of each stream wrote; None where there is none."""
+    return {stream: read_summary(loaded.config, root=root) for stream, loaded in configs.items()}
+
+
+def as_json(summaries: Mapping[Stream, Summary | None], report: ValidationReport) -> dict[str, Any]:
+    """The same for programs: the scoring summaries by stream, and the checklist."""
+    return {"found": dict(summaries), "checklist": report.to_json()}
+
+
+def summary_text(summaries: Mapping[Stream, Summary | None], report: ValidationReport, root: Path) -> str:
+    blocks = ["What was found", *(_found(stream, summary) for stream, summary in summaries.items())]
+    return "\n".join(["", *blocks, "", as_text(report), "", _where_to_look(root), "", _next_steps()])
+
+
+# ---------------------------------------------------------------------------------------------------- what was found
+def _found(stream: Stream, summary: Summary | None) -> str:
+    lines = [f"  {TITLES[stream][1]}, {stream}"]
+    if summary is None:
+        lines.append("    nothing was scored")
+    elif not summary.get("detection"):
+        count = f"{summary['events']} events in {summary['recordings']} recordings"
+        lines.append(f"    {count}; there are no labels to compare them with")
+    else:
+        lines += [f"    {name:<13} {text}" for name, text in _against_labels(summary)]
+    return "\n".join(lines)
+
+
+def _against_labels(summary: Summary) -> list[tuple[str, str]]:
+    detection, missed = summary["detection"], summary.get("missed_faults", [])
+    total, found, auroc = (detection.get(name) for name in ("faults_total", "faults_found", "auroc"))
+    lines = []
+    if total:
+        chance = detection["event_recall_by_chance"] * total
+        most = detection["event_recall_by_chance_q95"] * total
+        lines.append(("faults found", f"{found} of {total} (by chance {chance:.1f}, at most {most:.0f} in 95 %)"))
+    if missed:
+        rest = f"; and {len(missed) - _MOST_MISSED} more" if len(missed) > _MOST_MISSED else ""
+        lines.append(("missed", "; ".join(map(_fault, missed[:_MOST_MISSED])) + rest))
+    if detection.get("false_events") is not None:
+        lines.append(("false events", _false_events(detection)))
+    if auroc is not None:
+        near = "  ! near chance: the scores hardly tell faults from normal rows" if auroc < NEAR_CHANCE else ""
+        lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
+    return lines
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    time = fault["start"].replace("T", " ") if fault["start"] else f"second {fault['start_seconds']:.4g}"
+    name = f"{fault['fault']}, " if fault["fault"] else ""
+    return f"{name}{fault['recording'].rpartition('/')[2]} from {time}"
+
+
+def _false_events(detection: Mapping[str, Any]) -> str:
+    hours, rate = detection["recorded_hours"], detection["false_events_per_hour"]
+    time = f"{hours:.2g} recorded hours" if hours >= 1 else f"{60 * hours:.2g} recorded minutes"
+    per_hour = f", {rate:.3g} per hour" if rate is not None else ""
+    return f"{detection['false_events']} in {time}{per_hour}"
+
+
+# ----------------------------------------------------------------------------------------------------------- and then
+def _where_to_look(root: Path) -> str:
+    places = [
+        ("dashboard", f"`make dashboard` opens {DEFAULT_OUT} at http://{HOST}:{DEFAULT_PORT}/"),
+        ("executed notebooks", "artifacts/notebooks/"),
+        ("scores, events, timelines", "artifacts/scores/"),
+        ("losses, data quality", "artifacts/loss/ artifacts/dqvl/"),
+        ("every check", REPORT),
+    ]
+    if has_page(root):
+        places.insert(1, ("the same in one file", SINGLE_FILE))
+    return "\n".join(["Where to look", *(f"  {title:<26} {place}" for title, place in places)])
+
+
+def _next_steps() -> str:
+    return "\n".join(
+        [
+            "Next, with your own data (README.md says how files are named)",
+            "  .venv/bin/landfall train patchtst      files in data/fdc/; swinmae for those in data/vib/",
+            "  .venv/bin/landfall score --stream patchtst",
+        ]
+    )
