@@ -83,7 +83,7 @@ def test_stages_and_verdict_name_what_is_wrong(workspace):
     assert list(stages) == ["data", "quality", "train", "score", "validate", "export", "migration"]
     states = [node.state for node in state.pipeline]
     assert states == ["done", "attention", "failed", "done", "failed", "done", "waiting"]
-    assert stages["validate"].detail == "1 of 7 checks failed, 1 skipped"
+    assert stages["validate"].detail == "1 of 8 checks failed, 1 warning, 1 skipped"
     assert (state.verdict.state, state.verdict.title) == ("failed", "Not ready")
     assert "Swin-MAE failed" in state.verdict.detail
 

@@ -74,7 +74,7 @@ def test_a_check_that_failed_is_told_with_its_count(root):
     report["items"][0]["status"] = "FAIL"
     write(root / "artifacts/validation_report.json", report | {"passed": False})
     _, nodes = exported(root, told(checks, state="failed"))
-    assert nodes["validate"].detail == "1 of 7 checks failed, 1 skipped"
+    assert nodes["validate"].detail == "1 of 8 checks failed, 1 warning, 1 skipped"
     assert nodes["validate"].steps == "failed: one check failed"
 
 

@@ -409,7 +409,7 @@ def test_a_notebook_with_outputs_is_told_but_no_failure(copied):
 def test_a_notebook_of_the_user_warns(copied):
     for command in (["init"], ["add", "notebooks"]):
         subprocess.run(["git", "-C", str(copied), *command], check=True, capture_output=True)
-    mine = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell('open("/home/me/data.csv")')])
+    mine = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell('open("/content/data.csv")')])
     nbformat.write(mine, copied / "notebooks/local_mine.ipynb")
     with pytest.raises(CheckWarned, match="local_mine"):
         static.notebooks(context_of(copied))
