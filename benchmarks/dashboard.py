@@ -96,7 +96,7 @@ def browser() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
-        raise UsageError("playwright is not installed", hint="run `make setup`") from error
+        raise UsageError("playwright is not installed", hint="run `make setup-dev`") from error
     executable = find_chromium()
     if executable is None:
         raise UsageError("no Chromium found", hint="install one or name it in $CHROMIUM")

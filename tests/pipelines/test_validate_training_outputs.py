@@ -67,7 +67,7 @@ def test_what_failed_comes_first_and_is_named_in_the_error(copied, runtime_only,
         "FAIL", "SKIP", "SKIP", "V-03"
     ]  # fmt: skip
     assert (
-        "1 of 19 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in error.splitlines()[-1]
+        "1 of 17 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in error.splitlines()[-1]
     )
 
 

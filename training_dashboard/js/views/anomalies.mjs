@@ -1,7 +1,7 @@
 /** What scoring found: the score over time with threshold and events, and each event as it was seen and expected. */
 import { heatMap, lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
-import { MISSING, clock, count, duration, figure, isNumber, percent, plural, score, severity, time } from "../format.mjs";
+import { MISSING, clock, count, duration, figure, percent, plural, score, severity, time } from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -126,13 +126,10 @@ function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }) {
 function figures({ threshold, scores, recordings, alarms, events }, found) {
   const { method, calibration_scores: calibration, false_alarm_rate: rate } = threshold ?? {};
   const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(rate)} false alarms intended`;
-  const tiles = found && [["AUROC", "auroc", "chance 0.5"],
-    ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["F1", "f1"],
-    ["Precision", "precision"], ["Recall", "recall"], ["False alarms", "false_alarm_rate", "of normal scores"],
-    ["Events in a labelled fault", "event_precision"],
-    ["Faults found", "event_recall", isNumber(found.faults_total) && `${found.faults_found} of ${found.faults_total}`],
-    ["Faults found by chance", "event_recall_by_chance", "the same events at random times"],
-    ["False events per hour", "false_events_per_hour"]];
+  const tiles = found && [["AUROC", "auroc", "chance 0.5"], ["F1", "f1"], ["Precision", "precision"],
+    ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["Recall", "recall"],
+    ["False alarms", "false_alarm_rate", "of normal scores"], ["Events in a fault", "event_precision"],
+    ["Faults found", "event_recall", found.faults_total && `by chance ${score(found.event_recall_by_chance)}`]];
   return [
     facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
       ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
