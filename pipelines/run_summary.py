@@ -12,12 +12,11 @@ from inference.run_scoring_example import read_summary
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.single_file import has_page
 from pipelines.dashboard.state_documents import TITLES
+from pipelines.dashboard.verdict import is_near_chance
 from pipelines.export_training_dashboard_state import DEFAULT_OUT
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text
 
-# Below this area under the ROC curve, scores are said to be near chance (.5).
-NEAR_CHANCE = 0.6
 _MOST_MISSED = 3
 
 Summary = dict[str, Any]
@@ -65,7 +64,7 @@ def _against_labels(summary: Summary) -> list[tuple[str, str]]:
     if detection.get("false_events") is not None:
         lines.append(("false events", _false_events(detection)))
     if auroc is not None:
-        near = "  ! near chance: the scores hardly tell faults from normal rows" if auroc < NEAR_CHANCE else ""
+        near = "  ! near chance: the scores hardly tell faults from normal rows" if is_near_chance(auroc) else ""
         lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
     return lines
 

@@ -202,6 +202,13 @@ def write_scores(root: Path, stream: str, run_id: str, *, labels: bool, events: 
         "recall": 0.6231,
         "false_alarm_rate": 0.0132,
         "prevalence": 0.0471,
+        "faults_total": 8,
+        "faults_found": 6,
+        "event_recall": 0.75,
+        "event_recall_by_chance": 0.183,
+        "false_events": 3,
+        "recorded_hours": 2.0,
+        "false_events_per_hour": 1.5,
     }
     threshold = {"value": 0.83172, "method": "quantile", "false_alarm_rate": 0.01, "calibration_scores": 2140}
     lines = event_lines(stream, events)

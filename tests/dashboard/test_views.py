@@ -215,6 +215,8 @@ def test_anomalies_give_statement_figures_and_threshold(opened):
         "one in 100 scores of normal operation is meant to be a false alarm; it was one in 90.",
         "0.941",
         "chance 0.047",
+        "by chance 0.183",
+        "1.500",
         "5,120 scores in 14 recordings",
         "93 alarms in 7 events",
         "0.8317",

@@ -95,6 +95,17 @@ def test_a_workspace_where_all_went_well_is_ready(root):
     assert verdict.detail == "6 of 8 checks passed, 1 warning, 1 skipped"
 
 
+def test_scores_near_chance_are_not_ready(root):
+    build_finished_workspace(root)
+    path = root / "artifacts/scores/patchtst_summary.json"
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    for auroc, state in ((0.55, "attention"), (0.65, "done")):
+        builders.write(path, summary | {"detection": {"auroc": auroc}})
+        verdict = export_state(root).verdict
+        assert verdict.state == state
+        assert ("PatchTST-SSL are near chance" in verdict.detail) == (state == "attention")
+
+
 def test_a_dropped_file_is_named_and_does_not_spoil_the_verdict(root):
     build_finished_workspace(root)
     builders.write_quality(root, "fdc", 3, dropped=True)

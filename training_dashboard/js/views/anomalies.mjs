@@ -128,7 +128,7 @@ function figures({ threshold, scores, recordings, alarms, events }, found) {
   const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(rate)} false alarms intended`;
   const tiles = found && [["AUROC", "auroc", "chance 0.5"], ["F1", "f1"], ["Precision", "precision"],
     ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["Recall", "recall"],
-    ["False alarms", "false_alarm_rate", "of normal scores"], ["Events in a fault", "event_precision"],
+    ["False alarms", "false_alarm_rate", "of normal scores"], ["False events per hour", "false_events_per_hour"],
     ["Faults found", "event_recall", found.faults_total && `by chance ${score(found.event_recall_by_chance)}`]];
   return [
     facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
