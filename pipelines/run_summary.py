@@ -70,16 +70,21 @@ def _against_labels(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
-    time = fault["start"].replace("T", " ") if fault["start"] else f"second {fault['start_seconds']:.4g}"
+    time = fault["start"].replace("T", " ") if fault["start"] else f"second {fault['start_seconds']:.1f}"
     name = f"{fault['fault']}, " if fault["fault"] else ""
     return f"{name}{fault['recording'].rpartition('/')[2]} from {time}"
 
 
 def _false_events(detection: Mapping[str, Any]) -> str:
     hours, rate = detection["recorded_hours"], detection["false_events_per_hour"]
-    time = f"{hours:.2g} recorded hours" if hours >= 1 else f"{60 * hours:.2g} recorded minutes"
-    per_hour = f", {rate:.3g} per hour" if rate is not None else ""
+    time = f"{hours:,.1f} recorded hours" if hours >= 1 else f"{60 * hours:.1f} recorded minutes"
+    per_hour = f", {_short(rate)} per hour" if rate is not None else ""
     return f"{detection['false_events']} in {time}{per_hour}"
+
+
+def _short(value: float) -> str:
+    """Two digits or a whole number, never an exponent."""
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}" if value >= 0.001 else "less than 0.001"
 
 
 # ----------------------------------------------------------------------------------------------------------- and then

@@ -37,7 +37,7 @@ def test_faults_found_missed_and_false_events_are_counted(lines_of):
         "9 of 12",
         "chance 3.0",
         "at most 6",
-        "6 in 4 recorded hours",
+        "6 in 4.0 recorded hours",
         "1.5 per hour",
         "0.930 (chance is 0.5)",
     ):
@@ -45,10 +45,22 @@ def test_faults_found_missed_and_false_events_are_counted(lines_of):
     assert "near chance" not in text
 
 
+@pytest.mark.parametrize(
+    ("hours", "false_events", "words"),
+    [
+        (1234.5, 1, "1 in 1,234.5 recorded hours, less than 0.001 per hour"),
+        (0.01, 14, "14 in 0.6 recorded minutes, 1,400"),
+    ],
+)
+def test_rates_are_never_written_with_an_exponent(lines_of, hours, false_events, words):
+    rate = {"recorded_hours": hours, "false_events": false_events, "false_events_per_hour": false_events / hours}
+    assert words in "\n".join(lines_of(DETECTION | rate))
+
+
 def test_missed_faults_are_named_as_far_as_is_known(lines_of):
     (line,) = (line for line in lines_of(DETECTION) if "missed" in line)
     assert "leak, test_1.csv from 2026-01-09 06:10:00" in line
-    assert "; test_2.csv from second 90;" in line
+    assert "; test_2.csv from second 90.0;" in line
     assert "spike" not in line
     assert line.endswith("and 1 more")
     assert not [line for line in lines_of(DETECTION, missed=[]) if "missed" in line]
@@ -69,5 +81,5 @@ def test_without_labels_there_is_nothing_to_compare_with(lines_of):
 def test_a_test_without_faults_has_only_false_events(lines_of):
     undefined = {"faults_total": 0, "faults_found": 0, "auroc": None, "event_recall_by_chance": None}
     text = "\n".join(lines_of(DETECTION | undefined, missed=[]))
-    assert "6 in 4 recorded hours" in text
+    assert "6 in 4.0 recorded hours" in text
     assert "faults found" not in text
