@@ -13,14 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth
+from benchmarks import busy, growth
 from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
 # One module each, with a function `comparisons`.
 COMPARED = ("patchtst", "swinmae", "scalogram", "data", "convergence")
-QUESTIONS = (*COMPARED, "growth")
+OTHERS = {"growth": growth, "busy": busy}
+QUESTIONS = (*COMPARED, *OTHERS)
 QUICK = ("patchtst", "swinmae", "scalogram", "data")
 
 
@@ -44,7 +45,7 @@ def main() -> int:
                 measured = importlib.import_module(f"benchmarks.{question}").comparisons(effort)
                 write = partial(write_results, question)
             else:
-                measured, write = growth.results(effort), growth.write
+                measured, write = OTHERS[question].results(effort), OTHERS[question].write
             found: list[Any] = []
             try:
                 for result in measured:

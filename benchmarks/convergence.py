@@ -177,11 +177,12 @@ def _error(model: torch.nn.Module, loss_of: Callable[[torch.Tensor], torch.Tenso
 if __name__ == "__main__":
     from core.config.compose import execution_from_environment
     from core.devices.host import usable_cores
+    from core.devices.threads import thread_limit
     from core.devices.tuning import tune_process
 
     if execution_from_environment().tune:
         tune_process()
-    torch.set_num_threads(usable_cores())
+    torch.set_num_threads(thread_limit(usable_cores())[0])
     number, folder, sees, mark = sys.argv[1:]
     result = train(SETTINGS[int(number)], Path(folder), sees=sees, mark=float(mark))
     sys.stdout.write(json.dumps(result) + "\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cluster
+from benchmarks.busy import GOALS, HEADINGS
 from benchmarks.growth import PICTURE, SHARED_STEP, Curve
 from benchmarks.pairs import rate
 from benchmarks.run import RESULTS
@@ -57,6 +58,7 @@ _TITLES = {
     "data": "From files to batches",
     "convergence": "Wall time to the same validation error",
     "growth": "How it grows",
+    "busy": "Next to other processes",
 }
 
 
@@ -115,6 +117,8 @@ def _section(document: dict[str, Any]) -> str:
     if "curves" in document:
         curves = [Curve(**curve) for curve in document["curves"]]
         return "\n".join([*head, *_growth(curves, document["parameters"])]) + "\n"
+    if "works" in document:
+        return "\n".join([*head, *_next_to_others(document["works"])]) + "\n"
     table = ["| | ours | peer | ratio | goal | floor | memory |", "|---|---|---|---|---|---|---|"]
     return "\n".join([*head, *table, *map(_row, document["comparisons"])]) + "\n"
 
@@ -144,6 +148,21 @@ def _growth(curves: Sequence[Curve], parameters: int) -> Iterable[str]:
         yield ""
         yield _PAST_ONE_MACHINE.format(step=alone, parameters=parameters / 1e6)
         yield from cluster.table(alone, parameters)
+
+
+def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:
+    """A row for each work, a column for each condition with its goal."""
+    yield "Speed as a share of that alone, next to processes that compute all the time: the median, and in brackets the"
+    yield "least and the largest of the rounds. Two at once: the sum of two processes, as a share of one after the"
+    yield "other. How the number of threads follows the load: [devices.md](devices.md#threads-on-a-busy-machine)."
+    yield ""
+    yield f"| 32 bit, reduced models, steps of 8 windows | alone | {' | '.join(HEADINGS.values())} |"
+    yield f"|---|---|{'---|' * len(HEADINGS)}"
+    yield f"| goal | | {' | '.join(f'{GOALS[name]:.0%}' if name in GOALS else '' for name in HEADINGS)} |"
+    for work in works:
+        shares = [work["shares"].get(name) for name in HEADINGS]
+        cells = [f"**{each[0]:.0%}** ({each[1]:.0%} to {each[2]:.0%})" if each else "" for each in shares]
+        yield f"| {work['title']} | {rate(work['alone_per_second'])} windows/s | {' | '.join(cells)} |"
 
 
 def _row(found: dict[str, Any]) -> str:

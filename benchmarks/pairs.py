@@ -12,12 +12,14 @@ from benchmarks.sides import Side
 
 @dataclass(frozen=True)
 class Task:
-    """One side of a comparison: who does the work, what builds it, and whether its process is tuned."""
+    """One side of a comparison: who does the work, what builds it, whether its process is tuned, and how long it sleeps
+    before each measurement."""
 
     name: str
     maker: str
     settings: dict[str, Any]
     tuned: bool = True
+    idle_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,13 @@ def compare(
     title: str, ours: Task, theirs: Task, *, unit: str, count: int, rounds: int, goal: float = 0.0
 ) -> Comparison:
     """Starts both sides, then lets them work `rounds` times in turn. `count` units are done in each run."""
+    tasks = (ours, theirs)
     with ExitStack() as stack:
-        sides = [stack.enter_context(Side(task.maker, tuned=task.tuned, **task.settings)) for task in (ours, theirs)]
-        pairs = [(sides[0].seconds(), sides[1].seconds()) for _ in range(rounds)]
+        sides = [stack.enter_context(Side(task.maker, tuned=task.tuned, **task.settings)) for task in tasks]
+        pairs = [
+            tuple(side.seconds(idle_s=task.idle_s) for side, task in zip(sides, tasks, strict=True))
+            for _ in range(rounds)
+        ]
         facts = [side.facts() for side in sides]
     ratios = sorted(their_seconds / our_seconds for our_seconds, their_seconds in pairs)
     floor_seconds = facts[0].get("floor_seconds", 0.0)

@@ -22,6 +22,7 @@ RATE_HZ = 6400.0
 WINDOWS, SAMPLES, AXES, ROWS, SIZE = 4, 4000, 3, 96, 224
 SETTINGS = Settings(frequencies=ROWS, image_size=SIZE, frequency_min_hz=20.0)
 _PRECISION = 12
+IDLE_S = 3.0
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
@@ -41,6 +42,10 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
         theirs = Task(name, f"benchmarks.scalogram:{maker}", settings, tuned=False)
         title = f"{SAMPLES:,} samples × {AXES} axes × {ROWS} frequencies"
         yield compare(title, ours, theirs, unit="windows", count=WINDOWS, rounds=effort.rounds, goal=goal)
+    cold = Task(f"Landfall, after {IDLE_S:g} s of sleep", "benchmarks.scalogram:our_images", {}, idle_s=IDLE_S)
+    title = f"the first call after a pause, {SAMPLES:,} samples × {AXES} axes × {ROWS} frequencies"
+    warm = Task("Landfall, at once", "benchmarks.scalogram:our_images", {})
+    yield compare(title, cold, warm, unit="windows", count=WINDOWS, rounds=effort.rounds)
     ours = Task("Landfall's pywt.cwt", "benchmarks.scalogram:our_pywt_coefficients", {})
     theirs = Task("pywt.cwt (conv)", "benchmarks.scalogram:pywt_coefficients", {}, tuned=False)
     title = f"the same morl coefficients, {SAMPLES:,} samples × {AXES} axes × {ROWS} scales"

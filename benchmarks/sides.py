@@ -33,9 +33,9 @@ class Side:
         self._maker = maker
         self._answer()
 
-    def seconds(self) -> float:
-        """Does the work twice, and times the second."""
-        return float(self._ask("run")["seconds"])
+    def seconds(self, *, idle_s: float = 0.0) -> float:
+        """Does the work twice, and times the second, which begins after `idle_s` seconds of sleep."""
+        return float(self._ask(f"run {idle_s}")["seconds"])
 
     def facts(self) -> dict[str, Any]:
         """The most memory the process has held in MiB, and what the work tells of itself in an attribute `facts`."""
@@ -72,12 +72,13 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     from core.config.compose import execution_from_environment
     from core.devices import process_memory
     from core.devices.host import usable_cores
+    from core.devices.threads import thread_limit
     from core.devices.tuning import tune_process
 
     if execution_from_environment().tune:
         tune_process()
     torch.manual_seed(0)
-    torch.set_num_threads(usable_cores())
+    torch.set_num_threads(thread_limit(usable_cores())[0])
     module, name = maker.split(":")
     work: Work = getattr(importlib.import_module(module), name)(**settings)
     for _ in range(2):
@@ -89,8 +90,10 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
 
     answer(ready=True)
     for question in questions:
-        if question == "run\n":
+        word, *idle_s = question.split()
+        if word == "run":
             work()  # while the other side worked, this one's memory and threads went cold
+            time.sleep(float(idle_s[0]))
             started = time.perf_counter()
             work()
             answer(seconds=time.perf_counter() - started)

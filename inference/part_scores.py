@@ -19,6 +19,7 @@ from torch import Tensor
 from core.data.blocks import Pages, blank, gathered, slices
 from core.data.feed import Feed
 from core.data.windows import WindowSet
+from core.devices import threads
 from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
 from inference.running import Ewma
@@ -107,6 +108,7 @@ def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: P
 
     size = batch_size
     for index_b in torch.arange(len(windows)).split(batch_size):
+        threads.adapt()
         inferred, size = until_it_fits(partial(infer, index_b), size, kind=scoring.kind)
         yield from inferred
         bar.advance(len(index_b))

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from math import isclose
 from pathlib import Path
 
-import torch
-
 from core.checkpoint import describe, detector_path
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig
 from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
 from core.data.files import matches
 from core.data.recording import RATE_TOLERANCE
+from core.devices import threads
 from core.devices.batching import size_as_trained
 from core.devices.manager import DeviceManager
 from core.devices.profiles import seed_and_fix
@@ -37,7 +36,7 @@ def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | Non
     path = root / (checkpoint or loaded.config.logging.checkpoint_path)
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = DeviceManager(config).plan(processes=1)
-    torch.set_num_threads(plan.threads)
+    threads.use(plan.threads, is_fixed=config.deterministic)
     seed_and_fix(config)
     scoring = load_scoring_model(path, plan, config=config)
     log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)

@@ -1,14 +1,19 @@
 """The benchmarks themselves: what they count and write. No test looks at how long anything took."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import cluster, convergence, data, growth, page
+from benchmarks import busy, cluster, convergence, data, growth, page
 from benchmarks.floor import Products, floor_seconds
 from benchmarks.pairs import Comparison, Task, compare
 from benchmarks.run import write_results
@@ -78,6 +83,48 @@ def test_growth_is_written_as_figures_and_as_a_picture(tmp_path):
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
     assert "Past one machine (simulated)" in page.page(tmp_path)
     assert "500.0 → 400.0 ms" in page.page(tmp_path)
+
+
+PARENT = """\
+import signal, sys
+from benchmarks.busy import busy
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
+with busy(2) as processes:
+    print(*(process.pid for process in processes), flush=True)
+    if sys.argv[1:]:
+        sys.stdin.read()
+"""
+
+
+def are_gone(pids: list[int]) -> bool:
+    """Whether all of them end within seconds."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("end", ["itself", "SIGINT", "SIGKILL"])
+def test_busy_processes_end_with_the_benchmark(end):
+    words = [] if end == "itself" else ["wait"]
+    command = [sys.executable, "-c", PARENT, *words]
+    with subprocess.Popen(command, cwd=REPO_ROOT, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True) as parent:
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        if words:
+            parent.send_signal(getattr(signal, end))
+        assert are_gone(pids)
+        parent.kill()
+
+
+def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
+    found = busy.measured("scalograms", rounds=1, seconds=0.01, settling=0.01)
+    assert found.alone_per_second > 0
+    assert {"one", "per_core", "two_at_once"} <= found.shares.keys()
+    busy.write([found], tmp_path)
+    assert "| scalograms |" in page.page(tmp_path)
 
 
 def test_more_machines_exchange_no_more_than_twice_the_gradients():

@@ -145,6 +145,7 @@ def start_report(
     rows = {
         "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
         "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
+        "threads": f"up to {plan.threads} ({plan.threads_reason})",
         "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",
         "tier": f"{sized.tier.name}: starts from {sized.tier.batch_size} windows a step",
         "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({sized.reason})",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from core.config.execution import Distributed
+from core.devices.host import usable_cores
 from core.errors import EXIT_FAILURE, EXIT_KILLED, EXIT_OK, LandfallError
 from trainers import elastic
 
@@ -114,6 +115,8 @@ def launch(
     if settings.max_restarts:
         # Else those that are started again find the addresses of those that died: pytorch issue 135712.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    # Else torchrun sets it to 1, which each process then takes for its limit.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // count)))
     with elastic.taking_notes(notes):
         try:
             (run or torchrun.run)(torchrun.parse_args(words))

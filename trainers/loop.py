@@ -18,6 +18,7 @@ from torch import nn
 from core import checkpoint
 from core.config.schema import AnyConfig
 from core.data.inputs import Inputs
+from core.devices import threads
 from core.devices.backend import backend
 from core.devices.batching import BatchPlan
 from core.devices.gauges import Gauges
@@ -195,6 +196,7 @@ class Trainer:
                     if self.position.step != step:  # a step was lost
                         continue
                 step_started, note = time.perf_counter(), ""
+                threads.adapt()
                 self._expect(*steps[step : step + 2])
                 pending.append(self._optimize(steps[step], epoch, step))
                 self.position.step = step + 1

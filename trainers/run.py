@@ -17,7 +17,7 @@ from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
 from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform
-from core.devices import memory
+from core.devices import memory, threads
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
@@ -168,7 +168,7 @@ def _train(
             "training in this process alone; `landfall train` starts one for each of %d devices", manager.num_processes
         )
     seed_and_fix(loaded.config)
-    torch.set_num_threads(plan.threads)
+    threads.use(plan.threads, is_fixed=loaded.config.deterministic or plan.count > 1)
 
     saved = checkpoint.describe(resume_from) if resume_from is not None else None
     run_id = saved["run_id"] if saved else run_id or new_run_id()

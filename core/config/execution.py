@@ -102,7 +102,9 @@ class Profile(Section):
     precision: PrecisionChoice = Field(
         "auto", description="Arithmetic; `auto` picks bf16 only where the hardware has it natively."
     )
-    deterministic: bool = Field(False, description="Refuse operations without a deterministic implementation.")
+    deterministic: bool = Field(
+        False, description="Refuse operations without a deterministic implementation, and keep the number of threads."
+    )
     cudnn_benchmark: bool = Field(False, description="Let cuDNN time its kernels and keep the fastest.")
     seed: int = Field(42, ge=0, description="Seed of weights, shuffling and masks, each from its own generator.")
     numpy_seed: int | None = Field(None, ge=0, lt=2**32, description="NumPy's seed; empty derives it from `seed`.")
@@ -115,7 +117,9 @@ class Profile(Section):
     timeout_hours: Positive | None = Field(
         None, description="Wall-time limit of the process; before it a checkpoint is saved and the run exits with 75."
     )
-    max_threads: int = Field(0, ge=0, description="Most CPU threads; 0 uses every core the process may run on.")
+    max_threads: int = Field(
+        0, ge=0, description="Most CPU threads; 0 uses every core the process may run on, up to OMP_NUM_THREADS."
+    )
     tune: bool = Field(
         True,
         description="Let the process keep the memory it frees and ask for huge pages: steps on a CPU take less time, "

@@ -12,6 +12,7 @@ from core.config.schema import AnyConfig, SwinMAEConfig
 from core.data.feed import Feed
 from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
+from core.devices import threads
 from core.progress import Mode, Progress
 
 log = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class Inputs:
         images = one.new_empty(len(self), *one.shape[1:])
         with Progress(len(self), "scalograms", unit="windows", mode=progress) as bar:
             for index_b in torch.arange(len(self)).split(TRANSFORM_BATCH):
+                threads.adapt()
                 images[index_b] = self.batch(index_b)
                 bar.advance(len(index_b))
         return images

@@ -56,19 +56,19 @@ _MEMORY_FILES = (
 # -------------------------------------------------------------------------------------------------------------- cores
 def usable_cores(root: Path = _ROOT) -> int:
     """Logical cores this process may use: those of its affinity, within the CPU quota rounded up; at least one."""
-    allowed = len(_affinity())
+    allowed = len(affinity())
     return min(allowed, math.ceil(min(_cpu_quotas(root), default=allowed)))
 
 
 def physical_cores(root: Path = _ROOT) -> int:
     """Physical cores among them: two logical cores that share one count once."""
-    topologies = (root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list" for core in _affinity())
+    topologies = (root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list" for core in affinity())
     siblings = {_text(path) for path in topologies} - {None}
     physical = len(siblings) or psutil.cpu_count(logical=False) or 1
     return min(physical, usable_cores(root))
 
 
-def _affinity() -> set[int]:
+def affinity() -> set[int]:
     """The logical cores the system may put this process on, all where it cannot be restricted."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core.config.compose import execution_from_environment
 from core.config.execution import Device, DeviceKind, Execution
 from core.config.schema import Stream
-from core.devices import memory, process, tuning
+from core.devices import memory, process, threads, tuning
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
@@ -120,12 +120,14 @@ class DeviceManager:
         unfit = tuple(str(misfit) for misfit in misfits(self.config, self.found, chosen))
         self._tell_misfits(unfit)
         count = processes or self.num_processes
+        num_threads, threads_reason = self._threads(count)
         limit = memory.memory_limit_mb(chosen, settings.memory.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
             kind=chosen.kind,
             name=chosen.name,
             precision=precision,
-            threads=self._threads(count),
+            threads=num_threads,
+            threads_reason=threads_reason,
             device_reason=self._reason,
             precision_reason=precision_reason,
             count=count,
@@ -210,11 +212,10 @@ class DeviceManager:
             return "32", f"{wanted} was asked for a device that is missing; {chosen.name} has no native {dtype}"
         return wanted, f"precision = {wanted}"  # emulated on a device that was asked for: a misfit, and told as one
 
-    def _threads(self, processes: int) -> int:
-        """Of one of these processes: its share of the cores, within the cap."""
+    def _threads(self, processes: int) -> tuple[int, str]:
+        """The most of one of these processes, and the reason."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
-        share = max(1, cores // processes)
-        return min(self.config.max_threads or share, share)
+        return threads.thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
 
     def _tell_misfits(self, unfit: Sequence[str]) -> None:
         if unfit and self.config.device.strict:

@@ -20,7 +20,8 @@ AUTOCAST_DTYPES: dict[Precision, str | None] = {"32": None, "16-mixed": "float16
 class DevicePlan:
     """The device, precision and memory of a run, each with the reason it was chosen.
 
-    count: devices that take part, one process each; index: the one of this process. threads: CPU threads.
+    count: devices that take part, one process each; index: the one of this process. threads: the most CPU threads it
+    computes with; `core.devices.threads` takes fewer while other processes use the cores.
     memory_limit_mb: what this process may take of the device's memory (of the machine's, on a CPU).
     compiled: torch.compile is on. x64: float64 is the default type. fallback: the device asked for was missing.
     misfits: what the profile asked for and the hardware lacks, in words. native_dtypes: types it computes in without
@@ -38,6 +39,7 @@ class DevicePlan:
     memory_share: float = 0.75
     memory_limit_mb: int | None = None
     memory_reason: str = ""
+    threads_reason: str = ""
     compiled: bool = False
     x64: bool = False
     fallback: bool = False

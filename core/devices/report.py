@@ -148,7 +148,8 @@ def _summary(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     plan, batch, cost = (report[name] for name in ("plan", "batch", "cost"))
     yield from _entry("Device", f"{plan['kind']}: {_in_use(report)}", plan["device_reason"])
     yield from _entry("Precision", plan["precision"], plan["precision_reason"])
-    yield from _entry("Threads", f"{plan['threads']}{' for each process' if plan['count'] > 1 else ''}")
+    per_process = " for each process" if plan["count"] > 1 else ""
+    yield from _entry("Threads", f"{plan['threads']}{per_process}", plan["threads_reason"])
     yield from _entry("Routing", _routing_text(report["routing"]), f"order: {', '.join(report['routing']['order'])}")
     yield from _entry("Memory", _memory_text(report["memory"]))
     recompute = "with" if batch["gradient_checkpointing"] else "without"

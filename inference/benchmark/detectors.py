@@ -68,9 +68,8 @@ class Trained:
 
 def trained(loaded: LoadedConfig, *, root: Path) -> Trained:
     """Trains anew, and reads the checkpoint as scoring does."""
-    import torch
-
     from core.checkpoint import describe
+    from core.devices import threads
     from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
     from core.devices.tables import load_tiers
@@ -83,7 +82,7 @@ def trained(loaded: LoadedConfig, *, root: Path) -> Trained:
     path = root / loaded.config.logging.checkpoint_path
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = DeviceManager(config).plan(processes=1)
-    torch.set_num_threads(plan.threads)
+    threads.use(plan.threads, is_fixed=config.deterministic)
     return Trained(load_scoring_model(path, plan, config=config), config, seconds)
 
 

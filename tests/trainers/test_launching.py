@@ -80,6 +80,16 @@ def test_gloo_takes_the_way_to_the_first_machine(notes, monkeypatch):
     assert os.environ["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
+def test_processes_are_limited_to_their_share_of_the_cores(notes, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("trainers.launching.usable_cores", lambda: 7)
+    launch("m", [], 2, Distributed(), notes=notes, run=lambda arguments: None)
+    assert os.environ["OMP_NUM_THREADS"] == "3"
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    launch("m", [], 2, Distributed(), notes=notes, run=lambda arguments: None)
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
 @pytest.mark.parametrize(
     "words, fault",
     [

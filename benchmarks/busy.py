@@ -1,0 +1,211 @@
+"""Training, scoring and scalograms while other processes use the same cores; `python -m benchmarks busy`."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.run import RESULTS, Effort, environment
+from benchmarks.sides import Work
+
+BATCH, CHANNELS = 8, 8
+MEASURED_S = 1.5
+# Two processes that start at the same time find an idle machine; they look again after `threads.INTERVAL_S`.
+SETTLING_S = 1.5
+ROUNDS = 3
+# Before a round: what others may use of the cores on an idle machine, and how long to wait for that.
+IDLE_CORES, IDLE_LIMIT_S = 0.2, 10.0
+# Least speed as a share of that alone. Two at once: of one after the other.
+GOALS = {"one": 0.6, "per_core": 0.45, "two_at_once": 1.0}
+HEADINGS = {
+    "one": "one busy process",
+    "per_core": "one for each core",
+    "pinned": "one for each core, pinned to one core",
+    "two_at_once": "two at once",
+}
+WORKS = ("PatchTST training", "PatchTST scoring", "Swin-MAE training", "Swin-MAE scoring", "scalograms")
+# Ends with its parent, however that ends.
+_BUSY = """\
+import os
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(100_000):
+        pass
+"""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Speed of one work: windows per second alone, and shares of it by condition, each the median, the least and the
+    largest of the rounds. others: the most cores that other processes used before a round, 0 on an idle machine."""
+
+    title: str
+    alone_per_second: float
+    others: float
+    shares: Mapping[str, tuple[float, float, float]]
+
+    def __str__(self) -> str:
+        found = (
+            f"{HEADINGS[name]} {middle:.0%} ({low:.0%} to {high:.0%})"
+            for name, (middle, low, high) in self.shares.items()
+        )
+        note = f"; NOT IDLE: others used {self.others:.1f} cores" if self.others > IDLE_CORES else ""
+        return f"{self.title}: alone {self.alone_per_second:,.1f} windows/s; {'; '.join(found)}{note}"
+
+
+def results(effort: Effort) -> Iterator[Shared]:
+    for title in WORKS:
+        yield measured(title, rounds=min(effort.rounds, ROUNDS))
+
+
+def measured(title: str, *, rounds: int, seconds: float = MEASURED_S, settling: float = SETTLING_S) -> Shared:
+    """Each round measures the work alone and under every condition."""
+    from core.devices.host import usable_cores
+
+    alone: list[float] = []
+    others = 0.0
+    shares: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(_worker(title)) for _ in range(2))
+        pinned = stack.enter_context(_worker(title, pinned=True)) if hasattr(os, "sched_setaffinity") else None
+        for _ in range(rounds):
+            others = max(others, _wait_for_idle())
+            alone += _speeds([first], seconds)
+            found = {}
+            with busy(1):
+                found["one"] = _speeds([first], seconds)
+            with busy(usable_cores()):
+                found["per_core"] = _speeds([first], seconds)
+                if pinned is not None:
+                    found["pinned"] = _speeds([pinned], seconds)
+            found["two_at_once"] = _speeds([first, second], seconds, settling)
+            for name, speeds in found.items():
+                shares.setdefault(name, []).append(sum(speeds) / alone[-1])
+    spread = {name: (statistics.median(each), min(each), max(each)) for name, each in shares.items()}
+    return Shared(title, statistics.median(alone), others, spread)
+
+
+def write(found: Sequence[Shared], folder: Path = RESULTS) -> None:
+    document = {"question": "busy", **environment(), "works": [asdict(each) for each in found]}
+    (folder / "busy.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _wait_for_idle() -> float:
+    """Returns once nothing else uses the cores, or after `IDLE_LIMIT_S`: how many of them others use then."""
+    from core.devices.threads import FIRST_LOOK_S, CoreUse
+
+    core_use, deadline = CoreUse(), time.monotonic() + IDLE_LIMIT_S
+    while True:
+        time.sleep(FIRST_LOOK_S)
+        if (others := core_use.others()) < IDLE_CORES or time.monotonic() > deadline:
+            return others
+
+
+@contextmanager
+def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many processes that compute all the time and hold nothing."""
+    processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
+    try:
+        time.sleep(0.3)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+# ---------------------------------------------------------------------------------------------------- the measured work
+@contextmanager
+def _worker(title: str, *, pinned: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A process that does the work whenever it is asked; `pinned` to one of the cores."""
+    command = [sys.executable, "-m", "benchmarks.busy", title, *(["--pinned"] if pinned else [])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def _speeds(workers: Sequence[subprocess.Popen[str]], seconds: float, settling: float = 0.0) -> list[float]:
+    """Windows per second of workers that work at the same time."""
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(f"{settling} {seconds}\n")
+        worker.stdin.flush()
+    return [float(worker.stdout.readline()) for worker in workers if worker.stdout is not None]
+
+
+def serve(title: str) -> None:
+    """Does the work for as long as each line asks, first unmeasured, and answers with its speed."""
+    from core.devices import threads
+    from core.devices.host import usable_cores
+    from core.devices.tuning import tune_process
+
+    tune_process()
+    most, _ = threads.thread_limit(usable_cores())
+    work, windows = _work(title)
+    for _ in range(3):
+        work()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+    def repeated(seconds: float) -> float:
+        started, count = time.perf_counter(), 0
+        while (passed := time.perf_counter() - started) < seconds or not count:
+            threads.adapt()
+            work()
+            count += 1
+        return count * windows / passed
+
+    for line in sys.stdin:
+        settling, seconds = map(float, line.split())
+        threads.use(most)
+        if settling:
+            repeated(settling)
+        sys.stdout.write(f"{repeated(seconds)}\n")
+        sys.stdout.flush()
+
+
+def _work(title: str) -> tuple[Work, int]:
+    """The work of a title, in 32 bit, and its number of windows."""
+    import torch
+
+    from benchmarks import scalogram
+    from benchmarks.patchtst import training_step
+    from core.config.compose import load_config, local_config_file
+    from core.devices.manager import DeviceManager
+    from core.models.factory import build_model
+    from core.workspace import find_root
+    from trainers.decisions import decide_model_size
+
+    torch.manual_seed(0)
+    if title == "scalograms":
+        return scalogram.our_images(), scalogram.WINDOWS
+    stream = "patchtst" if title.startswith("PatchTST") else "swinmae"
+    root, words = find_root(__file__), ["precision='32'", "model.size=reduced"]
+    loaded = load_config(local_config_file(stream), words, root=root, environment={})
+    config = decide_model_size(loaded, DeviceManager(loaded.config), root=root, saved=None).config
+    if config.stream == "patchtst":
+        batch = torch.randn(BATCH, config.data.window, CHANNELS)
+    else:
+        batch = torch.randn(BATCH, 3, config.scalogram.image_size, config.scalogram.image_size)
+    model = build_model(config, num_channels=batch.shape[-1] if stream == "patchtst" else 3)
+    if title.endswith("scoring"):
+        return lambda: model.inpaint(batch), BATCH
+    return training_step(model, lambda: model(batch).loss, "32", fused=True), BATCH
+
+
+if __name__ == "__main__":
+    if "--pinned" in sys.argv:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    serve(sys.argv[1])

@@ -1,0 +1,136 @@
+"""How many CPU threads a process computes with: never more than it may use, fewer while others use the same cores.
+
+The threads of one operation wait for each other. Where another process takes turns with one of them, all wait, and the
+operation takes longer than with a single thread (docs/performance.md has measurements). `use` and `adapt` therefore
+compare what other processes take of the cores with what is left, and leave the rest to them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+
+import psutil
+
+from core.devices.host import affinity
+
+log = logging.getLogger(__name__)
+
+ENVIRONMENT_LIMIT = "OMP_NUM_THREADS"
+# Time between two looks at the other processes. The system counts processor time in hundredths of a second.
+FIRST_LOOK_S = 0.25
+INTERVAL_S = 1.0
+# What others may take of a core, as a share of it, before it counts as theirs. A process that computes all the time
+# gets at least half of the core it shares; a browser or an editor takes less than that.
+SPARE_SHARE = 0.4
+# Processes of a lower priority count: Linux gives each session its share, whatever the priorities within it.
+_BUSY_FIELDS = ("user", "nice", "system", "irq", "interrupt", "softirq", "dpc", "steal")
+
+
+def thread_limit(
+    cores: int, *, processes: int = 1, max_threads: int = 0, environ: Mapping[str, str] = os.environ
+) -> tuple[int, str]:
+    """The most threads of one of `processes`, and the reason: the least of its share of the usable `cores`, of the
+    configuration's `max_threads` (0 for no limit) and of OMP_NUM_THREADS."""
+    share = max(1, cores // processes)
+    limits = [(share, f"{cores} usable cores" + (f" for {processes} processes" if processes > 1 else ""))]
+    if (own := environment_limit(environ)) is not None:
+        limits.append((own, f"{ENVIRONMENT_LIMIT} = {own}"))
+    if max_threads:
+        limits.append((max_threads, f"max_threads = {max_threads}"))
+    return min(limits, key=lambda limit: limit[0])
+
+
+def environment_limit(environ: Mapping[str, str]) -> int | None:
+    """The first number of OMP_NUM_THREADS, which may be a list with one for each level; None where there is none."""
+    first = environ.get(ENVIRONMENT_LIMIT, "").split(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
+class CoreUse:
+    """What other processes take of the cores that this process may use."""
+
+    def __init__(self) -> None:
+        self.cores = affinity()
+        self._before = self._readings()
+
+    def others(self) -> float:
+        """Mean number of cores in use by other processes since the last call."""
+        before, self._before = self._before, self._readings()
+        wall, busy, own = (now - then for now, then in zip(self._before, before, strict=True))
+        return max(0.0, (busy - own) / wall) if wall > 0 else 0.0
+
+    def _readings(self) -> tuple[float, float, float]:
+        """Seconds: of the clock, of all processes on these cores, of this process."""
+        per_core = psutil.cpu_times(percpu=True)
+        busy = sum(
+            getattr(times, field, 0.0)
+            for core, times in enumerate(per_core)
+            if core in self.cores
+            for field in _BUSY_FIELDS
+        )
+        return time.monotonic(), busy, time.process_time()
+
+
+class Threads:
+    """The number of threads of this process, from 1 to `most`, by what other processes leave of the cores."""
+
+    def __init__(self, most: int, *, core_use: CoreUse, set_number: Callable[[int], object]):
+        self.most = self.number = most
+        self._core_use = core_use
+        self._set_number = set_number
+        self._looked_at = time.monotonic()
+        self._is_first_change = True
+
+    def adapt(self) -> None:
+        """Looks at the other processes where the last look is `INTERVAL_S` ago. To be called between operations."""
+        if time.monotonic() - self._looked_at >= INTERVAL_S:
+            self.look()
+
+    def look(self) -> None:
+        """Changes the number where the time since the last look calls for it."""
+        self._looked_at = time.monotonic()
+        others, cores = self._core_use.others(), len(self._core_use.cores)
+        number = min(self.most, max(1, math.floor(cores - others + SPARE_SHARE)))
+        if number != self.number:
+            log.log(
+                logging.INFO if self._is_first_change else logging.DEBUG,
+                "computing with %d of %d threads: other processes use %.1f of %d cores",
+                number, self.most, others, cores,
+            )  # fmt: skip
+            self.number, self._is_first_change = number, False
+            self._set_number(number)
+
+
+# ------------------------------------------------------------------------------------------------------ of this process
+_threads: Threads | None = None
+
+
+def use(most: int, *, is_fixed: bool = False) -> None:
+    """Computes with `most` threads from now on, with fewer while other processes use the cores.
+
+    is_fixed: the number stays, for results that are the same in every digit: how an operation is divided among threads
+    decides the order of its sums.
+    """
+    global _threads
+    import torch
+
+    torch.set_num_threads(most)
+    _threads = None
+    if most > 1 and not is_fixed:
+        try:
+            _threads = Threads(most, core_use=CoreUse(), set_number=torch.set_num_threads)
+        except (OSError, psutil.Error) as error:
+            log.info("the number of threads stays: this system hides the use of its cores (%s)", error)
+            return
+        time.sleep(FIRST_LOOK_S)
+        _threads.look()
+
+
+def adapt() -> None:
+    """For loops that compute, between two batches: follows what other processes leave of the cores."""
+    if _threads is not None:
+        _threads.adapt()
