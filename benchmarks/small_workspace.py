@@ -21,7 +21,7 @@ precision: "32"
 max_threads: 1
 data: {window: 32, stride: 8, score_stride: 16}
 model: {patch_length: 8, patch_stride: 8, d_model: 16, num_heads: 2, num_layers: 1, d_ff: 32}
-training: {epochs: 3, batch_size: 32, learning_rate: 0.01}
+training: {epochs: 3, batch_size: 8, learning_rate: 0.01}
 """
 _SWINMAE = """\
 defaults: [swinmae_ssl_local, _self_]
@@ -79,11 +79,12 @@ def write_process_data(folder: Path) -> None:
 
 
 def write_vibration_data(folder: Path) -> None:
-    """Three axes of one tone at 1 kHz; `test_loud` shakes in z from its first second to its last."""
+    """Three axes of one tone at 1 kHz whose level rises and falls; `test_loud` shakes in z from its first second on."""
     folder.mkdir(parents=True)
     for number, name in enumerate(("train_1", "train_2", "test_good", "test_loud")):
         rng = np.random.default_rng(number)
-        values_ta = np.sin(np.arange(6000) * 0.3)[:, None] + 0.05 * rng.normal(size=(6000, 3))
+        level_t1 = 10 ** (0.5 * np.sin(np.arange(6000) / 150 + number))[:, None]
+        values_ta = level_t1 * (np.sin(np.arange(6000) * 0.3)[:, None] + 0.05 * rng.normal(size=(6000, 3)))
         values_ta[:, 2] += 8.0 * rng.normal(size=6000) * (name == "test_loud")
         np.save(folder / f"{name}.npy", values_ta.astype(np.float32))
         (folder / f"{name}.json").write_text('{"sampling_rate_hz": 1000}', encoding="utf-8")

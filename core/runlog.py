@@ -142,14 +142,31 @@ class RunLog:
                 self._tensorboard.add_scalar("optimizer/gradient_norm", norm, step)
         self._update(step=last_step, **self._pace(last_step), **held)
 
-    def epoch(self, record: EpochRecord, *, best: EpochRecord) -> None:
-        self._append([{"kind": "epoch", "time": self._now(), **asdict(record)}])
+    def epoch(
+        self,
+        record: EpochRecord,
+        *,
+        best: EpochRecord,
+        skill: Mapping[str, Any] | None = None,
+        best_skill: Mapping[str, Any] | None = None,
+    ) -> None:
+        """skill, best_skill: of this and of the best epoch, as `core.models.skill.Skill.to_json` gives it."""
+        total = skill["total"] if skill else None
+        self._append([
+            {"kind": "epoch", "time": self._now(), **asdict(record), "skill": total,
+             "channel_skill": skill["channels"] if skill else {}}
+        ])  # fmt: skip
         if self._tensorboard is not None:
             self._tensorboard.add_scalar("loss/train", record.train_loss, record.epoch)
             self._tensorboard.add_scalar("loss/validation", record.val_loss, record.epoch)
+            if total is not None:
+                self._tensorboard.add_scalar("skill/validation", total, record.epoch)
             self._tensorboard.add_scalar("speed/windows_per_second", record.windows_per_second, record.epoch)
             self._tensorboard.flush()
-        self._update(epoch=record.epoch, best={"epoch": best.epoch, "val_loss": _strict(best.val_loss)})
+        best_total = best_skill["total"] if best_skill else None
+        self._update(
+            epoch=record.epoch, best={"epoch": best.epoch, "val_loss": _strict(best.val_loss), "skill": best_total}
+        )
 
     def recovery(self, record: Mapping[str, Any]) -> None:
         """A step that was undone, and what was done about it (`trainers.recovery`)."""
@@ -174,7 +191,11 @@ class RunLog:
         self._live.restart()
         self._live.add(zip(kept, lines, strict=True))
         self._began, self._began_step = time.monotonic(), step
-        epochs = [{"epoch": r["epoch"], "val_loss": r["val_loss"]} for r in kept if r["kind"] == "epoch"]
+        epochs = [
+            {"epoch": r["epoch"], "val_loss": r["val_loss"], "skill": r.get("skill")}
+            for r in kept
+            if r["kind"] == "epoch"
+        ]
         best = min(epochs, key=lambda record: record["val_loss"], default=None)
         recoveries = sum(record["kind"] == "recovery" for record in kept)
         self._update(step=step, epoch=epoch, best=best, recoveries=recoveries)

@@ -66,7 +66,7 @@ def expected_levels(scoring: ScoringModel, windows: WindowSet, index: int) -> Le
     num_axes = windows.series.values_nc.shape[1]
     seen_ahw, expected_ahw = (
         # A pixel of the transform is a logarithm to base 10, of amplitudes over the smallest one.
-        (20 * (image[0, :num_axes].cpu() * transform.deviation + transform.mean + np.log10(AMPLITUDE_FLOOR))).numpy()
+        (20 * (transform.decades(image)[0, :num_axes].cpu() + np.log10(AMPLITUDE_FLOOR))).numpy()
         for image in (image_bahw, scoring.model.inpaint(image_bahw)[0])
     )
     centre_f = row_frequencies_hz(transform.scalogram.settings, transform.sampling_rate_hz).numpy()

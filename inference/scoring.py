@@ -60,6 +60,7 @@ class ScoringModel:
     """A trained model and everything its input went through in training.
 
     config: the configuration it was trained with. sampling_rate_hz: of the training data, where known.
+    mean_input: the mean training input, the shape of one sample; None where the checkpoint holds none.
     sha256: digest of the checkpoint file.
     """
 
@@ -73,6 +74,7 @@ class ScoringModel:
     run_id: str
     path: Path
     sha256: str
+    mean_input: Tensor | None = None
 
     @property
     def stream(self) -> Stream:
@@ -118,6 +120,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
         run_id=state["run_id"],
         path=path,
         sha256=description["sha256"],
+        mean_input=None if (mean := state.get("mean_input")) is None else mean.to(plan.device),
     )
 
 

@@ -57,6 +57,7 @@ class Watcher(Protocol):
 class Position:
     """Where a run is: whole epochs done, optimizer steps done in the current one, and what they gave.
 
+    skill: of the best epoch, as `Skill.to_json` gives it; None where it was not measured.
     shift: windows that the epoch's steps begin later, since it was begun with another number of windows a step.
     rate: the learning rate of the last step. left_out: windows of the current epoch whose step was undone for good.
     """
@@ -68,6 +69,7 @@ class Position:
     loss_sum: float = 0.0
     left_out: int = 0
     seconds: float = 0.0
+    skill: dict[str, Any] | None = None
     history: list[EpochRecord] = field(default_factory=list)
 
     @property
@@ -112,7 +114,12 @@ class Trainer:
         self.batch, self.effective = batch, batch.effective
         self.best_path = root / config.logging.checkpoint_path
         self.last_path = checkpoint.last_path(self.best_path)
-        self.objective = Objective(self.model, config=config, plan=plan, micro=batch.micro, world=world)
+        mean_input = bundle.get("mean_input")
+        self.objective = Objective(
+            self.model, config=config, plan=plan, micro=batch.micro, world=world,
+            mean_input=None if mean_input is None else mean_input.to(plan.device, plan.dtype),
+            channels=bundle.get("channels", ()),
+        )  # fmt: skip
         self.optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
         self.recovery, self.sentinel = Recovery(self.objective, train, root=root), Sentinel(plan)
         self.position = Position()
@@ -320,16 +327,20 @@ class Trainer:
     def _finish_epoch(self, record: EpochRecord, run: RunLog) -> None:
         run.check_ownership()
         history = [*self.position.history, record]
+        skill = self.objective.skill.to_json() if self.objective.skill else None
+        best_skill = self.position.skill
         self.position = Position(epoch=record.epoch, rate=record.lr, history=history)
+        self.position.skill = skill if self.position.best is record else best_skill
         if self.world.is_main:
             write_loss_csv(loss_csv_path(self.root, self.config), history)
-        run.epoch(record, best=self.position.best)
+        run.epoch(record, best=self.position.best, skill=skill, best_skill=self.position.skill)
         self.saver.save_state(run)  # a run killed before it does what is left of the epoch again, and tells of it again
         if self.position.best is record:  # last: a resumed run sees that it is missing, and has its weights
             self.saver.save_best()
         log.info(
-            "epoch %d/%d: train %.5f, validation %.5f, %.1f windows/s",
-            record.epoch, self.config.training.epochs, record.train_loss, record.val_loss, record.windows_per_second,
+            "epoch %d/%d: train %.5f, validation %.5f%s, %.1f windows/s",
+            record.epoch, self.config.training.epochs, record.train_loss, record.val_loss,
+            f", {self.objective.skill}" if self.objective.skill else "", record.windows_per_second,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------- saving and resuming

@@ -21,6 +21,7 @@ from core.devices.retry import until_it_fits
 from core.errors import DataError, LandfallError
 from core.models.masking import MaskedOutput, evaluating
 from core.models.normalisation import KEEP as NORM_KEEP
+from core.models.skill import Skill, error_sums
 from core.reproducibility import derive_seed, generator
 from core.stopping import StopRequest
 from trainers.distributed import World
@@ -41,6 +42,7 @@ class Objective:
 
     model: `model(x, mask)` gives the scalar `loss` over its `count` hidden values; `model.draw_mask(n)` a mask.
     micro: windows computed at once on this device; it halves itself when memory runs out.
+    mean_input: the mean training input, and the channels it is of; with it `mean_loss` also gives `skill`.
 
     The result is the same however the windows are cut into parts and spread over processes: each part counts by the
     number of values it judged, and masks are drawn for all windows at once. All processes compute equally many parts;
@@ -55,8 +57,12 @@ class Objective:
         plan: DevicePlan,
         micro: int,
         world: World,
+        mean_input: torch.Tensor | None = None,
+        channels: Sequence[str] = (),
     ):
         self.model = model
+        self.mean_input, self.channels = mean_input, channels
+        self.skill: Skill | None = None
         self.parallel = parallel(model, plan=plan, world=world, settings=config.distributed)
         self.network = self.parallel.network
         self.config, self.plan, self.micro, self.world = config, plan, micro, world
@@ -185,16 +191,22 @@ class Objective:
 
         None where `stop` is due before the end. Several processes go on to the end: each would have to wait, after
         every block, for what the others were asked.
+        With a mean input, `skill` then holds how much better the same values are predicted than by it.
         Raises DataError where there is no value to judge: a loss of 0 would stay the best for ever.
         """
         self.model.eval()
         judged = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)
+        num_planes = 0 if self.mean_input is None else self.mean_input.shape[self.model.channel_axis - 1]
+        sums = torch.zeros(num_planes, 3, device=self.plan.device, dtype=self.plan.dtype)
         blocks = torch.arange(len(inputs)).split(MASK_BLOCK)
         for number in range(self.world.rank, len(blocks), self.world.size):
             if stop is not None and self.world.is_alone and stop.is_due(0.0):
                 return None
-            judged += self._until_it_fits(partial(self._judge, inputs, blocks[number], number))
+            of_block, sums_of_block = self._until_it_fits(partial(self._judge, inputs, blocks[number], number))
+            judged, sums = judged + of_block, sums + sums_of_block
         self._meet_after(inputs, blocks)
+        if self.mean_input is not None:
+            self.skill = Skill.of(self.world.add(sums), self.channels)
         error, count = self.world.add(judged).tolist()
         if not count:
             raise DataError(
@@ -222,14 +234,20 @@ class Objective:
         with evaluating(self.model):
             return [self._forward(self.model, inputs, *part).loss.item() for part in parts]
 
-    def _judge(self, inputs: Inputs, index_b: torch.Tensor, block: int, micro: int) -> torch.Tensor:
-        """Sum of squared errors and count of values in a block of windows, (2,)."""
+    def _judge(self, inputs: Inputs, index_b: torch.Tensor, block: int, micro: int) -> tuple[torch.Tensor, ...]:
+        """Sum of squared errors and count of values in a block of windows, (2,); and its error sums, (C, 3) or 0."""
         judged = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)
+        sums: torch.Tensor | float = torch.zeros((), device=self.plan.device, dtype=self.plan.dtype)
         inputs.expect(index_b.split(micro))
         for part in _parts(index_b, self.draw_masks(len(index_b), "validation masks", block), micro):
             output = self._forward(self.model, inputs, *part)
             judged += torch.stack([output.loss * output.count, output.count])
-        return judged
+            if self.mean_input is not None:
+                sums = sums + error_sums(
+                    inputs.batch(part[0]), output.reconstruction, self.mean_input, self.model.hidden_values(part[1]),
+                    channel_axis=self.model.channel_axis,
+                )  # fmt: skip
+        return judged, sums
 
     # ----------------------------------------------------------------------------------------------------------- parts
     def draw_masks(self, num_windows: int, *purpose: str | int) -> torch.Tensor:

@@ -16,7 +16,7 @@ from core.config.compose import LoadedConfig, render
 from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
 from core.data.identity import identity
-from core.data.inputs import Inputs, build_transform
+from core.data.inputs import Inputs, build_transform, mean_input
 from core.devices import memory, threads
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
@@ -27,6 +27,7 @@ from core.environment import environment_record
 from core.errors import CheckpointError, UsageError
 from core.lock import Lock
 from core.models.factory import build_model, count_parameters
+from core.models.skill import Skill
 from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path
 from core.stopping import StopRequest
 from core.workspace import new_run_id, write_json
@@ -42,12 +43,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a finished run gave and where it lies."""
+    """What a finished run gave and where it lies. skill: of the best epoch (`core.models.skill`)."""
 
     run_id: str
     stream: str
     history: tuple[EpochRecord, ...]
     best: EpochRecord
+    skill: Mapping[str, Any] | None
     checkpoint: Path
     loss_csv: Path
     loss_png: Path
@@ -60,6 +62,7 @@ class TrainingResult:
             "epochs": len(self.history),
             "best_epoch": self.best.epoch,
             "best_val_loss": self.best.val_loss,
+            "skill": self.skill,
             "checkpoint": str(self.checkpoint),
             "loss_csv": str(self.loss_csv),
             "loss_png": str(self.loss_png),
@@ -217,11 +220,14 @@ def _fit(
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
         run.rewind(trainer.logged, step=trainer.steps_done, epoch=trainer.position.epoch)
         position = trainer.fit(run, stop, watcher=watcher)
+    if world.is_main and position.skill:
+        log.info("best epoch %d: %s", position.best.epoch, Skill(**position.skill).in_full())
     return TrainingResult(
         run_id=run_id,
         stream=config.stream,
         history=tuple(position.history),
         best=position.best,
+        skill=position.skill,
         checkpoint=trainer.best_path,
         loss_csv=loss_csv_path(root, config),
         loss_png=loss_png_path(root, config),
@@ -263,6 +269,8 @@ def _build_trainer(
         "config": config.model_dump(mode="json"),
         "scaler": data.scaler.to_dict(),
         "transform": transform.to_dict(),
+        # Under norm_target the reconstruction is given the level of each patch, which the mean input is not.
+        "mean_input": None if getattr(config.model, "norm_target", False) else mean_input(train).cpu(),
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
         "data": {name: identity(data.parts[name]) for name in TRAINING_PARTS},

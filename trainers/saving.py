@@ -79,7 +79,7 @@ class Saver:
         model = trainer.objective.parallel.whole(trainer.model.state_dict())
         if not trainer.world.is_main:
             return
-        history, best = trainer.position.history, trainer.position.best
+        history = trainer.position.history
         facts = {
             "stream": trainer.config.stream,
             "run_id": trainer.bundle["run_id"],
@@ -88,13 +88,20 @@ class Saver:
         }
         description = {
             **facts,
-            "metrics": {"best_epoch": best.epoch, "best_val_loss": best.val_loss} if best else {},
+            "metrics": self._metrics(),
             "config": trainer.bundle["config"],
             "hardware": self._hardware(),
             "parameters": sum(p.numel() for p in trainer.model.parameters()),
         }
         state = {"model": model, **trainer.bundle, **facts, **extra}
         checkpoint.save(path, state, description=description, keep=keep)
+
+    def _metrics(self) -> dict[str, Any]:
+        position = self.trainer.position
+        if position.best is None:
+            return {}
+        metrics = {"best_epoch": position.best.epoch, "best_val_loss": position.best.val_loss}
+        return metrics | ({"skill": position.skill} if position.skill else {})
 
     def _hardware(self) -> dict[str, Any]:
         """What the weights were computed with."""

@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 # Windows the image statistics rest on, evenly spaced over the training part.
 STATISTICS_WINDOWS = 512
 TRANSFORM_BATCH = 32
+# Windows the mean training input rests on, evenly spaced over the training part.
+MEAN_WINDOWS = 2048
+# Smallest deviation of a row, in decades of amplitude: 1 dB. Rows that never change would otherwise explode.
+SMALLEST_DEVIATION = 0.05
 # Images kept in memory so that no epoch repeats the transform; beyond it they are made anew each time.
 CACHE_BYTES = 2 * 2**30
 
@@ -42,7 +46,12 @@ class Identity:
 
 
 class StandardisedScalogram:
-    """Windows (B, T, A) to images (B, 3, H, W), each plane standardised by the training part's mean and deviation."""
+    """Windows (B, T, A) to images (B, 3, H, W), standardised per plane and frequency row.
+
+    mean, deviation: float32 (3, H, 1), or one number for all, in decades of amplitude, from the training part only.
+    Rows differ far more from each other than a row does over time. With one mean and deviation for all of them, most
+    of the loss would be the mean spectrum, which a model learns as a constant.
+    """
 
     def __init__(
         self,
@@ -50,26 +59,38 @@ class StandardisedScalogram:
         sampling_rate_hz: float,
         *,
         remove_mean: bool,
-        mean: float = 0.0,
-        deviation: float = 1.0,
+        mean: torch.Tensor | float = 0.0,
+        deviation: torch.Tensor | float = 1.0,
     ):
         self.scalogram, self.sampling_rate_hz = scalogram, sampling_rate_hz
         self.remove_mean = remove_mean
-        self.mean, self.deviation = mean, deviation
+        self.mean, self.deviation = torch.as_tensor(mean), torch.as_tensor(deviation)
 
     @classmethod
     def fit(cls, scalogram: Scalogram, sampling_rate_hz: float, windows: WindowSet, *, remove_mean: bool) -> Self:
         plain = cls(scalogram, sampling_rate_hz, remove_mean=remove_mean)
         index_w = torch.linspace(0, len(windows) - 1, min(len(windows), STATISTICS_WINDOWS)).long().unique()
-        images = torch.cat([plain(windows.batch(index_b)) for index_b in index_w.split(TRANSFORM_BATCH)])
-        observed = images[~images.isnan()]
-        plain.mean, plain.deviation = float(observed.mean()), max(float(observed.std()), 1e-6)
+        count = total = squares = 0
+        for index_b in index_w.split(TRANSFORM_BATCH):
+            images = plain(windows.batch(index_b)).double()
+            count = count + (~images.isnan()).sum(dim=(0, 3)).unsqueeze(-1)
+            total = total + images.nansum(dim=(0, 3)).unsqueeze(-1)
+            squares = squares + images.square().nansum(dim=(0, 3)).unsqueeze(-1)
+        mean = total / count
+        deviation = (squares / count - mean.square()).clamp(min=SMALLEST_DEVIATION**2).sqrt()
+        # The planes of axes the sensor lacks hold no value; they stay NaN whatever is subtracted.
+        plain.mean, plain.deviation = mean.nan_to_num(0.0).float(), deviation.nan_to_num(1.0).float()
         return plain
 
     def __call__(self, x_bta: torch.Tensor) -> torch.Tensor:
         if self.remove_mean:
             x_bta = x_bta - x_bta.nanmean(dim=1, keepdim=True)
-        return (self.scalogram(x_bta, self.sampling_rate_hz) - self.mean) / self.deviation
+        image_bahw = self.scalogram(x_bta, self.sampling_rate_hz)
+        return (image_bahw - self.mean.to(image_bahw.device)) / self.deviation.to(image_bahw.device)
+
+    def decades(self, image_bahw: torch.Tensor) -> torch.Tensor:
+        """Standardised images back to those of the scalogram, in decades of amplitude."""
+        return image_bahw * self.deviation.to(image_bahw.device) + self.mean.to(image_bahw.device)
 
     def to_dict(self) -> dict[str, Any]:
         return {"mean": self.mean, "deviation": self.deviation}
@@ -136,3 +157,17 @@ class Inputs:
                 images[index_b] = self.batch(index_b)
                 bar.advance(len(index_b))
         return images
+
+
+def mean_input(inputs: Inputs) -> torch.Tensor:
+    """The mean of training inputs at each position, the shape of one sample; NaN where none is observed.
+
+    It is what a model that ignores the visible values predicts best: a window of each channel's mean course, or the
+    mean scalogram, in the units of the loss.
+    """
+    index_w = torch.linspace(0, len(inputs) - 1, min(len(inputs), MEAN_WINDOWS)).long().unique()
+    total = count = 0
+    for index_b in index_w.split(TRANSFORM_BATCH):
+        batch = inputs.batch(index_b)
+        total, count = total + batch.nansum(0), count + (~batch.isnan()).sum(0)
+    return total / count

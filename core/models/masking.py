@@ -100,7 +100,10 @@ class MaskedModel(nn.Module):
     unit_shape: of the mask of one sample; passes of `inpaint` run over its last axis. ratio: share of units hidden.
     num_hidden: units that a drawn mask hides in each row of the last axis.
     gradient_checkpointing: compute each block again in the backward pass instead of keeping its activations.
+    channel_axis: which axis of the input holds the channels of the data.
     """
+
+    channel_axis: int
 
     def __init__(self, unit_shape: tuple[int, ...], ratio: float):
         super().__init__()

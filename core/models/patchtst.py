@@ -129,6 +129,8 @@ class PatchTST(MaskedModel):
     would make the error of a quiet window as large as that of a lively one, and thresholds could not compare them.
     """
 
+    channel_axis = 2
+
     def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
         _refuse_bad_window(settings, window)
         num_patches = window // settings.patch_length

@@ -47,6 +47,8 @@ class SwinMAE(MaskedModel):
     given.
     """
 
+    channel_axis = 1
+
     def __init__(self, settings: SwinMAEModel, *, image_size: int, in_channels: int = 3):
         _refuse_bad_sizes(settings, image_size)
         num_units = (image_size // (settings.patch_size * settings.mask_unit)) ** 2

@@ -17,6 +17,9 @@ class EpochPoint(Document):
     time: Time | None = Field(None, description="When the epoch ended.")
     train_loss: Number = Field(None, description="Mean training loss; null where it was not finite.")
     val_loss: Number = Field(None, description="Mean validation loss; null without validation data or not finite.")
+    skill: Number = Field(
+        None, description="1 - validation loss / loss of the mean training input; null where unknown."
+    )
     lr: Number = Field(None, description="Learning rate at the end of the epoch.")
     seconds: Number = Field(None, description="Duration of the epoch in seconds.")
     windows_per_second: Number = Field(None, description="Training throughput.")
@@ -35,6 +38,9 @@ class StepPoint(Document):
 class Best(Document):
     epoch: int = Field(ge=0, description="Epoch of the lowest validation loss.")
     val_loss: float = Field(allow_inf_nan=False, description="Lowest validation loss.")
+    skill: Number = Field(
+        None, description="1 - validation loss / loss of the mean training input; null where unknown."
+    )
 
 
 class DeviceSummary(Document):

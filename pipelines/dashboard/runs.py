@@ -44,7 +44,7 @@ MAX_STEPS = 2000
 SILENCE = timedelta(minutes=2)
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier form are made anew.
-_RECORD_FORMAT = 2
+_RECORD_FORMAT = 3
 # A loss so far above its lowest has left what was learned; one that moves less than this share was never learned.
 _FALLEN_BACK, _MOVES = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
@@ -285,7 +285,11 @@ def has_collapsed(epochs: Sequence[EpochPoint]) -> bool:
 
 
 def _best_of(epochs: Sequence[EpochPoint]) -> Best | None:
-    found = [Best(epoch=point.epoch, val_loss=point.val_loss) for point in epochs if point.val_loss is not None]
+    found = [
+        Best(epoch=point.epoch, val_loss=point.val_loss, skill=point.skill)
+        for point in epochs
+        if point.val_loss is not None
+    ]
     return min(found, key=lambda best: best.val_loss, default=None)
 
 

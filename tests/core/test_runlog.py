@@ -17,6 +17,7 @@ from core.runlog import (
 
 FIRST = EpochRecord(1, 0.1 + 0.2, 1 / 3, 1e-3, 1.25, 100.0)
 SECOND = EpochRecord(2, 0.25, 2 / 7, 1e-5, 1.5, 90.5)
+SKILL = {"total": 0.25, "channels": {"x": 0.25, "y": None}}
 THIRD = EpochRecord(3, 0.2, 0.5, 0.0, 1.0, 95.0)
 
 
@@ -37,7 +38,7 @@ def test_a_run_is_recorded_from_its_first_moment_to_its_last(run, tmp_path):
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
         assert status(run)["step"] == 2
         run.epoch(FIRST, best=FIRST)
-        assert (status(run)["epoch"], status(run)["best"]) == (1, {"epoch": 1, "val_loss": 1 / 3})
+        assert (status(run)["epoch"], status(run)["best"]) == (1, {"epoch": 1, "val_loss": 1 / 3, "skill": None})
         assert status(run)["finished_at"] is None
     assert (status(run)["state"], status(run)["reason"]) == ("completed", None)
     assert status(run)["started_at"] <= status(run)["finished_at"]
@@ -63,10 +64,11 @@ def test_a_run_that_ends_early_says_why(run, error, state, reason):
 def test_metrics_are_one_strict_record_a_line(run):
     with run:
         run.steps(1, [(1, float("nan"), 1e-3, float("inf"))])
-        run.epoch(FIRST, best=FIRST)
+        run.epoch(FIRST, best=FIRST, skill=SKILL, best_skill=SKILL)
     step, epoch = read_metrics(run.metrics_file)
     assert (step["kind"], step["step"], step["loss"], step["grad_norm"]) == ("step", 1, None, None)
     assert (epoch["kind"], epoch["epoch"], epoch["val_loss"]) == ("epoch", 1, 1 / 3)
+    assert (epoch["skill"], epoch["channel_skill"]) == (0.25, {"x": 0.25, "y": None})
     assert "NaN" not in run.metrics_file.read_text()
 
 
@@ -86,7 +88,7 @@ def test_a_run_without_metrics_has_none(tmp_path):
 def test_rewind_drops_what_a_resumed_run_does_again(run, config, tmp_path):
     with suppress(RuntimeError), run:
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
-        run.epoch(FIRST, best=FIRST)
+        run.epoch(FIRST, best=FIRST, skill=SKILL, best_skill=SKILL)
         run.steps(2, [(3, 0.3, 1e-3, 2.0), (4, 0.2, 1e-3, 1.0)])
         run.epoch(SECOND, best=SECOND)
         raise RuntimeError("lost power")
@@ -97,7 +99,7 @@ def test_rewind_drops_what_a_resumed_run_does_again(run, config, tmp_path):
         kept = [(record["kind"], record.get("step", record["epoch"])) for record in read_metrics(again.metrics_file)]
         assert kept == [("step", 1), ("step", 2), ("epoch", 1), ("step", 3)]
         assert (status(again)["step"], status(again)["epoch"]) == (3, 1)
-        assert status(again)["best"] == {"epoch": 1, "val_loss": 1 / 3}
+        assert status(again)["best"] == {"epoch": 1, "val_loss": 1 / 3, "skill": 0.25}
 
 
 def test_rewind_to_the_start_leaves_nothing(run):

@@ -43,6 +43,7 @@ function run(name, stream) {
       el("span", {}, `${duration(stream.duration_seconds)} · ${Math.round(100 * progress)} %`, left)),
     ["stopped", "failed"].includes(state) && advice("Its checkpoint can go on", resume, "resumes it"),
     facts([["Best validation loss", best && [el("b", {}, figure(best.val_loss)), ` in epoch ${best.epoch}`]],
+      ["Skill", isNumber(best?.skill) && [el("b", {}, figure(best.skill)), " over the mean training input (1 is perfect)"]],
       ["Run", el("a", { href: href("training", { run: stream.run_id }), id: `run-${name}` }, stream.run_id)],
       ["Last sign of life", time(stream.updated_at)],
       ["Hardware", hardware(stream.device)],

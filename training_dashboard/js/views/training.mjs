@@ -15,7 +15,7 @@ const MEASURES = [
 ];
 
 const FIGURES = [["epoch", "Epoch", count], ["train_loss", "Training loss"], ["val_loss", "Validation loss"],
-  ["lr", "Learning rate"], ["seconds", "Time", duration], ["windows_per_second", "Windows/s"]]
+  ["skill", "Skill"], ["lr", "Learning rate"], ["seconds", "Time", duration], ["windows_per_second", "Windows/s"]]
   .map(([key, title, say = figure]) => number(key, title, (epoch) => epoch[key], say));
 
 const colourOf = (at) => `curve-${1 + (at % 7)}`;
@@ -89,6 +89,7 @@ function head(run, leave) {
   const now = [run.epochs > 0 && `epoch ${run.epoch} of ${run.epochs}`,
     run.state === "running" && `${duration(run.eta_seconds)} left`,
     run.best && `best validation loss ${figure(run.best.val_loss)} in epoch ${run.best.epoch}`,
+    isNumber(run.best?.skill) && `skill ${figure(run.best.skill)} over the mean training input`,
     isNumber(run.windows_per_second) && `${figure(run.windows_per_second)} windows/s`,
     isNumber(run.memory_mb) && mebibytes(run.memory_mb), hardware(run.environment?.device), run.reason];
   return [

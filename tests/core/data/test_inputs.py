@@ -1,0 +1,93 @@
+"""The standardised scalogram and the mean training input: from training windows only, stored without loss."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from core import checkpoint
+from core.config.compose import load_config, local_config_file
+from core.config.schema import Scalogram as ScalogramSettings
+from core.data.inputs import SMALLEST_DEVIATION, Identity, Inputs, StandardisedScalogram, mean_input
+from core.data.scalogram import Scalogram
+from core.data.windows import Series, WindowSet
+from core.models.factory import build_model
+
+RATE_HZ = 1000.0
+SETTINGS = ScalogramSettings(frequencies=16, frequency_min_hz=20.0, image_size=32)
+
+
+def windows_of(values_ta: np.ndarray, *, window=128, stride=64) -> WindowSet:
+    starts = torch.arange(0, len(values_ta) - window + 1, stride)
+    return WindowSet(Series.of([], values_ta.astype(np.float32)), starts, window)
+
+
+def vibration(axes=3, seed=0, rows=4000) -> np.ndarray:
+    """Noise over a tone: rows differ in level and in spread."""
+    tone_t1 = np.sin(np.arange(rows) * 0.3)[:, None]
+    return tone_t1 + 0.1 * np.random.default_rng(seed).normal(size=(rows, axes)) * np.array([1.0, 0.1, 10.0])[:axes]
+
+
+def fitted(windows: WindowSet) -> StandardisedScalogram:
+    return StandardisedScalogram.fit(Scalogram(SETTINGS), RATE_HZ, windows, remove_mean=True)
+
+
+def test_every_row_of_every_axis_is_standardised():
+    windows = windows_of(vibration())
+    images = torch.cat([fitted(windows)(batch) for batch in windows.batches(32)])
+    torch.testing.assert_close(images.mean(dim=(0, 3)), torch.zeros(3, 32), atol=1e-4, rtol=0)
+    deviation = images.std(dim=(0, 3))
+    assert ((deviation < 1.01) & (deviation > 0)).all()
+    assert (deviation > 0.99).float().mean() > 0.5  # the others rest on the smallest deviation
+
+
+def test_a_row_that_never_changes_does_not_explode():
+    transform = fitted(windows_of(np.zeros((2000, 3))))
+    assert (transform.deviation == np.float32(SMALLEST_DEVIATION)).all()
+
+
+def test_axes_the_sensor_lacks_stay_missing():
+    windows = windows_of(vibration(axes=1))
+    images = fitted(windows)(windows.batch(torch.arange(3)))
+    assert not images[:, 0].isnan().any()
+    assert images[:, 1:].isnan().all()
+
+
+def test_a_checkpoint_gives_back_the_same_images_bit_for_bit(tmp_path):
+    windows = windows_of(vibration())
+    transform = fitted(windows)
+    checkpoint.save(tmp_path / "m.pt", {"transform": transform.to_dict()}, description={})
+    stored = checkpoint.load(tmp_path / "m.pt")["transform"]
+    again = StandardisedScalogram(Scalogram(SETTINGS), RATE_HZ, remove_mean=True, **stored)
+    batch = windows.batch(torch.arange(5))
+    assert torch.equal(again(batch), transform(batch))
+    torch.testing.assert_close(again.decades(again(batch)), transform.scalogram(batch - batch.mean(1, True), RATE_HZ))
+
+
+def test_mean_input_is_the_mean_of_what_is_observed():
+    values = vibration(rows=640)
+    values[:128, 1] = np.nan
+    windows = windows_of(values, stride=128)
+    mean_tc = mean_input(Inputs(windows, Identity(), torch.device("cpu")))
+    expected = np.nanmean(values.astype(np.float32).reshape(5, 128, 3), axis=0)
+    torch.testing.assert_close(mean_tc, torch.from_numpy(expected))
+
+
+def test_mean_input_of_one_axis_is_missing_in_the_other_planes():
+    windows = windows_of(vibration(axes=1))
+    mean = mean_input(Inputs(windows, fitted(windows), torch.device("cpu")))
+    assert mean.isnan().flatten(1).all(1).tolist() == [False, True, True]
+
+
+def test_the_published_size_takes_the_standardised_images():
+    config = load_config(
+        local_config_file("swinmae"), ["model.size=custom", "hardware/sizes/swinmae=full"], root=Path(), environment={}
+    ).config
+    windows = windows_of(vibration(rows=1500), window=448, stride=448)
+    transform = StandardisedScalogram.fit(Scalogram(config.scalogram), RATE_HZ, windows, remove_mean=True)
+    inputs = Inputs(windows, transform, torch.device("cpu"))
+    model = build_model(config, num_channels=3)
+    output = model.eval()(inputs.batch(torch.arange(1)), generator=torch.Generator().manual_seed(0))
+    assert transform.mean.shape == transform.deviation.shape == (3, 224, 1)
+    assert output.reconstruction.shape == (1, *mean_input(inputs).shape)
+    assert output.loss.isfinite()
