@@ -112,7 +112,7 @@ def test_the_checklist_reports_it_as_failed(copied, monkeypatch, capsys):
     assert "Model answers, swinmae" not in printed
 
 
-@pytest.mark.parametrize("total, passes", [(0.02, True), (0.005, False), (0.0, False), (-0.5, False)])
+@pytest.mark.parametrize("total, passes", [(0.005, True), (0.0005, False), (0.0, False), (-0.5, False)])
 def test_too_little_skill_fails_however_lively_the_reconstruction(finished_workspace, monkeypatch, total, passes):
     answers = Answers(Skill(total, {"a": total}), change=0.5)
     monkeypatch.setattr(scoring, "_answers", lambda *_: answers)
