@@ -30,7 +30,7 @@ from core.workspace import write_bytes, write_json
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 MANIFEST = Path("data/sample-data.json")
 _FDC_START = np.datetime64("2026-01-05T06:00:00", "s")
 _RIG_START = np.datetime64("2026-01-05T06:00:00", "ns")

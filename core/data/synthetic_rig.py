@@ -78,8 +78,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Operation:
-    """The operating point at each sample, float64 (T,) each: shaft speed, load (0 to 1), and the turns of the shaft
-    since an arbitrary start."""
+    """The operating point at each sample, float64 (T,) each: shaft speed, load (0 to 1), and the turns of the shaft,
+    counted from the position of the residual imbalance."""
 
     rpm_t: np.ndarray
     load_t: np.ndarray
@@ -123,7 +123,7 @@ def _shaft(rng: np.random.Generator, at: Operation) -> np.ndarray:
     harmonic; radial y lags x by a quarter turn."""
     order_h = np.arange(1, 7)
     size_h = 0.06 * np.array([1.0, 0.5, 0.28, 0.16, 0.1, 0.06]) * rng.uniform(0.85, 1.15, 6)
-    phase_h = rng.random(6)
+    phase_h = np.append(0.0, rng.random(5))
     size_ht = size_h[:, None] * np.where(order_h[:, None] == 1, (0.8 + 0.4 * at.load_t) * at.speed_t**2, at.speed_t)
     angle_ht = 2 * np.pi * (np.outer(order_h, at.turn_t) + phase_h[:, None])
     radial_x, radial_y = (size_ht * np.cos(angle_ht)).sum(0), (size_ht * np.sin(angle_ht)).sum(0)
@@ -198,8 +198,9 @@ def _cage(rng: np.random.Generator, at: Operation) -> np.ndarray:
 
 
 def _imbalance(rng: np.random.Generator, at: Operation) -> np.ndarray:
-    """The first harmonic grows with the square of the speed."""
-    angle_t = 2 * np.pi * (at.turn_t + rng.random())
+    """The first harmonic grows with the square of the speed. It is in phase with the residual imbalance, as where a
+    deposit grows: at another phase it would make the shaft run more smoothly, or change nothing."""
+    angle_t = 2 * np.pi * at.turn_t
     return 0.11 * at.speed_t**2 * np.stack([np.cos(angle_t), 0.9 * np.sin(angle_t), 0.15 * np.cos(angle_t)])
 
 
