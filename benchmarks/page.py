@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cluster
-from benchmarks.busy import GOALS, HEADINGS
+from benchmarks.busy import GOALS, HEADINGS, IDLE_CORES
 from benchmarks.growth import PICTURE, SHARED_STEP, Curve
 from benchmarks.pairs import rate
 from benchmarks.run import RESULTS
@@ -163,6 +163,9 @@ def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:
         shares = [work["shares"].get(name) for name in HEADINGS]
         cells = [f"**{each[0]:.0%}** ({each[1]:.0%} to {each[2]:.0%})" if each else "" for each in shares]
         yield f"| {work['title']} | {rate(work['alone_per_second'])} windows/s | {' | '.join(cells)} |"
+    if (most := max(work["others"] for work in works)) > IDLE_CORES:
+        yield ""
+        yield f"The machine was not idle: before a round, other processes used up to {most:.1f} cores."
 
 
 def _row(found: dict[str, Any]) -> str:

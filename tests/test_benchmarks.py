@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -125,6 +126,8 @@ def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     assert {"one", "per_core", "two_at_once"} <= found.shares.keys()
     busy.write([found], tmp_path)
     assert "| scalograms |" in page.page(tmp_path)
+    busy.write([replace(found, others=1.5)], tmp_path)
+    assert "up to 1.5 cores" in page.page(tmp_path)
 
 
 def test_more_machines_exchange_no_more_than_twice_the_gradients():
