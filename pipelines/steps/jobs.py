@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,6 @@ class Job:
     """A step's process. Its words go to `log_file` and to `tell`, without secrets, from threads of their own.
 
     cores: the processor cores it may use, or None for all of this process's.
-    environment: variables it gets unless they are set.
     training: the folder where the run log of its training is to appear.
     earlier: seconds that each cell took the last time, for an estimate.
     inputs: what the step is made of, taken before it starts.
@@ -71,7 +70,6 @@ class Job:
         log_file: Path,
         tell: Tell,
         cores: set[int] | None = None,
-        environment: Mapping[str, str] | None = None,
         training: Path | None = None,
         earlier: dict[str, float] | None = None,
         inputs: Fingerprint | None = None,
@@ -83,7 +81,7 @@ class Job:
         self._began = time.monotonic()
         log_file.parent.mkdir(parents=True, exist_ok=True)
         self._log = log_file.open("a", encoding="utf-8")
-        self._process = _start(command, cores, environment or {})
+        self._process = _start(command, cores)
         self._readers = [
             threading.Thread(target=read, name=f"{step.name} {read.__name__}", daemon=True)
             for read in (self._read_output, self._read_messages)
@@ -184,7 +182,7 @@ class Job:
         self._tell(self, code)
 
 
-def _start(command: Sequence[str], cores: set[int] | None, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[str]:
     """In a session of its own: Ctrl-C is for the pipeline to hear, which then asks its steps to stop.
 
     A process inherits the cores of the thread that starts it.
@@ -194,7 +192,7 @@ def _start(command: Sequence[str], cores: set[int] | None, environment: Mapping[
         os.sched_setaffinity(0, cores)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=CODE_ROOT, env={**environment, **os.environ, "PYTHONUNBUFFERED": "1"},
+            [sys.executable, "-m", *command], cwd=CODE_ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             start_new_session=True,
         )  # fmt: skip

@@ -31,9 +31,6 @@ _TICK_S = 0.5
 # After it was asked to stop, the time a step has to save what it can.
 _GRACE_S = 180.0
 
-# For steps that share their cores: a thread that waits for others sleeps instead of keeping a core from the other step.
-_WAITING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
-
 Ending = Literal["completed", "skipped", "failed", "stopped", "not run"]
 _WELL: tuple[Ending, ...] = ("completed", "skipped")
 
@@ -81,7 +78,7 @@ class Run:
         self._jobs: dict[str, Job] = {}
         self._told: queue.Queue[tuple[Job, str | int]] = queue.Queue()
         self._free_cores: list[set[int]] = []
-        self._at_once, self._cores_are_divided = 1, False
+        self._at_once = 1
         self._stopped_for = ""
         self._problems: set[str] = set()
         self._deadline = None if how.timeout_s is None else time.monotonic() + how.timeout_s
@@ -94,7 +91,6 @@ class Run:
         streams = {step.stream for step in steps if step.stream and self._reason(step) is not None}
         self._at_once = max(1, min(self.how.jobs, len(streams)))
         self._free_cores = _divided_cores(self._at_once)
-        self._cores_are_divided = bool(self._free_cores)
         self.record.begin(steps)
         log.info("run %s: %d steps, logs in %s", self.order.run_id, len(steps), relative(self.record.folder, self.root))
         pending = list(steps)
@@ -150,7 +146,6 @@ class Run:
             log_file=self.record.folder / f"{step.name}.log",
             tell=lambda job, told: self._told.put((job, told)),
             cores=self._free_cores.pop() if step.stream and self._free_cores else None,
-            environment=_WAITING_THREADS if self._at_once > 1 and not self._cores_are_divided else {},
             training=self._run_folder(step),
             earlier=earlier.cells if earlier else None,
             inputs=self._inputs(step),
@@ -301,8 +296,8 @@ class Run:
 def _divided_cores(parts: int) -> list[set[int]]:
     """The cores of this process in disjoint parts; none where there is one part, or no way to keep to it.
 
-    None either with fewer than two cores for each: when the first step ends, its core would idle until the others do.
-    Sharing them took 156 s where dividing them took 183 s (docs/experiments.md).
+    None either with fewer than two cores for each: on cores of its own, a step cannot use those of another that has
+    ended. Sharing them, it can, for its number of threads follows the load (`core.devices.threads`).
     """
     if parts < 2 or not hasattr(os, "sched_getaffinity"):
         return []

@@ -40,6 +40,5 @@ except KeyboardInterrupt:
 if words.write:
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     path = words.repo_root / words.write
-    told = {"began": began, "ended": time.time(), "cores": cores, "wait_policy": os.environ.get("OMP_WAIT_POLICY")}
-    path.write_text(json.dumps(told), encoding="utf-8")
+    path.write_text(json.dumps({"began": began, "ended": time.time(), "cores": cores}), encoding="utf-8")
 sys.exit(words.exit)

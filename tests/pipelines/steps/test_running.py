@@ -99,18 +99,6 @@ def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
     assert set(written(workspace, "alone")["cores"]) == os.sched_getaffinity(0)
 
 
-def test_streams_that_share_their_cores_wait_without_keeping_them_busy(do, workspace, monkeypatch):
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr(running, "_divided_cores", lambda parts: [])
-    do(*(step(name, "--write", name, stream=name) for name in STREAMS), jobs=2)
-    assert [written(workspace, name)["wait_policy"] for name in STREAMS] == ["PASSIVE", "PASSIVE"]
-    do(*(step(name, "--write", name, stream=name) for name in STREAMS), jobs=1)
-    assert [written(workspace, name)["wait_policy"] for name in STREAMS] == [None, None]
-    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    do(*(step(name, "--write", name, stream=name) for name in STREAMS), jobs=2)
-    assert [written(workspace, name)["wait_policy"] for name in STREAMS] == ["ACTIVE", "ACTIVE"]
-
-
 @pytest.mark.parametrize(
     ("cores", "parts", "sizes"), [(6, 2, [3, 3]), (5, 2, [3, 2]), (3, 2, []), (1, 2, []), (8, 1, [])]
 )
