@@ -12,26 +12,19 @@ stretch, g group.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from core.data.blocks import Pages, blank, gathered, slices
-from core.data.dataset import PartName
-from core.data.windows import WindowSet
+from core.data.blocks import Pages, gathered, slices
 from inference import autoregression, components
 from inference.autoregression import Autoregression
 from inference.components import Components
-from inference.groups import OWN_ROWS, groups, keys_of, lengths_of
-from inference.normal_rows import can_be_held_out
 from inference.part_scores import ERROR_CAP
 from inference.running import Cusum, Ewma
-
-log = logging.getLogger(__name__)
 
 # Smallest residual a chart is measured by, in standard deviations of a channel's normal values.
 RESIDUAL_FLOOR = 0.1
@@ -84,6 +77,26 @@ class ControlCharts:
                 residuals = (self.regression.residual(rows), self.components.residual(rows.z_nc))
                 error_sc[piece] = add_up(*residuals, np.full(len(rows.z_nc), number))
                 pages.looked_at(error_sc[piece].nbytes)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {
+            **{name: getattr(self.regression, name) for name in _OF_REGRESSION},
+            **{name: getattr(self.components, name) for name in _OF_COMPONENTS},
+            "lags": np.array(self.regression.lags),
+            "span": np.array(self.span),
+            "usual_3c": self.usual_3c,
+            "components_share": np.array(self.components_share),
+        }
+
+    @classmethod
+    def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
+        regression = Autoregression(int(held["lags"]), *(held[name] for name in _OF_REGRESSION))
+        plane = Components(*(held[name] for name in _OF_COMPONENTS))
+        return cls(regression, plane, int(held["span"]), held["usual_3c"], float(held["components_share"]))
+
+
+_OF_REGRESSION = ("mean_c", "std_c", "inertia_c", "weight_fc")
+_OF_COMPONENTS = ("centre_c", "left_cc")
 
 
 class _AddUp:
@@ -181,100 +194,3 @@ def _mean_square(pieces: Iterable[np.ndarray], num_channels: int) -> np.ndarray:
         sum_c += np.nansum(square_nc, axis=0)
         count_c += (~np.isnan(square_nc)).sum(axis=0)
     return np.where(count_c > 0, sum_c / np.maximum(count_c, 1), np.nan)
-
-
-# -------------------------------------------------------------------------------------------------- of every recording
-@dataclass(frozen=True)
-class ProcessStatistics:
-    """The charts of each group of recordings, by its key (`inference.groups`)."""
-
-    charts: Mapping[str, ControlCharts]
-
-    def errors(self, windows: WindowSet) -> np.ndarray:
-        """Errors of a part, float32 (S, C) for all rows of its stretches: each recording's by its own charts, where it
-        has such."""
-        values_nc, stretches_k2, lengths_k = windows.series.rows_nc, windows.stretches, lengths_of(windows)
-        error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.room)
-        first_k = np.cumsum(lengths_k) - lengths_k
-        key_k = np.array(keys_of(windows, self.charts), dtype=object)
-        for key in dict.fromkeys(key_k):
-            mine_k = key_k == key
-            self.charts[key].write(error_sc, first_k[mine_k], values_nc, stretches_k2[mine_k])
-        return error_sc
-
-    def joined(self, other: ProcessStatistics) -> ProcessStatistics:
-        return ProcessStatistics({**self.charts, **other.charts})
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Stacked over the groups, g."""
-        each = list(self.charts.values())
-        return {
-            "group_g": np.array(list(self.charts)),
-            "lags": np.array(each[0].regression.lags),
-            "span": np.array(each[0].span),
-            **{f"{name}_g": np.stack([getattr(one.regression, name) for one in each]) for name in _OF_REGRESSION},
-            **{f"{name}_g": np.stack([getattr(one.components, name) for one in each]) for name in _OF_COMPONENTS},
-            "usual_3c_g": np.stack([one.usual_3c for one in each]),
-            "components_share_g": np.array([one.components_share for one in each]),
-        }
-
-    @classmethod
-    def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
-        lags, span = int(held["lags"]), int(held["span"])
-
-        def of_group(at: int) -> ControlCharts:
-            regression = Autoregression(lags, *(held[f"{name}_g"][at] for name in _OF_REGRESSION))
-            plane = Components(*(held[f"{name}_g"][at] for name in _OF_COMPONENTS))
-            return ControlCharts(regression, plane, span, held["usual_3c_g"][at], float(held["components_share_g"][at]))
-
-        return cls({key: of_group(at) for at, key in enumerate(held["group_g"].tolist())})
-
-
-_OF_REGRESSION = ("mean_c", "std_c", "inertia_c", "weight_fc")
-_OF_COMPONENTS = ("centre_c", "left_cc")
-
-
-def fit_process(
-    normal: Mapping[PartName, WindowSet], alone: Collection[str] = (), *, span: int
-) -> tuple[ProcessStatistics, np.ndarray]:
-    """What the rows of all normal parts teach, and the errors of the part `calibration` as `errors` would give them had
-    it not been learned from (`inference.normal_rows`).
-
-    alone: the recordings that are each judged by their own past; without any, all are judged by that of all. Beside
-    them, the rows of a recording that nobody scores are NaN. span: of the exponentially weighted means, in rows.
-    """
-    calibration = normal["calibration"]
-    values_nc, room = calibration.series.rows_nc, calibration.series.room
-    calibration_k2, lengths_k = calibration.stretches, lengths_of(calibration)
-    first_k = np.cumsum(lengths_k) - lengths_k
-    calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), room)
-    for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
-        calibration_sc[piece] = np.nan
-    if alone:
-        log.info("each of %d recordings is judged by its own past: all have %d normal rows", len(alone), OWN_ROWS)
-    charts = {}
-    for group in groups(normal.values(), alone):
-        charts[group.key], unseen = fit(values_nc, group.normal_k2, span=span, room=room)
-        mine_k = group.holds(calibration_k2)
-        others_k2 = group.normal_k2[~np.isin(group.normal_k2[:, 0], calibration_k2[:, 0])]
-        if can_be_held_out(lengths_k[mine_k].sum(), (others_k2[:, 1] - others_k2[:, 0]).sum()):
-            del unseen
-            unaware, _ = fit(values_nc, others_k2, span=span, room=room)
-            # By the yardstick that new rows are measured by: what counts is how much worse an unseen row is foretold.
-            unaware = replace(unaware, usual_3c=charts[group.key].usual_3c)
-            unaware.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
-        else:
-            begin_k = np.searchsorted(group.normal_k2[:, 0], calibration_k2[mine_k, 0])
-            source_k = (unseen.end_k - np.diff(group.normal_k2, axis=1)[:, 0])[begin_k]
-            _copy(unseen.errors(charts[group.key]), source_k, calibration_sc, first_k[mine_k], lengths_k[mine_k])
-    return ProcessStatistics(charts), calibration_sc
-
-
-def _copy(
-    from_sc: np.ndarray, source_k: np.ndarray, into_sc: np.ndarray, first_k: np.ndarray, lengths_k: np.ndarray
-) -> None:
-    """Copies so many lines from each `source_k` on to those from `first_k` on."""
-    for source, first, length in zip(source_k, first_k, lengths_k, strict=True):
-        from_nc, into_nc = from_sc[source : source + length], into_sc[first : first + length]
-        for piece in slices(from_nc, into_nc, num_values=_VALUES_AT_A_TIME):
-            into_nc[piece] = from_nc[piece]

@@ -31,7 +31,7 @@ from inference.thresholds import Achieved, CalibratedThreshold, CalibrationSampl
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _NS_PER_S = 1e9
 _OF_STATISTICS, _DIGEST, _HEADER = "statistics.", "sha256", "header"
 
@@ -50,7 +50,7 @@ class Detector:
 
     stream: Stream
     checkpoint_sha256: str
-    settings: Mapping[str, float]
+    settings: Mapping[str, Any]
     threshold_settings: Threshold
     baseline_c: np.ndarray
     statistics: Statistics | None
@@ -233,18 +233,20 @@ def fit(
     )
 
 
-def settings_of(config: AnyConfig) -> dict[str, float]:
+def settings_of(config: AnyConfig) -> dict[str, Any]:
     """What decides how errors become scores, by its keys in the configuration."""
     return {
         "scoring.model_share": config.scoring.model_share,
         "scoring.smoothing_span": config.scoring.smoothing_span,
         "scoring.look_ahead": config.scoring.look_ahead,
+        "scoring.operating_context": config.scoring.operating_context,
+        "data.context_channels": list(config.data.context_channels),
         "data.score_stride": config.data.score_stride,
     }
 
 
 def _scores(
-    errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray | None, settings: Mapping[str, float]
+    errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray | None, settings: Mapping[str, Any]
 ) -> PartScores:
     share, span = settings["scoring.model_share"], settings["scoring.smoothing_span"]
     return score_part(errors, baseline_c, smoothing_span=span, statistic_sc=statistic_sc, share=share)

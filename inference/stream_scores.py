@@ -15,9 +15,9 @@ import torch
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import SCORING_PARTS, PartName, StreamData
 from core.data.windows import WindowSet
-from inference.control_charts import ProcessStatistics, fit_process
 from inference.groups import fit_levels, judged_alone, normal_of, recordings_in
 from inference.part_scores import PartErrors, PartScores, channel_baseline, part_errors, score_part
+from inference.process_statistics import ProcessStatistics, fit_process
 from inference.scoring import ScoringModel
 from inference.spectra import SpectralStatistics, fit_spectral
 
@@ -105,4 +105,7 @@ def fit_statistics(
 ) -> tuple[Statistics, np.ndarray]:
     """What all normal parts teach, and the errors (S, C) of the part `calibration`, by what did not see it."""
     span = config.scoring.smoothing_span
-    return fit_process(normal, alone, span=span) if config.stream == "patchtst" else fit_spectral(normal, span=span)
+    if config.stream == "swinmae":
+        return fit_spectral(normal, span=span)
+    context, channels = config.scoring.operating_context, config.data.context_channels
+    return fit_process(normal, alone, span=span, context=context, context_channels=channels)

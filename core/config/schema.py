@@ -99,7 +99,12 @@ class Data(Section):
     root: str = Field(".", description="Folder the globs of all parts start from, relative to the repository root.")
     timestamp: str = Field("auto", description="Time column; `auto` finds timestamp, time, datetime or date, any case.")
     channels: tuple[str, ...] = Field((), description="Columns to use, in order; empty takes every numeric column.")
-    exclude: tuple[str, ...] = Field((), description="Columns that are context, not sensors.")
+    exclude: tuple[str, ...] = Field((), description="Columns to leave out.")
+    context_channels: tuple[str, ...] = Field(
+        (),
+        description="Process sensors: channels that describe the operating context, such as set points or a recipe "
+        "step. Residuals are compared with those of similar contexts; empty finds the context from all channels.",
+    )
     sampling_rate_hz: Positive | None = Field(
         None, description="Vibration: samples per second where neither a sidecar JSON nor time stamps tell."
     )
@@ -271,6 +276,11 @@ class Scoring(Section):
         description="Whether the model may predict a row of process sensors from later rows of its window too: finds "
         "more, but a score is complete only a window later. false, for monitoring as it happens, waits for the end of "
         "the row's patch alone; it needs data.score_stride at most model.patch_length.",
+    )
+    operating_context: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Process sensors: whether residuals are compared with those of similar operating contexts. `auto` "
+        "does so for a process that repeats itself, such as a recipe.",
     )
     smoothing_span: Count = Field(
         1,

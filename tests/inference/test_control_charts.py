@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from inference import autoregression, control_charts
-from inference.control_charts import ProcessStatistics, fit, fit_process
+from inference.control_charts import fit
 from inference.groups import POOLED, groups_of, judged_alone, normal_of, recordings_in
+from inference.process_statistics import ProcessStatistics, fit_process
 from tests.inference.plants import Parts, plant, whole
 
 

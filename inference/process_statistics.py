@@ -1,0 +1,189 @@
+"""Control charts of every recording of process sensors: which kind serves, fitted and kept for each group.
+
+A process that repeats itself is judged by the cross-channel chart (`inference.cross_channel`), which compares residuals
+with those of similar operating contexts. Any other is judged by the charts of `inference.control_charts`.
+
+Suffixes: s score entry, n row, c channel, k segment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+
+from core.data.blocks import blank, slices
+from core.data.dataset import PartName
+from core.data.windows import Series, WindowSet
+from core.errors import ConfigError, ConfigFault
+from inference import control_charts, cross_channel
+from inference.control_charts import ControlCharts
+from inference.cross_channel import CrossChannelChart
+from inference.groups import OWN_ROWS, Group, groups, keys_of, lengths_of
+from inference.normal_rows import can_be_held_out
+
+log = logging.getLogger(__name__)
+
+Charts = ControlCharts | CrossChannelChart
+KINDS: dict[str, type[Charts]] = {"control": ControlCharts, "cross_channel": CrossChannelChart}
+OperatingContext = Literal["auto", "on", "off"]
+_VALUES_AT_A_TIME = 2**19
+
+
+@dataclass(frozen=True)
+class ProcessStatistics:
+    """The charts of each group of recordings, by its key (`inference.groups`)."""
+
+    charts: Mapping[str, Charts]
+
+    def errors(self, windows: WindowSet) -> np.ndarray:
+        """Errors of a split, float32 (S, C) for all rows of its segments: each recording's by its own charts, where it
+        has such."""
+        values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.stretches, lengths_of(windows)
+        error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.room)
+        first_k = np.cumsum(lengths_k) - lengths_k
+        key_k = np.array(keys_of(windows, self.charts), dtype=object)
+        for key in dict.fromkeys(key_k):
+            mine_k = key_k == key
+            self.charts[key].write(error_sc, first_k[mine_k], values_nc, segments_k2[mine_k])
+        return error_sc
+
+    def joined(self, other: ProcessStatistics) -> ProcessStatistics:
+        return ProcessStatistics({**self.charts, **other.charts})
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of each group, their names after its number and kind."""
+        kinds = {kind: name for name, kind in KINDS.items()}
+        arrays = {"groups": np.array(list(self.charts))}
+        for number, charts in enumerate(self.charts.values()):
+            prefix = f"{number}.{kinds[type(charts)]}."
+            arrays |= {prefix + name: np.array(array, order="C") for name, array in charts.to_arrays().items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
+        of_number: dict[str, tuple[str, dict[str, np.ndarray]]] = {}
+        for name, array in held.items():
+            if name != "groups":
+                number, kind, name = name.split(".")
+                of_number.setdefault(number, (kind, {}))[1][name] = array
+        found = (of_number[str(number)] for number in range(len(held["groups"])))
+        charts = [KINDS[kind].from_arrays(arrays) for kind, arrays in found]
+        return cls(dict(zip(held["groups"].tolist(), charts, strict=True)))
+
+
+def fit_process(
+    normal: Mapping[PartName, WindowSet],
+    alone: Collection[str] = (),
+    *,
+    span: int,
+    context: OperatingContext = "auto",
+    context_channels: Collection[str] = (),
+) -> tuple[ProcessStatistics, np.ndarray]:
+    """Charts of the rows of all reference splits, and the errors of the split `calibration` as `errors` would give them
+    had it not been learned from (`inference.normal_rows`).
+
+    alone: the recordings that are each judged by their own past; without any, all are judged by that of all. The rows
+    of a recording that nobody scores are then NaN. span: of the exponentially weighted means, in rows. context: whether
+    residuals are compared with those of similar operating contexts; `auto` does so for a process that repeats itself.
+    context_channels: the channels that describe the context; by default all.
+    Raises ConfigError for a context channel that the data lacks.
+    """
+    calibration = normal["calibration"]
+    values_nc, room = calibration.series.rows_nc, calibration.series.room
+    calibration_k2, lengths_k = calibration.stretches, lengths_of(calibration)
+    first_k = np.cumsum(lengths_k) - lengths_k
+    calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), room)
+    for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
+        calibration_sc[piece] = np.nan
+    if alone:
+        log.info("each of %d recordings is judged by its own past: all have %d reference rows", len(alone), OWN_ROWS)
+    fitted = groups(normal.values(), alone)
+    context_c = _chosen(calibration.series, context_channels)
+    if _uses_context(fitted, values_nc, calibration_k2, span, context, context_c):
+        charts = {}
+        for group in fitted:
+            mine_k = group.holds(calibration_k2)
+            charts[group.key] = cross_channel.fit(values_nc, group.normal_k2, span=span, context_c=context_c)
+            held_out = cross_channel.fit(values_nc, _others(group, calibration_k2), span=span, context_c=context_c)
+            held_out.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
+        return ProcessStatistics(charts), calibration_sc
+    charts = {}
+    for group in fitted:
+        charts[group.key], unseen = control_charts.fit(values_nc, group.normal_k2, span=span, room=room)
+        mine_k = group.holds(calibration_k2)
+        others_k2 = _others(group, calibration_k2)
+        if can_be_held_out(lengths_k[mine_k].sum(), (others_k2[:, 1] - others_k2[:, 0]).sum()):
+            del unseen
+            unaware, _ = control_charts.fit(values_nc, others_k2, span=span, room=room)
+            # In the units of the charts that score new rows: what counts is how much worse an unseen row is predicted.
+            unaware = replace(unaware, usual_3c=charts[group.key].usual_3c)
+            unaware.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
+        else:
+            begin_k = np.searchsorted(group.normal_k2[:, 0], calibration_k2[mine_k, 0])
+            source_k = (unseen.end_k - np.diff(group.normal_k2, axis=1)[:, 0])[begin_k]
+            _copy(unseen.errors(charts[group.key]), source_k, calibration_sc, first_k[mine_k], lengths_k[mine_k])
+    return ProcessStatistics(charts), calibration_sc
+
+
+def _uses_context(
+    fitted: Collection[Group],
+    values_nc: np.ndarray,
+    calibration_k2: np.ndarray,
+    span: int,
+    context: OperatingContext,
+    context_c: np.ndarray | None,
+) -> bool:
+    """Whether residuals are compared with those of similar contexts; logs why."""
+    if context == "off":
+        return False
+    rows = min(int((_others(group, calibration_k2) @ (-1, 1)).sum()) for group in fitted)
+    if rows < cross_channel.FEWEST_ROWS:
+        if context == "on" or context_c is not None:
+            log.warning(
+                "operating context not used: it needs %d reference rows besides calibration, and there are %d",
+                cross_channel.FEWEST_ROWS, rows,
+            )  # fmt: skip
+        return False
+    if context == "on" or context_c is not None:
+        log.info("operating context: used, as the configuration says")
+        return True
+    share = cross_channel.process_recurrence(values_nc, np.concatenate([group.normal_k2 for group in fitted]), span)
+    used = share >= cross_channel.RECURRENT
+    log.info(
+        "operating context: %s; similar rows at other times predict %.0f %% of the change over %d rows (limit %.0f %%)",
+        "used, the process repeats itself" if used else "not used", 100 * max(share, 0.0), 2 * span,
+        100 * cross_channel.RECURRENT,
+    )  # fmt: skip
+    return used
+
+
+def _chosen(series: Series, names: Collection[str]) -> np.ndarray | None:
+    """The named channels, bool (C,); None without any name."""
+    if not names:
+        return None
+    channels = series.recordings[0].channels
+    if missing := [name for name in names if name not in channels]:
+        known = ", ".join(channels)
+        raise ConfigError(
+            "data", [ConfigFault("data.context_channels", f"{missing[0]} is not a channel; have {known}")]
+        )
+    return np.isin(channels, list(names))
+
+
+def _others(group: Group, calibration_k2: np.ndarray) -> np.ndarray:
+    """The reference segments of a group that are not of the calibration split, (K, 2)."""
+    return group.normal_k2[~np.isin(group.normal_k2[:, 0], calibration_k2[:, 0])]
+
+
+def _copy(
+    from_sc: np.ndarray, source_k: np.ndarray, into_sc: np.ndarray, first_k: np.ndarray, lengths_k: np.ndarray
+) -> None:
+    """Copies so many lines from each `source_k` on to those from `first_k` on."""
+    for source, first, length in zip(source_k, first_k, lengths_k, strict=True):
+        from_nc, into_nc = from_sc[source : source + length], into_sc[first : first + length]
+        for piece in slices(from_nc, into_nc, num_values=_VALUES_AT_A_TIME):
+            into_nc[piece] = from_nc[piece]
