@@ -217,7 +217,7 @@ class CrossChannelChart:
     def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, segments_k2: np.ndarray) -> None:
         """Writes float32 errors of the rows of segments (K, 2) into lines of `error_sc` (S, C), those of segment k from
         `first_k[k]` on; NaN where a value is missing."""
-        extract, smooth = self.features.extractor(), Ewma(self.span, values_nc.shape[1])
+        extract, smooth = self.features.extractor(), _Smooth(self.span, self.level_2c[0])
         pages, line_k = Pages(error_sc), first_k.copy()
         for rows in self.regression.rows(values_nc, segments_k2):
             segment_n = np.full(len(rows.z_nc), rows.segment)
@@ -281,13 +281,13 @@ def fit(
     ])  # fmt: skip
     feature_nf = features.extractor()(filled_nc, segment_n)
     scale, reference_m = ResidualScale.fit(feature_nf, residual_nc)
-    row_n, smooth = np.arange(len(residual_nc)), Ewma(span, values_nc.shape[1])
-    smoothed = []
-    for piece in np.array_split(row_n, max(1, residual_nc.size // _VALUES_AT_A_TIME)):
-        scale_nc = scale.of_references(feature_nf[piece], piece, reference_m, APART_SPANS * span)
-        smoothed.append(smooth(_unlikeliness(residual_nc[piece], scale_nc), segment_n[piece]))
-    smoothed_nc = np.concatenate(smoothed)
-    mean_c = mean_of_observed(smoothed_nc)
+    unlikely = []
+    for row_n in np.array_split(np.arange(len(residual_nc)), max(1, residual_nc.size // _VALUES_AT_A_TIME)):
+        scale_nc = scale.of_references(feature_nf[row_n], row_n, reference_m, APART_SPANS * span)
+        unlikely.append(_unlikeliness(residual_nc[row_n], scale_nc))
+    unlikely_nc = np.concatenate(unlikely)
+    mean_c = mean_of_observed(unlikely_nc)
+    smoothed_nc = _Smooth(span, mean_c)(unlikely_nc, segment_n)
     deviation_c = np.sqrt(mean_of_observed(np.square(smoothed_nc - mean_c)))
     level_2c = np.stack([mean_c, np.maximum(deviation_c, DEVIATION_FLOOR)])
     usual_c = np.maximum(mean_of_observed(_excess(smoothed_nc, level_2c)), DEVIATION_FLOOR)
@@ -312,6 +312,22 @@ def _unlikeliness(residual_nc: np.ndarray, scale_nc: np.ndarray) -> np.ndarray:
     """Negative log-likelihood of residuals under a Student t distribution of that scale, without its constant."""
     square_nc = np.square(residual_nc / np.maximum(scale_nc, RESIDUAL_FLOOR))
     return 0.5 * (FREEDOM + 1) * np.log1p(square_nc / FREEDOM)
+
+
+class _Smooth:
+    """Exponentially weighted mean that starts each segment at the reference mean: else its first rows, which few rows
+    smooth, would stand out."""
+
+    def __init__(self, span: int, mean_c: np.ndarray):
+        self.mean_c, self._ewma = mean_c, Ewma(span, len(mean_c))
+        self._segment, self._rows = -1, 0
+
+    def __call__(self, values_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
+        begins_n = np.diff(segment_n, prepend=self._segment) != 0
+        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(segment_n)), -self._rows))
+        age_n1 = (np.arange(len(segment_n)) - first_n + 1)[:, np.newaxis]
+        self._segment, self._rows = int(segment_n[-1]), int(age_n1[-1, 0])
+        return self.mean_c + (1 - self._ewma.decay**age_n1) * (self._ewma(values_nc, segment_n) - self.mean_c)
 
 
 def _excess(smoothed_nc: np.ndarray, level_2c: np.ndarray) -> np.ndarray:

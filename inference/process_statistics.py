@@ -9,7 +9,7 @@ Suffixes: s score entry, n row, c channel, k segment.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -23,7 +23,7 @@ from inference import control_charts, cross_channel
 from inference.control_charts import ControlCharts
 from inference.cross_channel import CrossChannelChart
 from inference.groups import OWN_ROWS, Group, groups, keys_of, lengths_of
-from inference.normal_rows import can_be_held_out
+from inference.normal_rows import FOLDS, can_be_held_out, folds_of
 
 log = logging.getLogger(__name__)
 
@@ -103,13 +103,16 @@ def fit_process(
         log.info("each of %d recordings is judged by its own past: all have %d reference rows", len(alone), OWN_ROWS)
     fitted = groups(normal.values(), alone)
     context_c = _chosen(calibration.series, context_channels)
-    if _uses_context(fitted, values_nc, calibration_k2, span, context, context_c):
+    if _uses_context(fitted, values_nc, span, context, context_c):
         charts = {}
         for group in fitted:
             mine_k = group.holds(calibration_k2)
             charts[group.key] = cross_channel.fit(values_nc, group.normal_k2, span=span, context_c=context_c)
-            held_out = cross_channel.fit(values_nc, _others(group, calibration_k2), span=span, context_c=context_c)
-            held_out.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
+            for reference_k2, scored_k2 in _held_out(group, calibration_k2[mine_k]):
+                held_out = cross_channel.fit(values_nc, reference_k2, span=span, context_c=context_c)
+                segment_k = np.searchsorted(calibration_k2[mine_k, 0], scored_k2[:, 0], side="right") - 1
+                line_k = first_k[mine_k][segment_k] + scored_k2[:, 0] - calibration_k2[mine_k, 0][segment_k]
+                held_out.write(calibration_sc, line_k, values_nc, scored_k2)
         return ProcessStatistics(charts), calibration_sc
     charts = {}
     for group in fitted:
@@ -132,7 +135,6 @@ def fit_process(
 def _uses_context(
     fitted: Collection[Group],
     values_nc: np.ndarray,
-    calibration_k2: np.ndarray,
     span: int,
     context: OperatingContext,
     context_c: np.ndarray | None,
@@ -140,13 +142,11 @@ def _uses_context(
     """Whether residuals are compared with those of similar contexts; logs why."""
     if context == "off":
         return False
-    rows = min(int((_others(group, calibration_k2) @ (-1, 1)).sum()) for group in fitted)
-    if rows < cross_channel.FEWEST_ROWS:
+    rows = min(_num_rows(group.normal_k2) for group in fitted)
+    needed = cross_channel.FEWEST_ROWS * FOLDS // (FOLDS - 1)
+    if rows < needed:
         if context == "on" or context_c is not None:
-            log.warning(
-                "operating context not used: it needs %d reference rows besides calibration, and there are %d",
-                cross_channel.FEWEST_ROWS, rows,
-            )  # fmt: skip
+            log.warning("operating context not used: it needs %d reference rows, and there are %d", needed, rows)
         return False
     if context == "on" or context_c is not None:
         log.info("operating context: used, as the configuration says")
@@ -177,6 +177,29 @@ def _chosen(series: Series, names: Collection[str]) -> np.ndarray | None:
 def _others(group: Group, calibration_k2: np.ndarray) -> np.ndarray:
     """The reference segments of a group that are not of the calibration split, (K, 2)."""
     return group.normal_k2[~np.isin(group.normal_k2[:, 0], calibration_k2[:, 0])]
+
+
+def _held_out(group: Group, calibration_k2: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Reference segments, and the calibration segments that charts of these did not see; together all of them.
+
+    The other reference rows where they suffice; else all but a fold of neighbours, for each fold.
+    """
+    others_k2 = _others(group, calibration_k2)
+    if _num_rows(others_k2) >= max(cross_channel.FEWEST_ROWS, _num_rows(calibration_k2)):
+        yield others_k2, calibration_k2
+        return
+    folds = folds_of(group.normal_k2)
+    for left_out, fold_k2 in enumerate(folds):
+        rest_k2 = np.concatenate([each_k2 for number, each_k2 in enumerate(folds) if number != left_out])
+        clipped = [fold_k2.clip(start, stop) for start, stop in calibration_k2]
+        scored_k2 = np.concatenate(clipped)
+        scored_k2 = scored_k2[scored_k2[:, 0] < scored_k2[:, 1]]
+        if len(scored_k2):
+            yield rest_k2[np.argsort(rest_k2[:, 0])], scored_k2
+
+
+def _num_rows(segments_k2: np.ndarray) -> int:
+    return int((segments_k2[:, 1] - segments_k2[:, 0]).sum())
 
 
 def _copy(

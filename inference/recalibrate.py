@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PARTS = "data.parts.calibration"
-# Usual scores below this share of the old ones are quieter ones; a threshold may be a little high by chance.
+# The process is quieter where high scores are below this share of the old ones; a threshold may be high by chance.
 _QUIETER = 0.8
+# The quantile of scores that is compared: half of the scores of a chart may be next to zero.
+_HIGH = 0.9
 
 
 def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def _told(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
 def _change(before: Detector | None, now: Detector, errors: PartErrors, windows: WindowSet) -> dict[str, Any]:
     """What became of the detector before, on the data that now is normal.
 
-    threshold: old and new. old_on_new: the share of new normal scores above the old threshold. median_ratio: of new
+    threshold: old and new. old_on_new: the share of new normal scores above the old threshold. high_score_ratio: of new
     normal scores over old ones, both by the old detector. They speak of the process; the new threshold does not, as
     its scores are over what is normal now.
     """
@@ -173,18 +175,18 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
     score_n = before.score(errors, windows).score_s
     score_n = score_n[~np.isnan(score_n)]
     achieved = share_above(score_n, before.threshold.value, seconds_per_score=now.sample.seconds_per_score)
-    ratio = float(np.median(score_n) / np.median(before.sample.score_n))
+    ratio = float(np.quantile(score_n, _HIGH) / np.quantile(before.sample.score_n, _HIGH))
     return {
         "before_made_at": before.made_at,
         "threshold": {"old": before.threshold.value, "new": now.threshold.value},
         "old_on_new": asdict(achieved),
-        "median_ratio": ratio,
+        "high_score_ratio": ratio,
         "sentence": drift_in_words(achieved, before.threshold.false_alarm_rate, ratio),
     }
 
 
 def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
-    """achieved: of the old threshold on the new normal data. rate: what it was meant to have. ratio: of the medians."""
+    """achieved: of the old threshold on the new normal data. rate: what it was meant to have. ratio: of the high scores."""
     from inference.thresholds import achieved_in_words, share_in_words
 
     found = "No drift to speak of"
@@ -194,7 +196,7 @@ def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
         found = "Normal has become quieter"
     return (
         f"{found}: the old threshold would have called {achieved_in_words(achieved)} of the new normal scores alarms, "
-        f"where {share_in_words(rate)} were meant; a usual score is {ratio:.2g} times what it was."
+        f"where {share_in_words(rate)} were meant; high scores (90 % quantile) are {ratio:.2g} times what they were."
     )
 
 

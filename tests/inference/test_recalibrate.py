@@ -55,7 +55,7 @@ def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream,
     assert told["detector"] == f"checkpoints/{stream}_ssl.detector.npz"
     assert change["threshold"] == {"old": old.detector.threshold.value, "new": told["threshold"]["value"]}
     assert change["old_on_new"]["low"] > old.detector.threshold.false_alarm_rate
-    assert change["median_ratio"] > 1.5
+    assert change["high_score_ratio"] > 1.5
     assert change["sentence"].startswith("Normal has drifted: the old threshold would have called ")
     assert all(name.split("/")[-1].startswith("newer") for name in change["learned_from"])
     assert previous_path(file).read_bytes() == written
@@ -86,7 +86,7 @@ def test_more_of_the_same_is_no_drift(trained, capsys):
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
     change = json.loads(capsys.readouterr().out)["change"]
     assert change["sentence"].startswith("No drift to speak of")
-    assert change["median_ratio"] == pytest.approx(1.0, abs=0.2)
+    assert change["high_score_ratio"] == pytest.approx(1.0, abs=0.2)
 
 
 def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsys):
@@ -180,4 +180,6 @@ def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(traine
 def test_drift_is_told_by_whether_the_interval_holds_the_rate(achieved, ratio, told):
     words = drift_in_words(Achieved(*achieved, scores=1000, per_day=None), 0.01, ratio)
     assert words.startswith(told)
-    assert words.endswith(f"where 1 in 100 were meant; a usual score is {ratio:.2g} times what it was.")
+    assert words.endswith(
+        f"where 1 in 100 were meant; high scores (90 % quantile) are {ratio:.2g} times what they were."
+    )

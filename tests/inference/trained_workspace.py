@@ -26,7 +26,7 @@ OVERRIDES = {
 }  # fmt: skip
 SHARED = [
     "training.epochs=1", "training.batch_size=32", "logging.tensorboard=false", "logging.progress=off",
-    "device.prefer=cpu", "precision='32'", "max_threads=1", "scoring.batch_size=16",
+    "device.prefer=cpu", "precision='32'", "max_threads=1", "scoring.batch_size=16", "scoring.operating_context=off",
 ]  # fmt: skip
 FAULT = slice(200, 260)
 

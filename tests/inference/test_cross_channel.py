@@ -1,0 +1,200 @@
+"""The chart of a process that repeats itself: what it sees, what it forgives, and when it is used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.errors import ConfigError
+from inference import cross_channel
+from inference.control_charts import ControlCharts
+from inference.cross_channel import CrossChannelChart, CrossChannelRegression, fit, process_recurrence
+from inference.groups import normal_of
+from inference.process_statistics import fit_process
+from tests.inference.plants import Parts, plant, whole
+
+CYCLE = 100
+
+
+def recipe(rows: int, seed: int, num_channels: int = 6, noise: float = 0.01) -> np.ndarray:
+    """A recipe of four steps of random levels, repeated; channels follow it with lags, and err more after a change."""
+    levels_sc = np.random.default_rng(99).uniform(-1, 1, (4, num_channels))
+    rng = np.random.default_rng(seed)
+    second_n = np.arange(CYCLE, rows + CYCLE) % CYCLE
+    target_nc = levels_sc[second_n // (CYCLE // 4)]
+    values_nc = np.empty((rows, num_channels))
+    state_c = levels_sc[-1]
+    for row in range(rows):
+        state_c = state_c + 0.5 * (target_nc[row] - state_c)
+        values_nc[row] = state_c
+    shared_n1 = rng.normal(size=(rows, 1))
+    restless_n1 = 1 + 10 * (second_n % (CYCLE // 4) < 4)[:, np.newaxis]
+    values_nc += noise * (3 * shared_n1 + restless_n1 * rng.normal(size=values_nc.shape))
+    return values_nc.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def chart() -> CrossChannelChart:
+    values_nc = recipe(6000, seed=0)
+    return fit(values_nc, whole(values_nc), span=10)
+
+
+def scores(chart: CrossChannelChart, values_nc: np.ndarray) -> np.ndarray:
+    return np.nanmean(chart.errors(values_nc, whole(values_nc)), axis=1)
+
+
+def test_new_reference_rows_are_about_one(chart):
+    assert scores(chart, recipe(6000, seed=1)).mean() == pytest.approx(1.0, rel=0.35)
+
+
+def test_changes_of_step_count_less_than_without_their_context(chart):
+    everywhere_mc = np.broadcast_to(chart.scale.usual_c, chart.scale.square_mc.shape)
+    blind = replace(chart, scale=replace(chart.scale, square_mc=everywhere_mc))
+    after_change_n = np.arange(6000) % (CYCLE // 4) < 8
+    with_context, without = (scores(each, recipe(6000, seed=1))[after_change_n].mean() for each in (chart, blind))
+    assert with_context < 0.5 * without
+
+
+@pytest.mark.parametrize("fault", ["shift", "stuck", "decoupled"])
+def test_faults_far_smaller_than_the_recipe_are_seen(chart, fault):
+    """Each is under a tenth of what the recipe moves the channel by, or leaves the channel in its own range."""
+    values_nc, rows = recipe(3000, seed=1), slice(1500, 1800)
+    if fault == "shift":
+        values_nc[rows, 2] += 0.08
+    elif fault == "stuck":
+        values_nc[rows, 2] = values_nc[1500, 2]
+    else:
+        values_nc[rows, 2] = recipe(3000, seed=1)[1540:1840, 2]
+    score_n = scores(chart, values_nc)
+    assert np.median(score_n[1520:1800]) > 3 * np.quantile(score_n[:1500], 0.9)
+    error_sc = chart.errors(values_nc, whole(values_nc))
+    assert np.nanmean(error_sc[1520:1800], axis=0).argmax() == 2
+
+
+def test_missing_values_have_no_error_and_disturb_no_other_channel(chart):
+    values_nc = recipe(3000, seed=1)
+    complete_sc = chart.errors(values_nc, whole(values_nc))
+    values_nc[1000:1030, 1] = np.nan
+    error_sc = chart.errors(values_nc, whole(values_nc))
+    assert np.isnan(error_sc[1000:1030, 1]).all()
+    assert np.isnan(error_sc).sum() == 30
+    others = [0, 2, 3, 4, 5]
+    assert np.nanmax(error_sc[1000:1030][:, others]) < 3 * max(1.0, complete_sc[1000:1030][:, others].max())
+
+
+def test_one_impossible_value_is_forgotten(chart):
+    values_nc = recipe(3000, seed=1)
+    values_nc[1500, 0] = 1e30
+    score_n = scores(chart, values_nc)
+    assert np.isfinite(score_n).all()
+    assert score_n[1600:].mean() < 3
+
+
+def test_a_channel_is_not_predicted_from_itself():
+    values_nc = plant(2000, seed=0)
+    regression, _, _ = CrossChannelRegression.fit(values_nc, whole(values_nc))
+    num_channels = values_nc.shape[1]
+    for channel in range(num_channels):
+        assert not regression.weight_fc[channel:-1:num_channels, channel].any()
+
+
+def test_weights_are_those_of_a_ridge_regression_without_the_own_channel():
+    from sklearn.linear_model import Ridge
+
+    values_nc = plant(1500, seed=0)
+    regression, _, _ = CrossChannelRegression.fit(values_nc, whole(values_nc))
+    (rows,) = regression.rows(values_nc, whole(values_nc))
+    num_channels, channel = values_nc.shape[1], 1
+    kept_f = np.arange(len(regression.weight_fc) - 1) % num_channels != channel
+    found = cross_channel._Moments.of(iter([rows]), None)
+    expected = Ridge(alpha=0.01 * len(values_nc), solver="svd").fit(
+        rows.regressor_nf[:, :-1][:, kept_f], rows.filled_nc[:, channel]
+    )
+    weight_fc = cross_channel._without_itself(found, 0.01, num_channels)
+    np.testing.assert_allclose(weight_fc[:-1, channel][kept_f], expected.coef_, atol=1e-6)
+
+
+def test_pieces_change_nothing(chart, monkeypatch):
+    values_nc = recipe(1000, seed=1)
+    values_nc[300:310, 1] = np.nan
+    at_once_sc = chart.errors(values_nc, whole(values_nc))
+    monkeypatch.setattr(cross_channel, "_VALUES_AT_A_TIME", 4 * 6 * 64)
+    np.testing.assert_allclose(chart.errors(values_nc, whole(values_nc)), at_once_sc, rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_comes_from_another_segment(chart):
+    values_nc, apart_k2 = recipe(1000, seed=1), np.array([[0, 400], [600, 1000]])
+    apart_sc = chart.errors(values_nc, apart_k2)
+    values_nc[400:600] = -1e3
+    np.testing.assert_array_equal(chart.errors(values_nc, apart_k2), apart_sc)
+
+
+def test_a_stored_chart_gives_the_same_errors_to_the_last_bit(chart):
+    values_nc = recipe(500, seed=1)
+    again = CrossChannelChart.from_arrays(chart.to_arrays())
+    np.testing.assert_array_equal(again.errors(values_nc, whole(values_nc)), chart.errors(values_nc, whole(values_nc)))
+
+
+# ------------------------------------------------------------------------------------------------ when it is used
+def test_a_recipe_repeats_itself_and_a_random_process_does_not():
+    recipe_nc, random_nc = recipe(4000, seed=0), np.cumsum(np.random.default_rng(0).normal(size=(4000, 6)), axis=0)
+    assert process_recurrence(recipe_nc, whole(recipe_nc), 10) > cross_channel.RECURRENT
+    assert process_recurrence(random_nc, whole(random_nc), 10) < 0.5
+
+
+def splits(recordings: list[np.ndarray]) -> dict:
+    """The first 60 % of each recording trains, the next 15 % calibrates, the rest is scored."""
+    rows = {number: len(values_nc) for number, values_nc in enumerate(recordings)}
+    bounds = {"train": (0.0, 0.6), "calibration": (0.6, 0.75), "test": (0.75, 1.0)}
+    return Parts(recordings).of(
+        **{name: {r: (int(low * n), int(high * n)) for r, n in rows.items()} for name, (low, high) in bounds.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("values_nc", "context", "kind"),
+    [
+        (recipe(3000, seed=0), "auto", CrossChannelChart),
+        (recipe(3000, seed=0), "off", ControlCharts),
+        (recipe(900, seed=0), "on", ControlCharts),
+        (plant(3000, seed=0), "auto", ControlCharts),
+        (plant(3000, seed=0), "on", CrossChannelChart),
+    ],
+    ids=["recipe", "recipe, off", "too few rows", "no recipe", "no recipe, on"],
+)
+def test_which_chart_serves(values_nc, context, kind):
+    learned, _ = fit_process(normal_of(splits([values_nc])), span=10, context=context)
+    assert {type(chart) for chart in learned.charts.values()} == {kind}
+
+
+def test_named_context_channels_describe_the_context_and_must_exist():
+    parts = splits([recipe(3000, seed=0)])
+    learned, _ = fit_process(normal_of(parts), span=10, context_channels=("c1", "c4"))
+    (chart,) = learned.charts.values()
+    assert chart.features.loading_ck[[1, 4]].any()
+    assert not chart.features.loading_ck[[0, 2, 3, 5]].any()
+    with pytest.raises(ConfigError, match=r"data\.context_channels.*setpoint"):
+        fit_process(normal_of(parts), span=10, context_channels=("setpoint",))
+
+
+def test_calibration_errors_are_those_of_new_rows():
+    """The chart that scores the calibration rows has not seen them: their errors are as large as those of new rows."""
+    parts = splits([recipe(8000, seed=0), recipe(8000, seed=1)])
+    learned, calibration_sc = fit_process(normal_of(parts), span=10)
+    quantiles = [
+        np.quantile(np.nanmean(each_sc, axis=1), 0.95) for each_sc in (calibration_sc, learned.errors(parts["test"]))
+    ]
+    assert quantiles[0] == pytest.approx(quantiles[1], rel=0.3)
+
+
+def test_calibration_rows_alone_are_scored_out_of_fold():
+    values_nc = recipe(4000, seed=0)
+    parts = Parts([values_nc]).of(calibration={0: (0, 4000)})
+    learned, calibration_sc = fit_process(parts, span=10)
+    assert not np.isnan(calibration_sc).any()
+    new_nc = recipe(4000, seed=5)
+    (chart,) = learned.charts.values()
+    expected = np.quantile(scores(chart, new_nc), 0.9)
+    assert np.quantile(calibration_sc.mean(axis=1), 0.9) == pytest.approx(expected, rel=0.3)
