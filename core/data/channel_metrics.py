@@ -19,6 +19,10 @@ _DISCRETE_LEVELS = 16
 _STEP_FLOOR = 1e-4
 # From this share of steps that move, a channel that mostly holds its value is judged by the moves it makes.
 _HABITUAL_MOVES = 0.01
+# From this share of steps that change the level, such changes recur: they are operation, not a defect.
+_RECURRING_CHANGES = 0.002
+# Steps above so many robust standard deviations are changes of level or spikes, spikes where so much is taken back.
+_LARGE_STEP, _TAKEN_BACK = 10.0, 0.7
 
 
 def channel_metrics(values_t: np.ndarray, gap_g: np.ndarray) -> dict[str, Any]:
@@ -98,7 +102,8 @@ def _largest_jump(steps: Numbers, count: int, level: float) -> float:
 
     The scale is the median absolute deviation. Where that is 0, because most steps are 0, it is the median of the
     moves if moving is a habit of the channel, else the floor: so one jump of a channel that otherwise holds still
-    stands out, and the five-hundredth switch of a valve does not.
+    stands out, and the five-hundredth switch of a valve does not. In the same way, changes of level of a recipe, which
+    recur, are compared with each other. A spike, which is back with the next sample, is never a habit.
     """
     floor = max(_STEP_FLOOR * level, math.sqrt(float(np.finfo(np.float32).tiny)))
     usual = median(steps, count)
@@ -113,7 +118,30 @@ def _largest_jump(steps: Numbers, count: int, level: float) -> float:
     if scale <= floor:
         num_moves = sum(map(len, moves()))
         scale = _MAD_TO_SIGMA * float(median(moves, num_moves)) if num_moves > _HABITUAL_MOVES * count else floor
-    return float(max(size_n.max(initial=0.0) for size_n in sizes()) / scale)
+
+    def level_changes() -> Iterator[np.ndarray]:
+        """Sizes of the large steps that the next sample does not take back."""
+        return (np.abs(step_n[~_is_taken_back(step_n) & (np.abs(step_n) > _LARGE_STEP * scale)]) for step_n in steps())
+
+    largest_spike = max(np.abs(step_n[_is_taken_back(step_n)]).max(initial=0.0) for step_n in steps())
+    num_changes = sum(map(len, level_changes()))
+    largest_change = max(size_n.max(initial=0.0) for size_n in level_changes())
+    change_scale = scale
+    if num_changes > _RECURRING_CHANGES * count:
+        change_scale = max(scale, _MAD_TO_SIGMA * float(median(level_changes, num_changes)))
+    largest_other = max(size_n.max(initial=0.0) for size_n in sizes()) if not num_changes else 0.0
+    return float(max(largest_spike / scale, largest_change / change_scale, min(largest_other / scale, _LARGE_STEP)))
+
+
+def _is_taken_back(step_n: np.ndarray) -> np.ndarray:
+    """Whether a step and the next, or the one before, are a spike: of opposite sign and nearly equal size."""
+    one_n, next_n = step_n[:-1], step_n[1:]
+    smaller_n, larger_n = np.minimum(np.abs(one_n), np.abs(next_n)), np.maximum(np.abs(one_n), np.abs(next_n))
+    spike_n = (one_n * next_n < 0) & (smaller_n > _TAKEN_BACK * larger_n)
+    taken_n = np.zeros(len(step_n), dtype=bool)
+    taken_n[:-1] |= spike_n
+    taken_n[1:] |= spike_n
+    return taken_n
 
 
 def _is_discrete(observed: Numbers, clipped: float) -> bool:

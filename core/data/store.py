@@ -52,7 +52,7 @@ from core.workspace import relative, write_json
 log = logging.getLogger(__name__)
 
 # Counts up whenever readers, mending or metrics change what they give for the same file.
-VERSION = 4
+VERSION = 5
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9

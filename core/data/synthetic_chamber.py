@@ -13,6 +13,7 @@ import numpy as np
 
 WAFER_SECONDS = 210
 MAIN_ETCH = slice(55, 140)  # seconds of a wafer
+_SETTLING = 5 * WAFER_SECONDS
 # Set points by recipe step: duration s, pressure mTorr, source W, bias W, CF4, CHF3, O2, Ar sccm, backside helium Torr
 RECIPE = np.array(
     [
@@ -41,7 +42,8 @@ def simulate(
     rng: np.random.Generator, rows: int, *, age: float, faults: tuple[Fault, ...] = ()
 ) -> dict[str, np.ndarray]:
     """Channels by name, each float64 (rows,). `age` (0 to 1) is how far the chamber has drifted."""
-    chamber = _healthy(rng, rows, age)
+    # A recording starts in mid-production: lags and drifts have settled.
+    chamber = {name: signal[_SETTLING:] for name, signal in _healthy(rng, rows + _SETTLING, age).items()}
     for fault in faults:
         FAULTS[fault.kind](chamber, slice(fault.start, fault.stop), fault.size, rng)
     return chamber
