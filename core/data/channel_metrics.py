@@ -137,7 +137,7 @@ def _is_taken_back(step_n: np.ndarray) -> np.ndarray:
     """Whether a step and the next, or the one before, are a spike: of opposite sign and nearly equal size."""
     one_n, next_n = step_n[:-1], step_n[1:]
     smaller_n, larger_n = np.minimum(np.abs(one_n), np.abs(next_n)), np.maximum(np.abs(one_n), np.abs(next_n))
-    spike_n = (one_n * next_n < 0) & (smaller_n > _TAKEN_BACK * larger_n)
+    spike_n = ((one_n < 0) != (next_n < 0)) & (smaller_n > _TAKEN_BACK * larger_n)
     taken_n = np.zeros(len(step_n), dtype=bool)
     taken_n[:-1] |= spike_n
     taken_n[1:] |= spike_n
