@@ -186,7 +186,7 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
 
 
 def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
-    """achieved: of the old threshold on the new normal data. rate: what it was meant to have. ratio: of the high scores."""
+    """achieved: of the old threshold on the new data. rate: what it was meant to have. ratio: of the high scores."""
     from inference.thresholds import achieved_in_words, share_in_words
 
     found = "No drift to speak of"
