@@ -45,8 +45,7 @@ function run(name, stream) {
     facts([["Best validation loss", best && [el("b", {}, figure(best.val_loss)), ` in epoch ${best.epoch}`]],
       ["Skill", isNumber(best?.skill) && [el("b", {}, figure(best.skill)), " over the mean training input (1 is perfect)"]],
       ["Run", el("a", { href: href("training", { run: stream.run_id }), id: `run-${name}` }, stream.run_id)],
-      ["Last sign of life", time(stream.updated_at)],
-      ["Hardware", hardware(stream.device)],
+      ["Last sign of life", time(stream.updated_at)], ["Hardware", hardware(stream.device)],
       ["Weights in use", checkpoint && [code(checkpoint.path), !checkpoint.present && warning("the file is missing"),
         maker !== stream.run_id && warning(`from another run: ${maker}`)]]]),
   ];

@@ -89,7 +89,6 @@ function head(run, leave) {
   const now = [run.epochs > 0 && `epoch ${run.epoch} of ${run.epochs}`,
     run.state === "running" && `${duration(run.eta_seconds)} left`,
     run.best && `best validation loss ${figure(run.best.val_loss)} in epoch ${run.best.epoch}`,
-    isNumber(run.best?.skill) && `skill ${figure(run.best.skill)} over the mean training input`,
     isNumber(run.windows_per_second) && `${figure(run.windows_per_second)} windows/s`,
     isNumber(run.memory_mb) && mebibytes(run.memory_mb), hardware(run.environment?.device), run.reason];
   return [
