@@ -1,20 +1,24 @@
-"""How far a window's spectrum and level lie from normal ones: the vibration engineer's part of a score.
+"""Control charts of vibration: how far level, spectrum and modulation of a window lie from normal ones.
 
-The log power of equal frequency bands, amplitude kept, as one Gaussian for each axis; its squared Mahalanobis distance
-is Hotelling's T² (Annals of Mathematical Statistics 1931) of the spectrum. Beside it stands the overall level, the log
-of the RMS, which standards of machine vibration judge by (ISO 20816): a machine grows louder before its spectrum tells
-why. Both are exponentially weighted means over the windows of a file before they are judged (Lowry et al., A
-Multivariate Exponentially Weighted Moving Average Control Chart, Technometrics 1992): a machine's state outlasts a
-window. Normal windows are judged by what did not see them, as in `inference.normal_rows`.
+Four charts, each with its own features of a window (`inference.vibration_features`): the overall level, the spectrum,
+the low-frequency lines, and the modulation. The distance of a chart is Hotelling's T² (Annals of Mathematical
+Statistics 1931). Speed and load move the features of a chart together; normal windows show how, and their covariance
+discounts it: another operating point is no alarm, a small change beside it is. The covariance is that of single
+windows, of which there are many; what is judged are exponentially weighted means over the windows of a file (Lowry et
+al., A Multivariate Exponentially Weighted Moving Average Control Chart, Technometrics 1992), because the state of a
+machine outlasts a window.
 
-Suffixes: w window, t time, c channel (axis), f band.
+Normal windows are judged by charts that did not learn from their recording (cross-fitting), so that their errors are as
+large as those of new recordings.
+
+Suffixes: w window, c channel (axis), f feature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 import torch
@@ -22,150 +26,207 @@ from torch import Tensor
 
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
-from inference.running import Ewma
+from inference.running import decay_of
+from inference.vibration_features import CHARTS, Features, features_of, smoothed
 
-BANDS = 64
 FOLDS = 8
-# Share of the mean variance of an axis's bands that is added to each: windows are few, bands are many.
-SHRINKAGE = 0.1
-# Smallest deviation of the level: 1 % of the amplitude, in the log of power.
-LEVEL_FLOOR = 0.02
-_WINDOWS_AT_A_TIME = 256
+# Of fewer files, segments of time are left out instead: fewer, because neighbours are alike.
+_FEWEST_FILES, _SEGMENTS = 4, 4
+# Added to the diagonal of the correlation matrix: windows are few, features are many.
+_SHRINKAGE = 0.05
+# Smallest deviation of a feature: 1 % of the amplitude, in the log of power.
+_FLOOR = 0.02
+# By how much the distance of a chart counts as it is, and by how much what exceeds normal. Level and spectrum rank what
+# is unusual for the machine; what exceeds normal of any chart but the level is evidence of a defect.
+_WEIGHTS = {"level": (0.5, 0.0), "spectrum": (1.0, 1.0), "lines": (0.0, 1.0), "modulation": (0.0, 1.0)}
+# Normal ends so many deviations above the mean distance.
+_DEAD_ZONE = 2.0
 _SMALLEST = 1e-12
 
 
-class Spectra(NamedTuple):
-    """band_wcf: log of each window's mean power in bands, (W, C, F). level_wc: log of its mean power. float64, both
-    smoothed over the windows of a file."""
+@dataclass(frozen=True)
+class Chart:
+    """What the features of normal windows are like: mean and deviation (C, F), and the LU factors (C, F, F) and pivots
+    of their shrunk correlation matrix. float64."""
 
-    band_wcf: Tensor
-    level_wc: Tensor
+    mean_cf: Tensor
+    scale_cf: Tensor
+    factor_cff: Tensor
+    pivot_cf: Tensor
 
     @classmethod
-    def joined(cls, each: Sequence[Spectra]) -> Self:
-        return cls(*(torch.cat(part) for part in zip(*each, strict=True)))
+    def fit(cls, normal_wcf: Tensor) -> Self:
+        mean_cf = normal_wcf.nanmean(0)
+        centred_cwf = (normal_wcf - mean_cf).nan_to_num().transpose(0, 1)
+        scale_cf = centred_cwf.square().mean(1).sqrt().clamp(min=_FLOOR)
+        scaled_cwf = centred_cwf / scale_cf.unsqueeze(1)
+        correlation_cff = scaled_cwf.transpose(1, 2) @ scaled_cwf / scaled_cwf.shape[1]
+        identity_ff = torch.eye(mean_cf.shape[-1], dtype=torch.float64)
+        return cls(mean_cf, scale_cf, *torch.linalg.lu_factor(correlation_cff + _SHRINKAGE * identity_ff))
 
-    def split(self, sizes: Sequence[int]) -> list[Spectra]:
-        return [Spectra(*part) for part in zip(*(each.split(sizes) for each in self), strict=True)]
+    def distances(self, new_wcf: Tensor) -> Tensor:
+        """Squared Mahalanobis distances over the number of features, (W, C); NaN for an axis without values."""
+        offset_cwf = ((new_wcf - self.mean_cf) / self.scale_cf).transpose(0, 1)
+        solved_cfw = torch.linalg.lu_solve(self.factor_cff, self.pivot_cf, offset_cwf.transpose(1, 2))
+        return (offset_cwf * solved_cfw.transpose(1, 2)).mean(-1).transpose(0, 1)
 
 
 @dataclass(frozen=True)
-class NormalSpectra:
-    """Of normal windows: the mean (C, F) of their bands, the LU factors (C, F, F) and pivots of the bands' covariance,
-    towards whose diagonal a share is added, and mean and deviation (2, 1 + C) of the levels: of all axes' mean, and of
-    each. float64."""
+class Reference:
+    """How large the distances of a chart are for normal windows it did not learn from. float64.
 
-    mean_cf: Tensor
-    factor_cff: Tensor
-    pivot_cf: Tensor
-    level_2d: Tensor
+    lasting_c, passing_c: the mean distance is the first plus the second times the variance that averaging leaves (C,).
+    gradual: the relative distance that counts 1. limit: where normal ends; freedom: of the chi-square that has the
+    moments of the normal distances; both of the mean over axes.
+    """
+
+    lasting_c: Tensor
+    passing_c: Tensor
+    gradual: Tensor
+    limit: Tensor
+    freedom: Tensor
 
     @classmethod
-    def fit(cls, normal: Spectra) -> Self:
-        complete_w = ~normal.level_wc.isnan().any(1)
-        if complete_w.any():
-            normal = Spectra(normal.band_wcf[complete_w], normal.level_wc[complete_w])
-        mean_cf = normal.band_wcf.mean(0)
-        centred_cwf = (normal.band_wcf - mean_cf).transpose(0, 1)
-        covariance_cff = centred_cwf.transpose(1, 2) @ centred_cwf / max(len(normal.band_wcf) - 1, 1)
-        spread_c = covariance_cff.diagonal(dim1=1, dim2=2).mean(-1).clamp(min=_SMALLEST)
-        identity_ff = torch.eye(mean_cf.shape[-1], dtype=torch.float64)
-        shrunk_cff = covariance_cff + SHRINKAGE * spread_c[:, None, None] * identity_ff
-        level_wd = _with_mean(normal.level_wc)
-        level_2d = torch.stack([level_wd.mean(0), level_wd.std(0, correction=0).clamp(min=LEVEL_FLOOR)])
-        return cls(mean_cf, *torch.linalg.lu_factor(shrunk_cff), level_2d)
+    def fit(cls, single_wc: Tensor, averaged_wc: Tensor, left_w: Tensor) -> Self:
+        """single_wc, averaged_wc: distances of single windows and of means over windows."""
+        single_c, averaged_c = single_wc.nanmean(0), averaged_wc.nanmean(0)
+        passing_c = ((single_c - averaged_c) / (1 - left_w.mean()).clamp(min=_SMALLEST)).clamp(min=0).minimum(single_c)
+        lasting_c = single_c - passing_c
+        relative_w = _relative(averaged_wc, lasting_c, passing_c, left_w).nanmean(1)
+        relative_w = relative_w[~relative_w.isnan()]
+        mean, std = relative_w.mean(), relative_w.std(correction=0).clamp(min=_SMALLEST)
+        return cls(lasting_c, passing_c, _usual(relative_w), mean + _DEAD_ZONE * std, 2 * (mean / std) ** 2)
 
-    def distances(self, new: Spectra) -> tuple[Tensor, Tensor]:
-        """Squared distances (W, C) of the level, and of each axis's bands over their number (Mahalanobis); NaN for an
-        axis without a value in a window.
+    def relative(self, distance_wc: Tensor, left_w: Tensor) -> Tensor:
+        """Distances over those expected after so many windows, (W, C)."""
+        return _relative(distance_wc, self.lasting_c, self.passing_c, left_w)
 
-        The mean level of all axes is what is judged; the axes share its distance by their own.
-        """
-        mean_d, deviation_d = self.level_2d
-        square_wd = ((_with_mean(new.level_wc) - mean_d) / deviation_d) ** 2
-        share_wc = square_wd[:, 1:] / square_wd[:, 1:].nanmean(1, keepdim=True).clamp(min=_SMALLEST)
-        offset_cwf = (new.band_wcf - self.mean_cf).transpose(0, 1)
-        solved_cfw = torch.linalg.lu_solve(self.factor_cff, self.pivot_cf, offset_cwf.transpose(1, 2))
-        return square_wd[:, :1] * share_wc, (offset_cwf * solved_cfw.transpose(1, 2)).mean(-1).transpose(0, 1)
+    def excess(self, relative_w: Tensor) -> Tensor:
+        """The log-likelihood ratio of a larger variance, of what lies beyond the limit: 0 for a normal window."""
+        ratio_w = (relative_w / self.limit).clamp(min=1)
+        return self.freedom / 2 * (ratio_w - 1 - ratio_w.log())
+
+
+def _relative(distance_wc: Tensor, lasting_c: Tensor, passing_c: Tensor, left_w: Tensor) -> Tensor:
+    return distance_wc / (lasting_c + passing_c * left_w.unsqueeze(1)).clamp(min=_SMALLEST)
+
+
+def _usual(values_w: Tensor) -> Tensor:
+    """Their mean, or their root mean square over √3, as in `part_scores.channel_baseline`, where that is larger."""
+    return values_w.mean().maximum(values_w.square().mean().sqrt() / 3**0.5).clamp(min=_SMALLEST)
 
 
 @dataclass(frozen=True)
 class SpectralStatistics:
-    """normal: learned from all normal windows. usual_2c: how large the distances (2, C), of level and bands, are for
-    windows it did not see: their mean, or their root mean square over √3, as in `part_scores.channel_baseline`, where
-    that is larger. span: of the means over windows."""
+    """charts: by name, learned from all normal windows. references: how large their distances usually are. usual: the
+    sum of all charts that counts 1. span: of the means over windows."""
 
-    normal: NormalSpectra
-    usual_2c: Tensor
+    charts: Mapping[str, Chart]
+    references: Mapping[str, Reference]
+    usual: Tensor
     span: int
 
     def errors(self, windows: WindowSet) -> np.ndarray:
-        """Half the level's squared distance and half the bands', over the normal ones: float32 (W, C)."""
-        return self._relative(torch.stack(self.normal.distances(spectra_of(windows, span=self.span)), dim=1))
+        """About 1 for normal windows; the axes share the sum of all charts by their own distances: float32 (W, C)."""
+        averaged = smoothed(features_of(windows), windows, self.span)
+        distances = {name: chart.distances(averaged[name]) for name, chart in self.charts.items()}
+        return self._errors(distances, variance_left(windows, self.span))
 
-    def _relative(self, distance_w2c: Tensor) -> np.ndarray:
-        return (distance_w2c / self.usual_2c).mean(1).float().numpy()
+    def _errors(self, distances: Mapping[str, Tensor], left_w: Tensor) -> np.ndarray:
+        sum_w, relative_wcn = _sum_of_charts(self.references, distances, left_w)
+        share_wc = relative_wcn.nansum(-1)
+        share_wc = torch.where(distances["level"].isnan(), torch.nan, share_wc)
+        share_wc = share_wc / share_wc.nanmean(1, keepdim=True).clamp(min=_SMALLEST)
+        return ((sum_w / self.usual).unsqueeze(1) * share_wc).float().numpy()
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        held = {name: tensor.numpy() for name, tensor in (*vars(self.normal).items(), ("usual_2c", self.usual_2c))}
-        return {**held, "span": np.array(self.span)}
+        held = {"usual": self.usual.numpy(), "span": np.array(self.span)}
+        for kind, named in (("chart", self.charts), ("reference", self.references)):
+            for name, each in named.items():
+                held |= {f"{kind}.{name}.{field}": value.numpy() for field, value in vars(each).items()}
+        return held
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
-        names = ("mean_cf", "factor_cff", "pivot_cf", "level_2d", "usual_2c")
-        *normal, usual_2c = (torch.from_numpy(held[name]) for name in names)
-        return cls(NormalSpectra(*normal), usual_2c, int(held["span"]))
+        def named(kind: str, of: type) -> dict:
+            return {
+                name: of(*(torch.from_numpy(held[f"{kind}.{name}.{field.name}"]) for field in fields(of)))
+                for name in CHARTS
+            }
+
+        usual = torch.from_numpy(held["usual"])
+        return cls(named("chart", Chart), named("reference", Reference), usual, int(held["span"]))
 
 
+def _sum_of_charts(
+    references: Mapping[str, Reference], distances: Mapping[str, Tensor], left_w: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The sum of all charts (W,), and their relative distances (W, C, charts)."""
+    sum_w, relative = torch.zeros(len(left_w), dtype=torch.float64), []
+    for name, reference in references.items():
+        relative.append(reference.relative(distances[name], left_w))
+        mean_w = relative[-1].nanmean(1)
+        gradual, sharp = _WEIGHTS[name]
+        if gradual:
+            sum_w = sum_w + gradual * mean_w / reference.gradual
+        sum_w = sum_w + sharp * reference.excess(mean_w).nan_to_num()
+    return sum_w, torch.stack(relative, dim=-1)
+
+
+def variance_left(windows: WindowSet, span: int) -> Tensor:
+    """The variance of the exponentially weighted mean of independent windows, from the first of a file on: (W,)."""
+    file_w, decay = windows.file_of(), decay_of(span)
+    number_w = np.arange(1, len(file_w) + 1) - np.searchsorted(file_w, file_w)
+    past_w = torch.from_numpy(float(decay) ** number_w)
+    return (1 - decay) / (1 + decay) * (1 - past_w**2) / (1 - past_w) ** 2
+
+
+# -------------------------------------------------------------------------------------------------------------- learned
 def fit_spectral(normal: Mapping[PartName, WindowSet], *, span: int) -> tuple[SpectralStatistics, np.ndarray]:
-    """What the windows of all normal parts teach, and the errors of the part `calibration`, out of fold."""
-    of_part = {name: spectra_of(part, span=span) for name, part in normal.items()}
-    everything = Spectra.joined(list(of_part.values()))
-    num_windows = len(everything.level_wc)
-    folds = everything.split([len(fold) for fold in torch.arange(num_windows).tensor_split(min(FOLDS, num_windows))])
-    others = [Spectra.joined([*folds[:at], *folds[at + 1 :]] or folds) for at in range(len(folds))]
-    distance_w2c = torch.cat(
-        [torch.stack(NormalSpectra.fit(rest).distances(fold), dim=1) for rest, fold in zip(others, folds, strict=True)]
-    )
-    mean_2c, rms_2c = distance_w2c.nanmean(0), distance_w2c.square().nanmean(0).sqrt()
-    usual_2c = torch.maximum(mean_2c, rms_2c / 3**0.5).clamp(min=_SMALLEST)
-    learned = SpectralStatistics(NormalSpectra.fit(everything), usual_2c, span)
-    mine = distance_w2c.split([len(part.level_wc) for part in of_part.values()])[list(of_part).index("calibration")]
-    return learned, learned._relative(mine)
+    """What the windows of all normal parts teach, and the errors (S, C) of the part `calibration`, cross-fitted."""
+    of_part = {name: features_of(part) for name, part in normal.items()}
+    single = _joined(list(of_part.values()))
+    averaged = _joined([smoothed(features, normal[name], span) for name, features in of_part.items()])
+    left_w = torch.cat([variance_left(part, span) for part in normal.values()])
+    fold_w = folds_of(list(normal.values()))
+    charts, references, distances = {}, {}, {}
+    for name in CHARTS:
+        charts[name] = Chart.fit(single[name])
+        single_wc, distances[name] = _cross_fitted(single[name], averaged[name], fold_w)
+        references[name] = Reference.fit(single_wc, distances[name], left_w)
+    sum_w, _ = _sum_of_charts(references, distances, left_w)
+    learned = SpectralStatistics(charts, references, _usual(sum_w[~sum_w.isnan()]), span)
+    sizes, at = [len(part) for part in normal.values()], list(normal).index("calibration")
+    mine = {name: distance_wc.split(sizes)[at] for name, distance_wc in distances.items()}
+    return learned, learned._errors(mine, left_w.split(sizes)[at])
 
 
-def spectra_of(windows: WindowSet, *, span: int) -> Spectra:
-    """span: of the exponentially weighted mean over the windows of a file, those of all its records in order.
+def _joined(each: list[Features]) -> Features:
+    return {name: torch.cat([features[name] for features in each]) for name in CHARTS}
 
-    Missing samples count as their window's mean, and the power as that of the samples there are; NaN for an axis
-    without any.
+
+def folds_of(parts: list[WindowSet]) -> Tensor:
+    """The number of the fold of each window, (W,): neighbouring files, or segments of time where there are few files.
+
+    All windows of a file are in one fold, also those of different parts: a chart that learned from a recording finds it
+    more normal than a new one.
     """
-    taper_t1 = torch.hann_window(windows.window, periodic=False).unsqueeze(1)
-    whole = taper_t1.square().sum()
-    found = []
-    for batch_wtc in windows.batches(_WINDOWS_AT_A_TIME):
-        centred_wtc = batch_wtc - batch_wtc.nanmean(1, keepdim=True)
-        seen_w1c = (taper_t1.square() * ~batch_wtc.isnan()).sum(1, keepdim=True) / whole
-        power_wfc = torch.fft.rfft(centred_wtc.nan_to_num() * taper_t1, dim=1).abs().square()[:, 1:].double()
-        power_wfc /= torch.where(seen_w1c > 0, seen_w1c, torch.nan)
-        bands = power_wfc.tensor_split(min(BANDS, power_wfc.shape[1]), dim=1)
-        band_wcf = torch.stack([band.mean(1) for band in bands], dim=-1)
-        found.append(Spectra(_log(band_wcf), _log(power_wfc.mean(1))))
-    spectra = Spectra.joined(found)
-    file_w = windows.file_of()
-    return Spectra(*(_smoothed(each, file_w, span) for each in spectra))
+    file_w = np.concatenate([part.file_of() for part in parts])
+    start_w = np.concatenate([part.starts_w.numpy() for part in parts])
+    files, number_w = np.unique(file_w, return_inverse=True)
+    if len(files) >= _FEWEST_FILES:
+        return torch.from_numpy(number_w * min(FOLDS, len(files)) // len(files))
+    number_w = np.argsort(np.argsort(start_w, kind="stable"))
+    return torch.from_numpy(number_w * min(_SEGMENTS, len(start_w)) // len(start_w))
 
 
-def _with_mean(level_wc: Tensor) -> Tensor:
-    return torch.cat([level_wc.nanmean(1, keepdim=True), level_wc], dim=1)
-
-
-def _log(power: Tensor) -> Tensor:
-    return (power + _SMALLEST).log()
-
-
-def _smoothed(values: Tensor, file_w: np.ndarray, span: int) -> Tensor:
-    if span == 1:
-        return values
-    flat_wm = values.flatten(1).numpy()
-    return torch.from_numpy(Ewma(span, flat_wm.shape[1])(flat_wm, file_w)).reshape(values.shape)
+def _cross_fitted(single_wcf: Tensor, averaged_wcf: Tensor, fold_w: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances (W, C) of single windows and of means over windows, by what other folds teach."""
+    single_wc = torch.empty(single_wcf.shape[:2], dtype=torch.float64)
+    averaged_wc = torch.empty_like(single_wc)
+    for fold in fold_w.unique():
+        mine_w = fold_w == fold
+        chart = Chart.fit(single_wcf if mine_w.all() else single_wcf[~mine_w])
+        single_wc[mine_w] = chart.distances(single_wcf[mine_w])
+        averaged_wc[mine_w] = chart.distances(averaged_wcf[mine_w])
+    return single_wc, averaged_wc

@@ -1,4 +1,4 @@
-"""Spectra of windows against normal ones: a new tone, a louder machine, and that normal windows are judged fairly."""
+"""Control charts of vibration: what they find, and that normal windows and new operating points are no alarms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.spectra import BANDS, fit_spectral, spectra_of
+from inference.spectra import FOLDS, SpectralStatistics, fit_spectral, folds_of
+from inference.vibration_features import BANDS, features_of, low_edges, smoothed
 
 WINDOW = 256
 
@@ -22,6 +23,20 @@ def machine(num_windows: int, seed: int, *, tone: float = 0.0, gain: float = 1.0
     noise_nc[1:] += 0.8 * noise_nc[:-1]
     noise_nc[:, 1] += tone * np.sin(2 * np.pi * 0.21 * np.arange(len(noise_nc)))
     return (gain * noise_nc).astype(np.float32)
+
+
+def recordings_of(each: list[np.ndarray], first: float = 0.0, last: float = 1.0) -> WindowSet:
+    """The windows of a share of each recording."""
+    recordings = [
+        Recording(f"{at}.npy", Path(f"{at}.npy"), values_nc, np.arange(len(values_nc)), ("x", "y"), 1000.0, "index")
+        for at, values_nc in enumerate(each)
+    ]
+    series = Series.of(recordings, np.concatenate(each))
+    starts = [
+        np.arange(int(first * len(values_nc)) // WINDOW, int(last * len(values_nc)) // WINDOW) * WINDOW + offset
+        for values_nc, offset in zip(each, series.offsets_r, strict=False)
+    ]
+    return WindowSet(series, torch.from_numpy(np.concatenate(starts)), WINDOW)
 
 
 def parts_of(**values: np.ndarray) -> dict[str, WindowSet]:
@@ -45,7 +60,7 @@ def errors(span: int = 1, **test: float) -> dict[str, np.ndarray]:
 
 
 def bands(windows: WindowSet) -> torch.Tensor:
-    return spectra_of(windows, span=1).band_wcf
+    return features_of(windows)["spectrum"]
 
 
 def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
@@ -84,9 +99,9 @@ def test_no_mean_goes_from_one_file_to_the_next_but_from_record_to_record():
             for path, part_nc in zip(paths, np.split(values_nc, 2), strict=True)
         ]
         windows = WindowSet(Series.of(recordings, values_nc), torch.arange(0, 2 * half, WINDOW), WINDOW)
-        return spectra_of(windows, span=5).level_wc[20]
+        return smoothed(features_of(windows), windows, 5)["level"][20]
 
-    alone = spectra_of(windows_of(values_nc, torch.tensor([half]), WINDOW), span=5).level_wc[0]
+    alone = features_of(windows_of(values_nc, torch.tensor([half]), WINDOW))["level"][0]
     torch.testing.assert_close(last("a.npy", "b.npy"), alone)
     assert (last("set.npz", "set.npz") < alone - 1).all()
 
@@ -142,6 +157,92 @@ def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
     assert learned.errors(loud).mean() > 3 * calibration_wc.mean()
 
 
-def test_a_single_normal_window_is_enough_to_be_told_that_it_is_too_few():
+def test_a_single_normal_window_gives_errors():
     _, calibration_wc = fit_spectral(parts_of(calibration=machine(1, 0)), span=1)
     assert calibration_wc.shape == (1, 2)
+
+
+def modulated(seed: int, depth: float, num_windows: int = 200, window: int = 1024) -> WindowSet:
+    """White noise on two axes whose strength follows a sine of 9 periods a window, at the power of no sine."""
+    rng = np.random.default_rng(seed)
+    gain_n = 1 + depth * np.sin(2 * np.pi * 9 / window * np.arange(num_windows * window))
+    noise_nc = rng.normal(size=(len(gain_n), 2)) * gain_n[:, np.newaxis] / np.sqrt(np.mean(gain_n**2))
+    return windows_of(noise_nc.astype(np.float32), torch.arange(0, len(noise_nc), window), window)
+
+
+def test_a_modulation_of_equal_power_is_found():
+    learned, calibration_wc = fit_spectral({"calibration": modulated(0, 0.0)}, span=4)
+    new, faulty = modulated(1, 0.0), modulated(1, 0.5)
+    level = [features_of(windows)["level"].mean().item() for windows in (new, faulty)]
+    assert level[0] == pytest.approx(level[1], abs=0.02)
+    limit = calibration_wc.mean(axis=1).max()
+    assert (learned.errors(new).mean(axis=1) < 1.5 * limit).all()
+    assert (learned.errors(faulty).mean(axis=1) > 3 * limit).mean() > 0.9
+
+
+def operated(seed: int, *, fault: float = 0.0, num_windows: int = 60) -> np.ndarray:
+    """A machine (N, 2) under changing load and speed: noise and the tones of its shaft grow with both, the tones move.
+    Recordings differ a little. The fault adds noise in a narrow band."""
+    rng = np.random.default_rng(seed)
+    n = np.arange(num_windows * WINDOW)
+    load_n = np.interp(n, np.linspace(0, len(n), 7), rng.uniform(0.2, 1, 7))
+    speed_n = np.interp(n, np.linspace(0, len(n), 5), rng.uniform(0.9, 1.1, 5))
+    turn_n = np.cumsum(speed_n) * 0.04
+    tones_n = sum(rng.uniform(0.9, 1.1) / order * np.sin(2 * np.pi * order * turn_n) for order in (1, 2, 3))
+    noise_nc = rng.normal(size=(len(n), 2)) * (0.6 + load_n[:, np.newaxis])
+    band_nc = np.stack([np.convolve(rng.normal(size=len(n)), np.cos(1.9 * np.arange(40)), "same") for _ in "xy"], 1)
+    return (noise_nc + (speed_n**2 * tones_n)[:, np.newaxis] + 0.25 * fault * band_nc).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def operated_charts() -> tuple[SpectralStatistics, np.ndarray]:
+    recordings = [operated(seed) for seed in range(12)]
+    bounds = {"train": (0.0, 0.5), "calibration": (0.5, 1.0)}
+    return fit_spectral({name: recordings_of(recordings, *each) for name, each in bounds.items()}, span=4)
+
+
+def test_changes_of_speed_and_load_are_no_alarm_and_a_small_fault_beside_them_is(operated_charts):
+    learned, calibration_wc = operated_charts
+    limit = calibration_wc.mean(axis=1).max()
+    healthy_w = learned.errors(recordings_of([operated(seed) for seed in range(100, 110)])).mean(axis=1)
+    faulty_w = learned.errors(recordings_of([operated(seed, fault=1) for seed in range(100, 110)])).mean(axis=1)
+    assert (healthy_w > limit).mean() < 0.01
+    assert (faulty_w > limit).mean() > 0.9
+
+
+def test_calibration_errors_are_as_large_as_those_of_new_recordings(operated_charts):
+    learned, calibration_wc = operated_charts
+    new_wc = learned.errors(recordings_of([operated(seed) for seed in range(100, 112)], 0.5, 1.0))
+    for quantile in (0.5, 0.9):
+        found = np.quantile(calibration_wc.mean(axis=1), quantile)
+        assert found == pytest.approx(np.quantile(new_wc.mean(axis=1), quantile), rel=0.25)
+
+
+def test_a_recording_lies_in_one_fold_with_all_its_parts():
+    recordings = [machine(20, seed) for seed in range(10)]
+    parts = [recordings_of(recordings, 0.0, 0.5), recordings_of(recordings, 0.5, 1.0)]
+    fold_w = folds_of(parts).numpy()
+    recording_w = np.concatenate([part.recording_of() for part in parts])
+    assert all(len(np.unique(fold_w[recording_w == recording])) == 1 for recording in range(10))
+    assert len(np.unique(fold_w)) == FOLDS
+
+
+def test_folds_of_few_files_are_segments_of_time():
+    (windows,) = parts_of(test=machine(80, 0)).values()
+    np.testing.assert_array_equal(folds_of([windows]).numpy(), np.arange(80) // 20)
+
+
+def test_stored_charts_give_the_same_errors_bit_for_bit(operated_charts, tmp_path):
+    learned, _ = operated_charts
+    np.savez(tmp_path / "charts.npz", **learned.to_arrays())
+    with np.load(tmp_path / "charts.npz") as held:
+        read = SpectralStatistics.from_arrays(dict(held))
+    new = recordings_of([operated(200)])
+    np.testing.assert_array_equal(read.errors(new), learned.errors(new))
+
+
+@pytest.mark.parametrize("num_lines", [3, 10, 128, 1024])
+def test_low_frequency_bands_are_in_order_and_of_one_line_at_least(num_lines):
+    widths = np.diff(low_edges(num_lines))
+    assert (widths >= 1).all()
+    assert widths.sum() <= num_lines
