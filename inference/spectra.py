@@ -36,11 +36,9 @@ _FEWEST_FILES, _SEGMENTS = 4, 4
 _SHRINKAGE = 0.05
 # Smallest deviation of a feature: 1 % of the amplitude, in the log of power.
 _FLOOR = 0.02
-# By how much the distance of a chart counts as it is, and by how much what exceeds normal. Level and spectrum rank what
-# is unusual for the machine; what exceeds normal of any chart but the level is evidence of a defect.
-_WEIGHTS = {"level": (0.5, 0.0), "spectrum": (1.0, 1.0), "lines": (0.0, 1.0), "modulation": (0.0, 1.0)}
-# Normal ends so many deviations above the mean distance.
-_DEAD_ZONE = 2.0
+# By how much the distance of a chart counts as it is, and by how much what exceeds every normal one. Level and spectrum
+# rank what is unusual for the machine; an excess of any chart but the level is evidence of a defect.
+_WEIGHTS = {"level": (0.7, 0.0), "spectrum": (1.0, 1.0), "lines": (0.0, 1.0), "modulation": (0.0, 1.0)}
 _SMALLEST = 1e-12
 
 
@@ -76,8 +74,8 @@ class Reference:
     """How large the distances of a chart are for normal windows it did not learn from. float64.
 
     lasting_c, passing_c: the mean distance is the first plus the second times the variance that averaging leaves (C,).
-    gradual: the relative distance that counts 1. limit: where normal ends; freedom: of the chi-square that has the
-    moments of the normal distances; both of the mean over axes.
+    gradual: the relative distance that counts 1. limit: the largest normal one; freedom: of the chi-square that has the
+    moments of the normal ones; all of the mean over axes.
     """
 
     lasting_c: Tensor
@@ -95,7 +93,7 @@ class Reference:
         relative_w = _relative(averaged_wc, lasting_c, passing_c, left_w).nanmean(1)
         relative_w = relative_w[~relative_w.isnan()]
         mean, std = relative_w.mean(), relative_w.std(correction=0).clamp(min=_SMALLEST)
-        return cls(lasting_c, passing_c, _usual(relative_w), mean + _DEAD_ZONE * std, 2 * (mean / std) ** 2)
+        return cls(lasting_c, passing_c, _usual(relative_w), relative_w.max(), 2 * (mean / std) ** 2)
 
     def relative(self, distance_wc: Tensor, left_w: Tensor) -> Tensor:
         """Distances over those expected after so many windows, (W, C)."""
