@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import busy, cluster, convergence, data, growth, page
+from benchmarks.demonstration import demonstration
 from benchmarks.floor import Products, floor_seconds
 from benchmarks.pairs import Comparison, Task, compare
 from benchmarks.run import write_results
@@ -164,3 +165,19 @@ def test_a_side_trains_until_its_error_is_at_the_mark(tmp_path):
 
 def test_the_page_is_that_of_the_results():
     assert (REPO_ROOT / page.FILE).read_text(encoding="utf-8") == page.page()
+
+
+def test_the_charts_find_the_faults_of_the_sample_chamber():
+    """On a seed of the data on which no constant was chosen and no figure is reported."""
+    found = demonstration("patchtst", 301)
+    assert found["faults_total"] == 12
+    assert found["faults_found"] >= 10
+    assert found["false_events"] <= found["recorded_hours"]
+    assert found["auroc"] >= 0.9
+
+
+def test_the_charts_find_the_faults_of_the_sample_rig():
+    found = demonstration("swinmae", 301)
+    assert (found["faults_total"], found["healthy_recordings"]) == (8, 4)
+    assert found["faults_found"] >= 7
+    assert found["healthy_with_alarms"] <= 1
