@@ -110,7 +110,7 @@ def test_the_figures_of_every_epoch_unfold_below_the_charts(opened):
     row = part.locator(f"#epochs-patchtst-{SECOND} tbody tr").nth(10).inner_text().split()
     assert row[:3] == ["11", "0.1156", "0.1548"]
     figures = data_of(opened, f"Epochs of PatchTST-SSL, {SECOND}")
-    assert list(figures) == ["Epoch", "Training loss", "Validation loss", "Learning rate", "Time", "Windows/s"]
+    assert list(figures) == ["Epoch", "Training loss", "Validation loss", "Skill", "Learning rate", "Time", "Windows/s"]
     assert figures["Epoch"] == [str(epoch) for epoch in range(1, 13)]
 
 
