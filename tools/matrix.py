@@ -159,7 +159,7 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
     for stream in STREAMS:
         metrics = _read(folder / f"checkpoints/{stream}_ssl.json").get("metrics", {})
         detection = _read(folder / f"artifacts/scores/{stream}_summary.json").get("detection") or {}
-        figures[stream] = {"skill": metrics.get("skill"), **detection}
+        figures[stream] = {"skill": (metrics.get("skill") or {}).get("total"), **detection}
     return figures
 
 
