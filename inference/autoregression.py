@@ -20,12 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from core.config.charts import ProcessCharts
 from core.data.blocks import Pages, gathered
 from inference.normal_rows import folds_of, moments
 
-LAGS = 6
-# Share of a channel's own variance that is added to each regressor's.
-PENALTY = 0.1
 # Regressors are clipped to ± this many standard deviations: a fault must not explain itself.
 CLIP = 10.0
 _MOST_REGRESSORS = 4096
@@ -106,20 +104,22 @@ class _Moments:
             *(mine + sign * its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True))
         )
 
-    def weights(self, inertia_c: np.ndarray) -> np.ndarray:
+    def weights(self, inertia_c: np.ndarray, ridge: float) -> np.ndarray:
         """The weights (F, C); the constant, last, is not penalised. Its entry of `xx_ff` counts the rows."""
-        penalty_f = np.append(np.full(len(self.xx_ff) - 1, PENALTY * self.xx_ff[-1, -1]), 1e-9)
+        penalty_f = np.append(np.full(len(self.xx_ff) - 1, ridge * self.xx_ff[-1, -1]), 1e-9)
         return np.linalg.solve(self.xx_ff + np.diag(penalty_f), self.xz_fc - inertia_c * self.xo_fc)
 
 
-def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, room: Path | None = None) -> tuple[Autoregression, np.ndarray]:
+def fit(
+    values_nc: np.ndarray, stretches_k2: np.ndarray, settings: ProcessCharts, room: Path | None = None
+) -> tuple[Autoregression, np.ndarray]:
     """The regression of normal rows, and their own residuals, out of fold: float32 (S, C), in `room` if they are long.
 
     values_nc: (N, C) of all rows, NaN missing. stretches_k2: int64 (K, 2), half-open ranges of normal rows without a
     gap, in order.
     """
     num_channels = values_nc.shape[1]
-    lags = max(1, min(LAGS, _MOST_REGRESSORS // num_channels))
+    lags = max(1, min(settings.lags, _MOST_REGRESSORS // num_channels))
     size = (lags * num_channels + 1, num_channels)
     blank = Autoregression(lags, *moments(values_nc, stretches_k2), np.zeros(num_channels), np.zeros(size))
     folds = folds_of(stretches_k2)
@@ -130,7 +130,7 @@ def fit(values_nc: np.ndarray, stretches_k2: np.ndarray, room: Path | None = Non
     inertia_c = (of_all.oz_c / np.maximum(of_all.oo_c, 1e-9)).clip(0.0, 1.0)
 
     def learned(found: _Moments) -> Autoregression:
-        return Autoregression(lags, blank.mean_c, blank.std_c, inertia_c, found.weights(inertia_c))
+        return Autoregression(lags, blank.mean_c, blank.std_c, inertia_c, found.weights(inertia_c, settings.ridge))
 
     def out_of_fold() -> Iterator[np.ndarray]:
         for own, ranges_k2 in zip(of_fold, folds, strict=True):

@@ -19,6 +19,7 @@ from typing import Self
 
 import numpy as np
 
+from core.config.charts import ProcessCharts
 from core.data.blocks import Pages, gathered, slices
 from inference import autoregression, components
 from inference.autoregression import Autoregression
@@ -26,22 +27,10 @@ from inference.components import Components
 from inference.part_scores import ERROR_CAP
 from inference.running import Cusum, Ewma
 
-# Smallest residual a chart is measured by, in standard deviations of a channel's normal values.
-RESIDUAL_FLOOR = 0.1
 # A residual counts up to so many standard deviations: its mean shall be of this day again after a jump to 1e30.
 RESIDUAL_CAP = 1000.0
-# What the CUSUM takes for noise, in normal deviations of the residual: half of the smallest push it is to see, one.
-ALLOWANCE = 0.5
 # Smallest mean square of a CUSUM that it is measured by: a channel that is quiet but for rare jumps has next to none.
 CUSUM_FLOOR = 0.1
-# How many times as many rows the other charts look back on: what they are to see lasts.
-CUSUM_SPANS = 1.5
-COMPONENTS_SPANS = 3
-# Of what is not the components' share, that of the mean square; the rest is the CUSUM's.
-SQUARES_SHARE = 0.6
-# The components' share where the plant is steady; from this drift on it falls with the drift's fourth power.
-COMPONENTS_SHARE = 0.6
-TOLERATED_DRIFT = 1.25
 _VALUES_AT_A_TIME = 2**19
 
 
@@ -51,7 +40,7 @@ class ControlCharts:
 
     span: of the mean of squares, in rows. usual_3c: mean squares (3, C) on normal rows, of the regression's and the
     components' residual in standard deviations of the channel, and between them of the CUSUM, in those of the
-    residual. components_share: of the third.
+    residual. components_share: of the third. settings: the constants of all.
     """
 
     regression: Autoregression
@@ -59,6 +48,7 @@ class ControlCharts:
     span: int
     usual_3c: np.ndarray
     components_share: float
+    settings: ProcessCharts
 
     def errors(self, values_nc: np.ndarray, stretches_k2: np.ndarray) -> np.ndarray:
         """About 1 where all is normal, at most `ERROR_CAP`: float32 (S, C) for the rows of stretches (K, 2), in order;
@@ -86,13 +76,16 @@ class ControlCharts:
             "span": np.array(self.span),
             "usual_3c": self.usual_3c,
             "components_share": np.array(self.components_share),
+            "settings": np.array(self.settings.model_dump_json()),
         }
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
         regression = Autoregression(int(held["lags"]), *(held[name] for name in _OF_REGRESSION))
         plane = Components(*(held[name] for name in _OF_COMPONENTS))
-        return cls(regression, plane, int(held["span"]), held["usual_3c"], float(held["components_share"]))
+        settings = ProcessCharts.model_validate_json(str(held["settings"]))
+        share = float(held["components_share"])
+        return cls(regression, plane, int(held["span"]), held["usual_3c"], share, settings)
 
 
 _OF_REGRESSION = ("mean_c", "std_c", "inertia_c", "weight_fc")
@@ -103,12 +96,12 @@ class _AddUp:
     """The three charts over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):
-        num_channels = charts.usual_3c.shape[1]
-        share = charts.components_share
+        num_channels, settings = charts.usual_3c.shape[1], charts.settings
+        share, cusum = charts.components_share, settings.cusum_share
         self.usual_3c = charts.usual_3c
-        self.share_3 = np.array([(1 - share) * SQUARES_SHARE, (1 - share) * (1 - SQUARES_SHARE), share])
-        self.square, self.push = Ewma(charts.span, num_channels), _push(charts.span, num_channels)
-        self.left = Ewma(COMPONENTS_SPANS * charts.span, num_channels)
+        self.share_3 = np.array([(1 - share) * (1 - cusum), (1 - share) * cusum, share])
+        self.square, self.push = Ewma(charts.span, num_channels), _push(charts.span, num_channels, settings)
+        self.left = Ewma(settings.components_spans * charts.span, num_channels)
 
     def __call__(self, residual_nc: np.ndarray, left_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
         def measured(square_nc: np.ndarray, which: int) -> np.ndarray:
@@ -145,28 +138,34 @@ class OutOfFold:
 
 
 def fit(
-    values_nc: np.ndarray, stretches_k2: np.ndarray, *, span: int, room: Path | None = None
+    values_nc: np.ndarray,
+    stretches_k2: np.ndarray,
+    *,
+    span: int,
+    settings: ProcessCharts | None = None,
+    room: Path | None = None,
 ) -> tuple[ControlCharts, OutOfFold]:
     """The charts of normal rows, and what these are judged by themselves.
 
     values_nc: (N, C) of all rows, NaN missing. stretches_k2: int64 (K, 2), half-open ranges of normal rows without a
     gap, in order.
     """
-    num_channels = values_nc.shape[1]
-    regression, residual_sc = autoregression.fit(values_nc, stretches_k2, room)
+    num_channels, settings = values_nc.shape[1], settings or ProcessCharts()
+    regression, residual_sc = autoregression.fit(values_nc, stretches_k2, settings, room)
     z_sc = gathered(_standardised(regression, values_nc, stretches_k2), room)
     plane, left_sc, drift = components.fit(z_sc, stretches_k2, room)
     unseen = OutOfFold(residual_sc, left_sc, np.cumsum(stretches_k2[:, 1] - stretches_k2[:, 0]), room)
 
     residual_c, left_c = (
-        np.maximum(_mean_square((piece[which] for piece in unseen.pieces()), num_channels), RESIDUAL_FLOOR**2)
+        np.maximum(_mean_square((piece[which] for piece in unseen.pieces()), num_channels), settings.residual_floor**2)
         for which in (0, 1)
     )
-    push = _push(span, num_channels)
+    push = _push(span, num_channels, settings)
     pushes = (push(_deviations(residual_nc, residual_c), stretch_n) for residual_nc, _, stretch_n in unseen.pieces())
     push_c = np.maximum(_mean_square(pushes, num_channels), CUSUM_FLOOR)
-    share = COMPONENTS_SHARE * min(1.0, TOLERATED_DRIFT / drift) ** 4 if plane.left_cc.any() else 0.0
-    return ControlCharts(regression, plane, span, np.stack([residual_c, push_c, left_c]), share), unseen
+    steady = min(1.0, settings.tolerated_drift / drift) ** 4 if plane.left_cc.any() else 0.0
+    share, usual_3c = steady * settings.components_share, np.stack([residual_c, push_c, left_c])
+    return ControlCharts(regression, plane, span, usual_3c, share, settings), unseen
 
 
 def _standardised(regression: Autoregression, values_nc: np.ndarray, stretches_k2: np.ndarray) -> Iterator[np.ndarray]:
@@ -176,8 +175,8 @@ def _standardised(regression: Autoregression, values_nc: np.ndarray, stretches_k
             yield ((rows_nc[piece] - regression.mean_c) / regression.std_c).astype(np.float32)
 
 
-def _push(span: int, num_channels: int) -> Cusum:
-    return Cusum(CUSUM_SPANS * span, ALLOWANCE, num_channels)
+def _push(span: int, num_channels: int, settings: ProcessCharts) -> Cusum:
+    return Cusum(settings.cusum_spans * span, settings.cusum_allowance, num_channels)
 
 
 def _deviations(residual_nc: np.ndarray, square_c: np.ndarray) -> np.ndarray:

@@ -36,8 +36,8 @@ CLIP = 10.0
 RESIDUAL_FLOOR = 0.02
 # Degrees of freedom of the Student t distribution, and the smallest deviation of the smoothed likelihood.
 FREEDOM, DEVIATION_FLOOR = 10.0, 0.05
-# Fewest reference rows of a process for which the operating context is looked at, and the recurrence it takes.
-FEWEST_ROWS, RECURRENT = 1000, 0.8
+# Fewest reference rows of a process for which the operating context is looked at.
+FEWEST_ROWS = 1000
 # Rows from which context and levels are learned: evenly spaced pieces of the reference rows.
 _LEARNED_ROWS, _PIECES = 2**16, 16
 _VALUES_AT_A_TIME = 2**18

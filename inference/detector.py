@@ -240,6 +240,7 @@ def settings_of(config: AnyConfig) -> dict[str, Any]:
         "scoring.smoothing_span": config.scoring.smoothing_span,
         "scoring.look_ahead": config.scoring.look_ahead,
         "scoring.operating_context": config.scoring.operating_context,
+        "scoring.charts": config.scoring.charts.model_dump(mode="json"),
         "data.context_channels": list(config.data.context_channels),
         "data.score_stride": config.data.score_stride,
     }

@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 import numpy as np
 
+from core.config.charts import ProcessCharts
 from core.data.blocks import blank, slices
 from core.data.dataset import PartName
 from core.data.windows import Series, WindowSet
@@ -82,6 +83,7 @@ def fit_process(
     span: int,
     context: OperatingContext = "auto",
     context_channels: Collection[str] = (),
+    settings: ProcessCharts | None = None,
 ) -> tuple[ProcessStatistics, np.ndarray]:
     """Charts of the rows of all reference splits, and the errors of the split `calibration` as `errors` would give them
     had it not been learned from (`inference.normal_rows`).
@@ -89,10 +91,10 @@ def fit_process(
     alone: the recordings that are each judged by their own past; without any, all are judged by that of all. The rows
     of a recording that nobody scores are then NaN. span: of the exponentially weighted means, in rows. context: whether
     residuals are compared with those of similar operating contexts; `auto` does so for a process that repeats itself.
-    context_channels: the channels that describe the context; by default all.
+    context_channels: the channels that describe the context; by default all. settings: constants of the charts.
     Raises ConfigError for a context channel that the data lacks.
     """
-    calibration = normal["calibration"]
+    calibration, settings = normal["calibration"], settings or ProcessCharts()
     values_nc, room = calibration.series.rows_nc, calibration.series.room
     calibration_k2, lengths_k = calibration.stretches, lengths_of(calibration)
     first_k = np.cumsum(lengths_k) - lengths_k
@@ -103,7 +105,7 @@ def fit_process(
         log.info("each of %d recordings is judged by its own past: all have %d reference rows", len(alone), OWN_ROWS)
     fitted = groups(normal.values(), alone)
     context_c = _chosen(calibration.series, context_channels)
-    if _uses_context(fitted, values_nc, span, context, context_c):
+    if _uses_context(fitted, values_nc, span, context, context_c, settings.recurrence):
         charts = {}
         for group in fitted:
             mine_k = group.holds(calibration_k2)
@@ -116,12 +118,14 @@ def fit_process(
         return ProcessStatistics(charts), calibration_sc
     charts = {}
     for group in fitted:
-        charts[group.key], unseen = control_charts.fit(values_nc, group.normal_k2, span=span, room=room)
+        charts[group.key], unseen = control_charts.fit(
+            values_nc, group.normal_k2, span=span, settings=settings, room=room
+        )
         mine_k = group.holds(calibration_k2)
         others_k2 = _others(group, calibration_k2)
         if can_be_held_out(lengths_k[mine_k].sum(), (others_k2[:, 1] - others_k2[:, 0]).sum()):
             del unseen
-            unaware, _ = control_charts.fit(values_nc, others_k2, span=span, room=room)
+            unaware, _ = control_charts.fit(values_nc, others_k2, span=span, settings=settings, room=room)
             # In the units of the charts that score new rows: what counts is how much worse an unseen row is predicted.
             unaware = replace(unaware, usual_3c=charts[group.key].usual_3c)
             unaware.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
@@ -138,8 +142,9 @@ def _uses_context(
     span: int,
     context: OperatingContext,
     context_c: np.ndarray | None,
+    limit: float,
 ) -> bool:
-    """Whether residuals are compared with those of similar contexts; logs why."""
+    """Whether residuals are compared with those of similar contexts; logs why. limit: of the recurrence."""
     if context == "off":
         return False
     rows = min(_num_rows(group.normal_k2) for group in fitted)
@@ -152,11 +157,11 @@ def _uses_context(
         log.info("operating context: used, as the configuration says")
         return True
     share = cross_channel.process_recurrence(values_nc, np.concatenate([group.normal_k2 for group in fitted]), span)
-    used = share >= cross_channel.RECURRENT
+    used = share >= limit
     log.info(
         "operating context: %s; similar rows at other times predict %.0f %% of the change over %d rows (limit %.0f %%)",
         "used, the process repeats itself" if used else "not used", 100 * max(share, 0.0), 2 * span,
-        100 * cross_channel.RECURRENT,
+        100 * limit,
     )  # fmt: skip
     return used
 

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.config.charts import VibrationCharts
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
 from inference.running import decay_of
@@ -32,13 +33,6 @@ from inference.vibration_features import CHARTS, Features, features_of, smoothed
 FOLDS = 8
 # Of fewer files, segments of time are left out instead: fewer, because neighbours are alike.
 _FEWEST_FILES, _SEGMENTS = 4, 4
-# Added to the diagonal of the correlation matrix: windows are few, features are many.
-_SHRINKAGE = 0.05
-# Smallest deviation of a feature: 1 % of the amplitude, in the log of power.
-_FLOOR = 0.02
-# By how much the distance of a chart counts as it is, and by how much what exceeds every normal one. Level and spectrum
-# rank what is unusual for the machine; an excess of any chart but the level is evidence of a defect.
-_WEIGHTS = {"level": (0.7, 0.0), "spectrum": (1.0, 1.0), "lines": (0.0, 1.0), "modulation": (0.0, 1.0)}
 _SMALLEST = 1e-12
 
 
@@ -53,14 +47,14 @@ class Chart:
     pivot_cf: Tensor
 
     @classmethod
-    def fit(cls, normal_wcf: Tensor) -> Self:
+    def fit(cls, normal_wcf: Tensor, settings: VibrationCharts) -> Self:
         mean_cf = normal_wcf.nanmean(0)
         centred_cwf = (normal_wcf - mean_cf).nan_to_num().transpose(0, 1)
-        scale_cf = centred_cwf.square().mean(1).sqrt().clamp(min=_FLOOR)
+        scale_cf = centred_cwf.square().mean(1).sqrt().clamp(min=settings.deviation_floor)
         scaled_cwf = centred_cwf / scale_cf.unsqueeze(1)
         correlation_cff = scaled_cwf.transpose(1, 2) @ scaled_cwf / scaled_cwf.shape[1]
         identity_ff = torch.eye(mean_cf.shape[-1], dtype=torch.float64)
-        return cls(mean_cf, scale_cf, *torch.linalg.lu_factor(correlation_cff + _SHRINKAGE * identity_ff))
+        return cls(mean_cf, scale_cf, *torch.linalg.lu_factor(correlation_cff + settings.shrinkage * identity_ff))
 
     def distances(self, new_wcf: Tensor) -> Tensor:
         """Squared Mahalanobis distances over the number of features, (W, C); NaN for an axis without values."""
@@ -117,28 +111,30 @@ def _usual(values_w: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class SpectralStatistics:
     """charts: by name, learned from all normal windows. references: how large their distances usually are. usual: the
-    sum of all charts that counts 1. span: of the means over windows."""
+    sum of all charts that counts 1. span: of the means over windows. settings: the constants of all."""
 
     charts: Mapping[str, Chart]
     references: Mapping[str, Reference]
     usual: Tensor
     span: int
+    settings: VibrationCharts
 
     def errors(self, windows: WindowSet) -> np.ndarray:
         """About 1 for normal windows; the axes share the sum of all charts by their own distances: float32 (W, C)."""
-        averaged = smoothed(features_of(windows), windows, self.span)
+        averaged = smoothed(features_of(windows, self.settings), windows, self.span)
         distances = {name: chart.distances(averaged[name]) for name, chart in self.charts.items()}
         return self._errors(distances, variance_left(windows, self.span))
 
     def _errors(self, distances: Mapping[str, Tensor], left_w: Tensor) -> np.ndarray:
-        sum_w, relative_wcn = _sum_of_charts(self.references, distances, left_w)
+        sum_w, relative_wcn = _sum_of_charts(self.references, distances, left_w, self.settings)
         share_wc = relative_wcn.nansum(-1)
         share_wc = torch.where(distances["level"].isnan(), torch.nan, share_wc)
         share_wc = share_wc / share_wc.nanmean(1, keepdim=True).clamp(min=_SMALLEST)
         return ((sum_w / self.usual).unsqueeze(1) * share_wc).float().numpy()
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        held = {"usual": self.usual.numpy(), "span": np.array(self.span)}
+        settings = np.array(self.settings.model_dump_json())
+        held = {"usual": self.usual.numpy(), "span": np.array(self.span), "settings": settings}
         for kind, named in (("chart", self.charts), ("reference", self.references)):
             for name, each in named.items():
                 held |= {f"{kind}.{name}.{field}": value.numpy() for field, value in vars(each).items()}
@@ -152,22 +148,30 @@ class SpectralStatistics:
                 for name in CHARTS
             }
 
-        usual = torch.from_numpy(held["usual"])
-        return cls(named("chart", Chart), named("reference", Reference), usual, int(held["span"]))
+        usual, settings = torch.from_numpy(held["usual"]), VibrationCharts.model_validate_json(str(held["settings"]))
+        return cls(named("chart", Chart), named("reference", Reference), usual, int(held["span"]), settings)
 
 
 def _sum_of_charts(
-    references: Mapping[str, Reference], distances: Mapping[str, Tensor], left_w: Tensor
+    references: Mapping[str, Reference],
+    distances: Mapping[str, Tensor],
+    left_w: Tensor,
+    settings: VibrationCharts,
 ) -> tuple[Tensor, Tensor]:
-    """The sum of all charts (W,), and their relative distances (W, C, charts)."""
+    """The sum of all charts (W,), and their relative distances (W, C, charts).
+
+    Level and spectrum rank what is unusual for the machine, by their distance as it is; an excess of any chart but the
+    level is evidence of a defect.
+    """
+    weights = {"level": settings.level_weight, "spectrum": 1.0}
     sum_w, relative = torch.zeros(len(left_w), dtype=torch.float64), []
     for name, reference in references.items():
         relative.append(reference.relative(distances[name], left_w))
         mean_w = relative[-1].nanmean(1)
-        gradual, sharp = _WEIGHTS[name]
-        if gradual:
-            sum_w = sum_w + gradual * mean_w / reference.gradual
-        sum_w = sum_w + sharp * reference.excess(mean_w).nan_to_num()
+        if name in weights:
+            sum_w = sum_w + weights[name] * mean_w / reference.gradual
+        if name != "level":
+            sum_w = sum_w + settings.excess_weight * reference.excess(mean_w).nan_to_num()
     return sum_w, torch.stack(relative, dim=-1)
 
 
@@ -180,20 +184,23 @@ def variance_left(windows: WindowSet, span: int) -> Tensor:
 
 
 # -------------------------------------------------------------------------------------------------------------- learned
-def fit_spectral(normal: Mapping[PartName, WindowSet], *, span: int) -> tuple[SpectralStatistics, np.ndarray]:
+def fit_spectral(
+    normal: Mapping[PartName, WindowSet], *, span: int, settings: VibrationCharts | None = None
+) -> tuple[SpectralStatistics, np.ndarray]:
     """What the windows of all normal parts teach, and the errors (S, C) of the part `calibration`, cross-fitted."""
-    of_part = {name: features_of(part) for name, part in normal.items()}
+    settings = settings or VibrationCharts()
+    of_part = {name: features_of(part, settings) for name, part in normal.items()}
     single = _joined(list(of_part.values()))
     averaged = _joined([smoothed(features, normal[name], span) for name, features in of_part.items()])
     left_w = torch.cat([variance_left(part, span) for part in normal.values()])
     fold_w = folds_of(list(normal.values()))
     charts, references, distances = {}, {}, {}
     for name in CHARTS:
-        charts[name] = Chart.fit(single[name])
-        single_wc, distances[name] = _cross_fitted(single[name], averaged[name], fold_w)
+        charts[name] = Chart.fit(single[name], settings)
+        single_wc, distances[name] = _cross_fitted(single[name], averaged[name], fold_w, settings)
         references[name] = Reference.fit(single_wc, distances[name], left_w)
-    sum_w, _ = _sum_of_charts(references, distances, left_w)
-    learned = SpectralStatistics(charts, references, _usual(sum_w[~sum_w.isnan()]), span)
+    sum_w, _ = _sum_of_charts(references, distances, left_w, settings)
+    learned = SpectralStatistics(charts, references, _usual(sum_w[~sum_w.isnan()]), span, settings)
     sizes, at = [len(part) for part in normal.values()], list(normal).index("calibration")
     mine = {name: distance_wc.split(sizes)[at] for name, distance_wc in distances.items()}
     return learned, learned._errors(mine, left_w.split(sizes)[at])
@@ -218,13 +225,15 @@ def folds_of(parts: list[WindowSet]) -> Tensor:
     return torch.from_numpy(number_w * min(_SEGMENTS, len(start_w)) // len(start_w))
 
 
-def _cross_fitted(single_wcf: Tensor, averaged_wcf: Tensor, fold_w: Tensor) -> tuple[Tensor, Tensor]:
+def _cross_fitted(
+    single_wcf: Tensor, averaged_wcf: Tensor, fold_w: Tensor, settings: VibrationCharts
+) -> tuple[Tensor, Tensor]:
     """Distances (W, C) of single windows and of means over windows, by what other folds teach."""
     single_wc = torch.empty(single_wcf.shape[:2], dtype=torch.float64)
     averaged_wc = torch.empty_like(single_wc)
     for fold in fold_w.unique():
         mine_w = fold_w == fold
-        chart = Chart.fit(single_wcf if mine_w.all() else single_wcf[~mine_w])
+        chart = Chart.fit(single_wcf if mine_w.all() else single_wcf[~mine_w], settings)
         single_wc[mine_w] = chart.distances(single_wcf[mine_w])
         averaged_wc[mine_w] = chart.distances(averaged_wcf[mine_w])
     return single_wc, averaged_wc

@@ -104,8 +104,14 @@ def fit_statistics(
     config: AnyConfig, normal: Mapping[PartName, WindowSet], alone: Collection[str]
 ) -> tuple[Statistics, np.ndarray]:
     """What all normal parts teach, and the errors (S, C) of the part `calibration`, by what did not see it."""
-    span = config.scoring.smoothing_span
+    scoring, charts = config.scoring, config.scoring.charts
     if config.stream == "swinmae":
-        return fit_spectral(normal, span=span)
-    context, channels = config.scoring.operating_context, config.data.context_channels
-    return fit_process(normal, alone, span=span, context=context, context_channels=channels)
+        return fit_spectral(normal, span=scoring.smoothing_span, settings=charts.vibration)
+    return fit_process(
+        normal,
+        alone,
+        span=scoring.smoothing_span,
+        context=scoring.operating_context,
+        context_channels=config.data.context_channels,
+        settings=charts.process,
+    )

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.config.charts import VibrationCharts
 from core.data.windows import WindowSet
 from inference.running import Ewma
 
@@ -25,11 +26,10 @@ Features = Mapping[str, Tensor]
 """Of each chart, the features of windows: float64 (W, C, F), NaN for an axis without values."""
 
 CHARTS = ("level", "spectrum", "lines", "modulation")
-BANDS = 64
 # Low-frequency lines: sixths of an octave, at least one line wide, up to this share of the range.
 _PER_OCTAVE, _LOW_SHARE = 6, 1 / 16
-# Bands that are demodulated, lines of their envelope spectra that count, and the bands of those lines.
-_CARRIERS, _ENVELOPE_LINES, _ENVELOPE_BANDS = 8, 64, 32
+# Lines of an envelope spectrum that count, and the bands of those lines.
+_ENVELOPE_LINES, _ENVELOPE_BANDS = 64, 32
 _FEWEST_CARRIER_LINES = 16
 # An envelope with more missing samples than this share is not judged: gaps look like modulation.
 _MISSING_SHARE = 0.01
@@ -37,9 +37,11 @@ _WINDOWS_AT_A_TIME = 256
 _SMALLEST = 1e-12
 
 
-def features_of(windows: WindowSet) -> Features:
+def features_of(windows: WindowSet, settings: VibrationCharts) -> Features:
     """Missing samples count as their window's mean, and the power as that of the samples there are."""
-    found = [_of_batch(batch_wtc.transpose(1, 2).double()) for batch_wtc in windows.batches(_WINDOWS_AT_A_TIME)]
+    found = [
+        _of_batch(batch_wtc.transpose(1, 2).double(), settings) for batch_wtc in windows.batches(_WINDOWS_AT_A_TIME)
+    ]
     return {name: torch.cat([each[name] for each in found]) for name in CHARTS}
 
 
@@ -56,7 +58,7 @@ def _smoothed(values_wcf: Tensor, file_w: np.ndarray, span: int) -> Tensor:
     return torch.from_numpy(Ewma(span, flat_wm.shape[1])(flat_wm, file_w)).reshape(values_wcf.shape)
 
 
-def _of_batch(wave_wct: Tensor) -> Features:
+def _of_batch(wave_wct: Tensor, settings: VibrationCharts) -> Features:
     missing_wct = wave_wct.isnan()
     wave_wct = (wave_wct - wave_wct.nanmean(-1, keepdim=True)).nan_to_num()
     taper_t = torch.hann_window(wave_wct.shape[-1], periodic=False, dtype=torch.float64)
@@ -66,9 +68,9 @@ def _of_batch(wave_wct: Tensor) -> Features:
     too_few_wc1 = missing_wct.double().mean(-1, keepdim=True) > _MISSING_SHARE
     return {
         "level": _log(power_wcf.mean(-1, keepdim=True)),
-        "spectrum": _log(_bands(power_wcf, BANDS)),
+        "spectrum": _log(_bands(power_wcf, settings.bands)),
         "lines": _log(_between(power_wcf, low_edges(power_wcf.shape[-1]))),
-        "modulation": _modulation(wave_wct).masked_fill(too_few_wc1, torch.nan),
+        "modulation": _modulation(wave_wct, settings.carriers).masked_fill(too_few_wc1, torch.nan),
     }
 
 
@@ -81,7 +83,7 @@ def low_edges(num_lines: int) -> list[int]:
     return edges
 
 
-def _modulation(wave_wct: Tensor) -> Tensor:
+def _modulation(wave_wct: Tensor, carriers: int) -> Tensor:
     """The power of each carrier band's squared envelope around its mean, and the envelope spectrum of all carriers:
     (W, C, K + F).
 
@@ -89,7 +91,7 @@ def _modulation(wave_wct: Tensor) -> Tensor:
     do not count: they are slow changes of the level.
     """
     lines_wcf = torch.fft.rfft(wave_wct)[..., 1:]
-    num_carriers = max(1, min(_CARRIERS, lines_wcf.shape[-1] // _FEWEST_CARRIER_LINES))
+    num_carriers = max(1, min(carriers, lines_wcf.shape[-1] // _FEWEST_CARRIER_LINES))
     width = lines_wcf.shape[-1] // num_carriers
     lines_wckf = lines_wcf[..., : num_carriers * width].unflatten(-1, (num_carriers, width))
     envelope_wckt = torch.fft.ifft(lines_wckf, n=2 * width).abs().square()

@@ -1,7 +1,8 @@
 """The schema of a Landfall configuration: every key, its type, its default and what it means.
 
 `docs/configuration.md` is generated from these descriptions. Hardware and processes are in `core.config.execution`,
-the two models in `core.config.models`, kinds of values in `core.config.fields`. Nothing here imports torch.
+the two models in `core.config.models`, control charts in `core.config.charts`, kinds of values in `core.config.fields`.
+Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from core.config.charts import Charts
 from core.config.execution import Execution
 from core.config.fields import (
     Bound,
@@ -287,6 +289,7 @@ class Scoring(Section):
         description="Span of the causal exponentially weighted means in a score: over rows, of vibration over the "
         "windows of a file; 1 looks at each alone.",
     )
+    charts: Charts = Field(Charts(), description="Constants of the control charts.")
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
     event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")
     event_release: float = Field(

@@ -5,13 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.config.charts import ProcessCharts
 from inference import autoregression
-from inference.autoregression import fit
+from inference.autoregression import Autoregression
 from inference.normal_rows import FOLDS
 from tests.inference.plants import plant, whole
 
+CHARTS = ProcessCharts()
 
-def residual(regression: autoregression.Autoregression, values_nc: np.ndarray) -> np.ndarray:
+
+def fit(values_nc: np.ndarray, segments_k2: np.ndarray) -> tuple[Autoregression, np.ndarray]:
+    return autoregression.fit(values_nc, segments_k2, CHARTS)
+
+
+def residual(regression: Autoregression, values_nc: np.ndarray) -> np.ndarray:
     return np.concatenate([regression.residual(rows) for rows in regression.rows(values_nc, whole(values_nc))])
 
 
@@ -20,13 +27,13 @@ def test_it_is_the_ridge_regression_of_a_linear_algebra_book():
     values_nc = plant(400, seed=0).astype(np.float64)
     regression, _ = fit(values_nc, whole(values_nc))
     z_nc = (values_nc - values_nc.mean(axis=0)) / values_nc.std(axis=0)
-    lags, folds = autoregression.LAGS, np.split(z_nc, FOLDS)
+    lags, folds = CHARTS.lags, np.split(z_nc, FOLDS)
     padded = [np.concatenate([np.repeat(fold_nc[:1], lags, axis=0), fold_nc]) for fold_nc in folds]
     lagged = [np.concatenate([fold_mc[lag : lag - lags] for fold_mc in padded]) for lag in range(lags)]
     own_nc = np.mean(lagged, axis=0)
     inertia_c = (own_nc * z_nc).sum(axis=0) / (own_nc**2).sum(axis=0)
     x_nf = np.column_stack([*lagged, np.ones(len(z_nc))]).clip(-autoregression.CLIP, autoregression.CLIP)
-    extra_ff = np.eye(x_nf.shape[1])[:-1] * np.sqrt(autoregression.PENALTY * len(z_nc))
+    extra_ff = np.eye(x_nf.shape[1])[:-1] * np.sqrt(CHARTS.ridge * len(z_nc))
     target = np.concatenate([z_nc - inertia_c * own_nc, np.zeros((len(extra_ff), 3))])
     expected_fc = np.linalg.lstsq(np.concatenate([x_nf, extra_ff]), target, rcond=None)[0]
     np.testing.assert_allclose(regression.inertia_c, inertia_c)

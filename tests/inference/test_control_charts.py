@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.config.charts import ProcessCharts
 from inference import autoregression, control_charts
 from inference.control_charts import fit
 from inference.groups import POOLED, groups_of, judged_alone, normal_of, recordings_in
@@ -56,8 +57,19 @@ def test_a_plant_whose_couplings_change_does_not_trust_its_components():
     steady, _ = fit(values_nc, whole(values_nc), span=10)
     values_nc[1000:, 2] -= 2 * (values_nc[1000:, 2] - 50)
     moving, _ = fit(values_nc, whole(values_nc), span=10)
-    assert steady.components_share == control_charts.COMPONENTS_SHARE
+    assert steady.components_share == ProcessCharts().components_share
     assert moving.components_share < 0.05
+
+
+def test_constants_of_the_configuration_count_and_are_kept():
+    values_nc, settings = plant(2000, seed=0), ProcessCharts(lags=2, components_share=0.0, cusum_share=1.0)
+    new_nc = plant(500, seed=1)
+    charts, _ = fit(values_nc, whole(values_nc), span=10, settings=settings)
+    kept = control_charts.ControlCharts.from_arrays(charts.to_arrays())
+    assert kept.settings == settings
+    assert kept.regression.weight_fc.shape[0] == 2 * values_nc.shape[1] + 1
+    np.testing.assert_array_equal(kept.errors(new_nc, whole(new_nc)), charts.errors(new_nc, whole(new_nc)))
+    assert not np.allclose(charts.errors(new_nc, whole(new_nc)), charted(values_nc, new_nc))
 
 
 def test_a_slow_wander_of_a_channel_that_always_wanders_is_normal():

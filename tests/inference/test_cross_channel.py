@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.config.charts import ProcessCharts
 from core.errors import ConfigError
 from inference import cross_channel
 from inference.control_charts import ControlCharts
@@ -140,7 +141,7 @@ def test_a_stored_chart_gives_the_same_errors_to_the_last_bit(chart):
 # ------------------------------------------------------------------------------------------------ when it is used
 def test_a_recipe_repeats_itself_and_a_random_process_does_not():
     recipe_nc, random_nc = recipe(4000, seed=0), np.cumsum(np.random.default_rng(0).normal(size=(4000, 6)), axis=0)
-    assert process_recurrence(recipe_nc, whole(recipe_nc), 10) > cross_channel.RECURRENT
+    assert process_recurrence(recipe_nc, whole(recipe_nc), 10) > ProcessCharts().recurrence
     assert process_recurrence(random_nc, whole(random_nc), 10) < 0.5
 
 

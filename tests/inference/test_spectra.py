@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from core.config.charts import VibrationCharts
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from inference.spectra import FOLDS, SpectralStatistics, fit_spectral, folds_of
-from inference.vibration_features import BANDS, features_of, low_edges, smoothed
+from inference.vibration_features import features_of, low_edges, smoothed
 
 WINDOW = 256
+CHARTS = VibrationCharts()
 
 
 def machine(num_windows: int, seed: int, *, tone: float = 0.0, gain: float = 1.0) -> np.ndarray:
@@ -60,7 +62,7 @@ def errors(span: int = 1, **test: float) -> dict[str, np.ndarray]:
 
 
 def bands(windows: WindowSet) -> torch.Tensor:
-    return features_of(windows)["spectrum"]
+    return features_of(windows, CHARTS)["spectrum"]
 
 
 def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
@@ -99,9 +101,9 @@ def test_no_mean_goes_from_one_file_to_the_next_but_from_record_to_record():
             for path, part_nc in zip(paths, np.split(values_nc, 2), strict=True)
         ]
         windows = WindowSet(Series.of(recordings, values_nc), torch.arange(0, 2 * half, WINDOW), WINDOW)
-        return smoothed(features_of(windows), windows, 5)["level"][20]
+        return smoothed(features_of(windows, CHARTS), windows, 5)["level"][20]
 
-    alone = features_of(windows_of(values_nc, torch.tensor([half]), WINDOW))["level"][0]
+    alone = features_of(windows_of(values_nc, torch.tensor([half]), WINDOW), CHARTS)["level"][0]
     torch.testing.assert_close(last("a.npy", "b.npy"), alone)
     assert (last("set.npz", "set.npz") < alone - 1).all()
 
@@ -121,7 +123,7 @@ def test_bands_hold_the_mean_power():
     (windows,) = parts_of(test=machine(3, 0)).values()
     wave_t = windows.batch(torch.arange(3))[1, :, 0].double().numpy()
     power_f = np.abs(np.fft.rfft((wave_t - wave_t.mean()) * np.hanning(WINDOW)))[1:] ** 2
-    expected = [np.log(band.mean()) for band in np.array_split(power_f, BANDS)]
+    expected = [np.log(band.mean()) for band in np.array_split(power_f, CHARTS.bands)]
     np.testing.assert_allclose(bands(windows)[1, 0].numpy(), expected, atol=1e-3)
 
 
@@ -157,6 +159,17 @@ def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
     assert learned.errors(loud).mean() > 3 * calibration_wc.mean()
 
 
+def test_constants_of_the_configuration_count_and_are_kept():
+    normal = parts_of(train=machine(300, 0), calibration=machine(200, 2))
+    (loud,) = parts_of(test=machine(50, 3, gain=1.5)).values()
+    plain, _ = fit_spectral(normal, span=1)
+    learned, _ = fit_spectral(normal, span=1, settings=VibrationCharts(bands=16, level_weight=0.0))
+    kept = SpectralStatistics.from_arrays(learned.to_arrays())
+    assert kept.charts["spectrum"].mean_cf.shape[-1] == 16
+    np.testing.assert_array_equal(kept.errors(loud), learned.errors(loud))
+    assert not np.allclose(kept.errors(loud), plain.errors(loud))
+
+
 def test_a_single_normal_window_gives_errors():
     _, calibration_wc = fit_spectral(parts_of(calibration=machine(1, 0)), span=1)
     assert calibration_wc.shape == (1, 2)
@@ -173,7 +186,7 @@ def modulated(seed: int, depth: float, num_windows: int = 200, window: int = 102
 def test_a_modulation_of_equal_power_is_found():
     learned, calibration_wc = fit_spectral({"calibration": modulated(0, 0.0)}, span=4)
     new, faulty = modulated(1, 0.0), modulated(1, 0.5)
-    level = [features_of(windows)["level"].mean().item() for windows in (new, faulty)]
+    level = [features_of(windows, CHARTS)["level"].mean().item() for windows in (new, faulty)]
     assert level[0] == pytest.approx(level[1], abs=0.02)
     limit = calibration_wc.mean(axis=1).max()
     new_w, faulty_w = (learned.errors(windows).mean(axis=1) for windows in (new, faulty))

@@ -1,0 +1,74 @@
+"""Constants of the control charts, with where each value comes from.
+
+Where nothing else is said, a value was chosen with the labels of the development sets (docs/experiments.md).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from core.config.fields import Count, Fraction, Positive, Ratio, Section
+
+
+class ProcessCharts(Section):
+    """Control charts of process sensors (`inference.control_charts`)."""
+
+    lags: Count = Field(6, description="Process sensors: past rows of all channels that predict the next one.")
+    ridge: Positive = Field(
+        0.1, description="Process sensors: penalty of that regression, as a share of a channel's variance."
+    )
+    residual_floor: Positive = Field(
+        0.1, description="Process sensors: smallest reference residual, in standard deviations of its channel."
+    )
+    cusum_allowance: Positive = Field(
+        0.5,
+        description="Process sensors: what the CUSUM takes for noise, in standard deviations of the residual; the "
+        "textbook value, half of the smallest shift to see, one.",
+    )
+    cusum_spans: Positive = Field(1.5, description="Process sensors: memory of the CUSUM, in smoothing spans.")
+    cusum_share: Fraction = Field(
+        0.4, description="Process sensors: share of the CUSUM in what the principal components leave of the charts."
+    )
+    components_spans: Positive = Field(
+        3.0, description="Process sensors: memory of the chart of principal components, in smoothing spans."
+    )
+    components_share: Fraction = Field(
+        0.6, description="Process sensors: share of the chart of principal components where the plant does not drift."
+    )
+    tolerated_drift: Positive = Field(
+        1.25,
+        description="Process sensors: from this drift between the halves of the reference rows on, that share falls "
+        "with the fourth power of the drift.",
+    )
+    recurrence: Ratio = Field(
+        0.8,
+        description="Process sensors: share of the change of a process that similar rows at other times must predict "
+        "for `scoring.operating_context: auto` to use the context. Recipes have .9, other processes .2 to .7.",
+    )
+
+
+class VibrationCharts(Section):
+    """Control charts of vibration (`inference.spectra`)."""
+
+    bands: Count = Field(64, description="Vibration: bands of the log spectrum.")
+    carriers: Count = Field(8, description="Vibration: bands whose envelopes are looked at for modulation.")
+    level_weight: float = Field(
+        0.7, ge=0.0, description="Vibration: weight of the overall level; that of the spectrum is 1."
+    )
+    excess_weight: float = Field(
+        1.0,
+        ge=0.0,
+        description="Vibration: weight of what exceeds every reference distance of spectrum, lines or modulation.",
+    )
+    shrinkage: Positive = Field(
+        0.05, description="Vibration: added to the diagonal of the features' correlation matrix."
+    )
+    deviation_floor: Positive = Field(
+        0.02,
+        description="Vibration: smallest standard deviation of a feature, a log of power; 0.02 is 1 % of amplitude.",
+    )
+
+
+class Charts(Section):
+    process: ProcessCharts = Field(ProcessCharts(), description="Control charts of process sensors.")
+    vibration: VibrationCharts = Field(VibrationCharts(), description="Control charts of vibration.")
