@@ -56,6 +56,13 @@ class LabelledFaults:
         return np.isin(np.arange(len(self.first_f)), self.fault_s[self.start_e])
 
     @property
+    def line_of_event_f(self) -> np.ndarray:
+        """Line at which the first event matched to each fault that was found starts: int64 (F',)."""
+        fault_e = self.fault_s[self.start_e]
+        _, first_e = np.unique(fault_e, return_index=True)
+        return self.start_e[first_e[fault_e[first_e] >= 0]]
+
+    @property
     def num_false(self) -> int:
         """Events that are matched to no fault."""
         return int((self.fault_s[self.start_e] < 0).sum())
@@ -67,7 +74,9 @@ def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
     faults_total, faults_found · false_events: events matched to no fault · recorded_hours: time that the scores cover ·
     false_events_per_hour · event_precision: share of the events that are matched · event_recall: share of the faults
     found · event_recall_by_chance, event_recall_by_chance_q95: mean and 95 % quantile of the recall of the same events
-    at random times: all starts of a recording are shifted by one random number of scores, circularly, 1000 times.
+    at random times: all starts of a recording are shifted by one random number of scores, circularly, 1000 times ·
+    event_delay_seconds: median time from the start of a fault to that of the first event matched to it, over the faults
+    found; negative for an event that started earlier.
     """
     faults = LabelledFaults.of(scores, settings)
     total, found, false = len(faults.first_f), int(faults.found_f.sum()), faults.num_false
@@ -83,6 +92,7 @@ def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
         "event_recall": _share(found, total),
         "event_recall_by_chance": float(by_chance_k.mean()),
         "event_recall_by_chance_q95": float(np.quantile(by_chance_k, 0.95)),
+        "event_delay_seconds": _median_delay(scores["seconds"].to_numpy(), faults),
     }
 
 
@@ -112,6 +122,11 @@ def _found_by_chance(scores: pd.DataFrame, faults: LabelledFaults) -> np.ndarray
         line_ke = first + (start_e - first + shift_k[:, None]) % (stop - first)
         found_kf[np.arange(_SHIFTS)[:, None], faults.fault_s[line_ke]] = True
     return found_kf[:, :-1].sum(axis=1)
+
+
+def _median_delay(second_s: np.ndarray, faults: LabelledFaults) -> float:
+    delay_f = second_s[faults.line_of_event_f] - second_s[faults.first_f[faults.found_f]]
+    return float(np.median(delay_f)) if len(delay_f) else float("nan")
 
 
 def _recorded_hours(scores: pd.DataFrame) -> float:

@@ -188,7 +188,16 @@ def _processor() -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- table
-COLUMNS = ("skill", "auroc", "faults_found", "faults_total", "false_events", "f1")
+COLUMNS = (
+    "skill",
+    "auroc",
+    "faults_found",
+    "faults_total",
+    "event_recall_by_chance",
+    "false_events",
+    "false_events_per_hour",
+    "f1",
+)
 
 
 def as_markdown(results: Sequence[Result], skipped: Mapping[str, str]) -> str:

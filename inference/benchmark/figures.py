@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from core.config.schema import Threshold
+from core.config.schema import Scoring, Threshold
 from core.errors import DataError
 from inference.benchmark.detectors import Scored
 from inference.benchmark.sets import BenchmarkSet, Unit
+from inference.event_figures import event_figures
 from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
 from inference.thresholds import calibrate, share_above
 
 RATES = (0.001, 0.01, 0.05)
-_ADDED_UP = ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored")
-_SECONDS_A_DAY = 86_400.0
+_EVENT_COUNTS = ("faults_total", "faults_found", "false_events", "recorded_hours")
+_ADDED_UP = ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored", *_EVENT_COUNTS)
+_HOURS_PER_DAY = 24.0
 _FEWEST = 20
 
 
-def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, Any]:
+def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scoring) -> dict[str, Any]:
     """Figures of one unit; None where undefined. The threshold comes from normal rows only.
 
     false_alarm_rate: that the threshold is for: the unit's, or the smallest that its normal decisions support.
     f1, far, mar: at that threshold, over all decisions. auroc, auc_pr, vus_pr: of each recording and then averaged
     where the set says so, else over all decisions. far_other_sessions: alarms among healthy decisions of another
-    time. oracle_f1: at the best threshold labels could choose, never a result. delay_s: median time from the start of
-    an anomaly to its first alarm, of those seen (`seen`, a share).
-    false_alarms_per_day: spells of alarms outside of anomalies. achieved: for each rate asked for, the share of normal
-    test decisions that alarm, with its interval. drift: how many times the score of a normal test decision is that of a
+    time. oracle_f1: at the best threshold labels could choose, never a result. Where decisions are rows, their alarms
+    make events as the product makes them (`settings`), which are held against the labelled faults
+    (`inference.event_figures`): event_recall, the recall of the same events at random times (event_recall_by_chance),
+    false_events_per_day, event_delay_seconds. achieved: for each rate asked for, the share of normal test decisions
+    that alarm, with its interval. drift: how many times the score of a normal test decision is that of a
     calibration one, in the median and at the 90 % quantile: why a rate is not kept.
 
     Raises DataError where nothing that is scored is labelled.
@@ -44,6 +47,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
     elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions) if unit.other_sessions else None
     others = judged[elsewhere] if elsewhere is not None else judged.iloc[:0]
     judged = judged[~elsewhere] if elsewhere is not None else judged
+    by_row = benchmark.decision == "row"
     score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
     rate = _supported(normal["score"].to_numpy(), unit.false_alarm_rate)
     threshold = _threshold(normal["score"].to_numpy(), rate, fewest=1)
@@ -55,9 +59,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
         "mar": at.miss_rate,
         "auroc": _mean(auroc(*part) for part in parts),
         "auc_pr": _mean(average_precision(*part) for part in parts),
-        "vus_pr": _mean(vus_pr(*part) for part in parts)
-        if benchmark.stream == "patchtst" and benchmark.decision == "row"
-        else None,
+        "vus_pr": _mean(vus_pr(*part) for part in parts) if benchmark.stream == "patchtst" and by_row else None,
         "far_other_sessions": float((others["score"] > threshold).mean()) if len(others) else None,
         "oracle_f1": _oracle_f1(score_n, label_n),
         "false_alarm_rate": rate,
@@ -70,7 +72,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
         "drift_median": _drift(normal, judged, 0.5),
         "drift_90": _drift(normal, judged, 0.9),
         "achieved": {str(rate): _achieved(normal, judged, rate) for rate in RATES},
-        **(_in_time(judged, threshold) if benchmark.decision == "row" else {}),
+        **(_events(_without(scored.test, unit.other_sessions), threshold, settings) if by_row else {}),
     }
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in found.items()
@@ -78,7 +80,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet) -> dict[str, An
 
 
 def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The mean of each figure over the units that have it; times and counts are added up."""
+    """The mean of each figure over the units that have it; times and counts are added up, shares of faults and rates of
+    false events are those of all faults and hours."""
     total: dict[str, Any] = {}
     for name in found[0]:
         values = [each[name] for each in found]
@@ -86,7 +89,11 @@ def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
             total[name] = {str(rate): _mean_of_rates([each[str(rate)] for each in values]) for rate in RATES}
         else:
             total[name] = sum(values) if name in _ADDED_UP else _mean(values)
-    return total
+    if total.get("faults_total"):
+        by_chance = sum(each["event_recall_by_chance"] * each["faults_total"] for each in found if each["faults_total"])
+        total["event_recall"] = total["faults_found"] / total["faults_total"]
+        total["event_recall_by_chance"] = by_chance / total["faults_total"]
+    return total | (_per_day(total) if "recorded_hours" in total else {})
 
 
 def _mean_of_rates(rates: Sequence[dict[str, float] | None]) -> dict[str, float] | None:
@@ -153,30 +160,25 @@ def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:
     return float((2 * hits / (np.arange(1, len(hits) + 1) + label_n.sum())).max()) if label_n.any() else float("nan")
 
 
-def _in_time(judged: pd.DataFrame, threshold: float) -> dict[str, float]:
-    delays, anomalies, false_alarms, seconds = [], 0, 0, 0.0
-    for _, table in judged.groupby("recording", observed=True):
-        alarm_n, label_n = table["score"].to_numpy() > threshold, table["label"].to_numpy(dtype="int8")
-        second_n = table["seconds"].to_numpy()
-        for first, stop in _spells(label_n == 1):
-            anomalies += 1
-            alarms = np.flatnonzero(alarm_n[first:stop])
-            delays += [second_n[first + alarms[0]] - second_n[first]] if len(alarms) else []
-        false_alarms += len(_spells(alarm_n & (label_n == 0)))
-        seconds += float(np.median(np.diff(second_n))) * int((label_n == 0).sum()) if len(second_n) > 1 else 0.0
-    return {
-        "delay_s": float(np.median(delays)) if delays else float("nan"),
-        "seen": len(delays) / anomalies if anomalies else float("nan"),
-        "false_alarms_per_day": false_alarms / (seconds / _SECONDS_A_DAY) if seconds else float("nan"),
-    }
+def _events(table: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None]:
+    """Of the events that the alarms of a score table make."""
+    alarming = table.assign(threshold=threshold, alarm=table["score"] > threshold)
+    found = event_figures(alarming, settings)
+    kept = (*_EVENT_COUNTS, "event_recall", "event_recall_by_chance", "event_delay_seconds")
+    return {name: found[name] for name in kept} | _per_day(found)
 
 
-def _spells(is_on_n: np.ndarray) -> np.ndarray:
-    """Half-open ranges (K, 2) in which it is on."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], is_on_n.astype(np.int8), [0]])))
-    return edges.reshape(-1, 2)
+def _per_day(found: dict[str, Any]) -> dict[str, float | None]:
+    hours = found["recorded_hours"]
+    return {"false_events_per_day": _HOURS_PER_DAY * found["false_events"] / hours if hours else None}
 
 
-def _mean(values: Any) -> float | None:
+def _without(table: pd.DataFrame, other_sessions: str) -> pd.DataFrame:
+    if not other_sessions:
+        return table
+    return table[~table["recording"].astype(str).str.contains(other_sessions)].reset_index(drop=True)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None and np.isfinite(value)]
     return float(np.mean(known)) if known else None

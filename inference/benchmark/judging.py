@@ -40,7 +40,7 @@ def _alarms(
     found = [each for name, model in models.items() for each in scored(model, data, shares.get(name, {name: 1.0}))]
     if with_simple:
         found += (simple_methods if benchmark.stream == "patchtst" else simple_vibration)(data)
-    return {each.detector: figures(each, unit, benchmark) for each in found}
+    return {each.detector: figures(each, unit, benchmark, ours.config.scoring) for each in found}
 
 
 def _filling_in(

@@ -24,8 +24,10 @@ _COLUMNS = {
     "far_other_sessions": "FAR in other sessions",
     "mar": "MAR",
     "oracle_f1": "F1 of an oracle's threshold",
-    "delay_s": "delay, s",
-    "false_alarms_per_day": "false alarms a day",
+    "event_recall": "faults found",
+    "event_recall_by_chance": "found by chance",
+    "false_events_per_day": "false events per day",
+    "event_delay_seconds": "delay of the event, s",
     "test_mse": "masked MSE (lower is better)",
     "validation_mse": "masked MSE, validation months",
     "train_seconds": "training, s",
@@ -86,7 +88,9 @@ class Findings:
             "",
             f"{self.seeds} seed{'s' * (self.seeds > 1)}{', quick form' * self.quick}, {minutes:.0f} minutes. F1, FAR "
             "(alarms among normal decisions) and MAR (misses) at a threshold set on normal data alone; no point "
-            "adjustment. The oracle's F1 uses the labels to choose a threshold and is no result."
+            "adjustment. The oracle's F1 uses the labels to choose a threshold and is no result. A fault is found if "
+            "an event starts inside it, or at most `scoring.event_gap` + 1 scores before it; other events are false. "
+            "By chance: what the same events find at random times."
             + " After ± stands the standard deviation over seeds; simple methods have none."
             * (self.seeds > 1),
         ]
@@ -130,12 +134,12 @@ def _cell(column: str, values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "–"
-    if column in ("far", "far_other_sessions", "mar"):
+    if column in ("far", "far_other_sessions", "mar", "event_recall", "event_recall_by_chance"):
         form = ".1%"
-    elif column in ("delay_s", "train_seconds", "score_seconds"):
+    elif column in ("event_delay_seconds", "train_seconds", "score_seconds"):
         form = ".0f"
     else:
-        form = ".1f" if "per_day" in column else ".3f"
+        form = ",.1f" if "per_day" in column else ".3f"
     return f"{np.mean(known):{form}}" + (f" ± {np.std(known, ddof=1):{form}}" if len(known) > 1 else "")
 
 

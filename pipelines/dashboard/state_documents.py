@@ -47,6 +47,9 @@ class Threshold(Document):
     statement: Text | None = Field(None, description="What it promises of false alarms, in words.")
 
 
+_MATCHED = "starts in the fault, or at most `scoring.event_gap` + 1 scores before it"
+
+
 class Detection(Document):
     """Figures against label files; they exist only where labels do."""
 
@@ -59,13 +62,17 @@ class Detection(Document):
     recall: Number = Field(None, description="Share of anomalies found.")
     false_alarm_rate: Number = Field(None, description="Share of normal windows above the threshold.")
     prevalence: Number = Field(None, description="Share of anomalous windows in the data.")
-    event_precision: Number = Field(None, description="Share of events that start in a labelled fault.")
-    event_recall: Number = Field(None, description="Share of labelled faults in which an event starts.")
+    event_precision: Number = Field(None, description="Share of the events that a labelled fault is matched to.")
+    event_recall: Number = Field(
+        None,
+        description=f"Share of labelled faults found: an event {_MATCHED}. To be read with `event_recall_by_chance` "
+        "and `false_events_per_hour`.",
+    )
     event_recall_by_chance: Number = Field(None, description="Mean recall of the same events at random times.")
     event_recall_by_chance_q95: Number = Field(None, description="95 % quantile of that recall.")
     faults_total: int | None = Field(None, description="Labelled faults.")
-    faults_found: int | None = Field(None, description="Labelled faults in which an event starts.")
-    false_events: int | None = Field(None, description="Events that start in no labelled fault.")
+    faults_found: int | None = Field(None, description=f"Labelled faults found: an event {_MATCHED}.")
+    false_events: int | None = Field(None, description="Events that are matched to no labelled fault.")
     recorded_hours: Number = Field(None, description="Hours that the scores of labelled recordings cover.")
     false_events_per_hour: Number = Field(None, description="`false_events` over `recorded_hours`.")
 

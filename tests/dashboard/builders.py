@@ -206,6 +206,7 @@ def write_scores(root: Path, stream: str, run_id: str, *, labels: bool, events: 
         "faults_found": 6,
         "event_recall": 0.75,
         "event_recall_by_chance": 0.183,
+        "event_recall_by_chance_q95": 0.375,
         "false_events": 3,
         "recorded_hours": 2.0,
         "false_events_per_hour": 1.5,

@@ -12,17 +12,18 @@ import pytest
 import torch
 
 from core import checkpoint
-from core.config.schema import PatchTSTModel, Scaling
+from core.config.schema import PatchTSTModel, Scaling, Scoring
 from core.data.scaling import Scaler
 from core.data.windows import Series
 from inference.benchmark import masked
 from inference.benchmark.__main__ import main
-from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE
-from inference.benchmark.figures import _in_time, _oracle_f1, _spells
+from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE, Scored
+from inference.benchmark.figures import _oracle_f1, figures, over_units
 from inference.benchmark.peers import TRANSFORMERS, TransformersPatchTST
 from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
 from inference.benchmark.report import Findings
-from inference.benchmark.sets import RECIPES
+from inference.benchmark.sets import RECIPES, BenchmarkSet
+from inference.benchmark.unit import Unit
 from inference.thresholds import burst_interval
 from tests.inference.plants import plant
 from tests.support import REPO_ROOT, SHARED_DATA, needs_shared_data
@@ -72,7 +73,9 @@ def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
     assert figures["vus_pr"] > 0.5
     assert figures["auroc"] > found["z² + EWMA-10"][0]["auroc"] + 0.1
     assert figures["far"] < 0.05
-    assert figures["seen"] == 1.0
+    assert figures["event_recall"] == 1.0  # of two faults
+    assert figures["event_recall_by_chance"] < 0.5
+    assert figures["false_events"] == pytest.approx(figures["false_events_per_day"] * figures["recorded_hours"] / 24)
     assert figures["unscored"] == 0
     assert set(document["units"]["asd"]) == {"asd/m1", "asd/m2"}
     assert "## ASD" in capsys.readouterr().out
@@ -142,19 +145,64 @@ def test_a_pack_without_the_set_is_refused(tmp_path, capsys):
     assert "holds none of the sets" in capsys.readouterr().err
 
 
-def test_delay_and_false_alarms_are_counted_in_the_time_of_the_recording():
+def scored(make_table, score_n, label_n) -> Scored:
+    """Of a test of a minute per row, with normal rows that set the threshold to 1 for a rate of 1 in 10."""
+    normal = make_table({"n": np.arange(1, 100) / 90})
+    return Scored("made", normal, make_table({"r": score_n}, labels={"r": label_n}, step_seconds=60.0), 0.0, 0.0)
+
+
+def test_the_benchmark_counts_faults_and_events_as_the_product_does(make_table):
+    """A fault that an old event runs into is not found, one that an event starts in is; alarms apart are one event."""
     score_n, label_n = np.zeros(1440), np.zeros(1440, dtype=int)
-    label_n[100:200], label_n[1000:1010] = 1, 1
-    score_n[130:140] = score_n[300:310] = score_n[400] = 1
-    judged = pd.DataFrame({"recording": "r", "seconds": 60.0 * np.arange(1440), "score": score_n, "label": label_n})
-    found = _in_time(judged, threshold=0.5)
-    assert found["delay_s"] == 30 * 60
-    assert found["seen"] == 0.5
-    assert found["false_alarms_per_day"] == pytest.approx(2 * 1440 / (1440 - 110))
+    for fault in ((100, 200), (500, 600), (1000, 1010)):
+        label_n[slice(*fault)] = 1
+    score_n[130:140] = score_n[145:150] = 2  # found, half an hour after its start
+    score_n[480:520] = 2  # touches the second fault, but started 20 rows before it
+    score_n[300] = 2  # too short for an event
+    settings = Scoring(event_gap=5, event_min_length=3)
+    unit, rows = Unit("u", (), false_alarm_rate=0.1), BenchmarkSet("s", "S", "patchtst", iter)
+    found = figures(scored(make_table, score_n, label_n), unit, rows, settings)
+    assert (found["faults_total"], found["faults_found"], found["false_events"]) == (3, 1, 1)
+    assert found["event_recall"] == pytest.approx(1 / 3)
+    assert 0 < found["event_recall_by_chance"] < 0.3
+    assert found["event_delay_seconds"] == 30 * 60
+    assert found["recorded_hours"] == pytest.approx(24)
+    assert found["false_events_per_day"] == pytest.approx(1)
+    # Over units: of all faults and hours, not the mean of shares.
+    other = figures(scored(make_table, score_n[480:720], label_n[480:720]), unit, rows, settings)
+    assert (other["faults_total"], other["faults_found"], other["false_events"]) == (1, 0, 1)
+    total = over_units([found, other])
+    assert total["event_recall"] == pytest.approx(1 / 4)
+    chance = (3 * found["event_recall_by_chance"] + other["event_recall_by_chance"]) / 4
+    assert total["event_recall_by_chance"] == pytest.approx(chance)
+    assert total["false_events_per_day"] == pytest.approx(2 / (28 / 24))
 
 
-def test_spells_and_the_oracle():
-    assert _spells(np.array([1, 1, 0, 0, 1], dtype=bool)).tolist() == [[0, 2], [4, 5]]
+def test_healthy_recordings_of_other_sessions_make_no_false_events(make_table):
+    table = make_table({"a": np.zeros(60), "moved": np.full(60, 2.0)}, labels={"a": [0] * 60, "moved": [0] * 60})
+    unit = Unit("u", (), false_alarm_rate=0.1, other_sessions="moved")
+    detector = replace(scored(make_table, [0], [0]), test=table)
+    found = figures(detector, unit, BenchmarkSet("s", "S", "swinmae", iter), Scoring())
+    assert (found["false_events"], found["far_other_sessions"], found["event_recall"]) == (0, 1.0, None)
+
+
+def test_the_table_never_shows_found_faults_without_chance_and_false_events(make_table):
+    findings = Findings(seeds=1, quick=False)
+    label_n = np.zeros(200, dtype=int)
+    label_n[50:60] = 1
+    detector = scored(make_table, 2.0 * label_n, label_n)
+    unit, rows = Unit("u", (), false_alarm_rate=0.1), BenchmarkSet("asd", "ASD", "patchtst", iter)
+    findings.add("asd", "u", 1, {LANDFALL: figures(detector, unit, rows, Scoring())})
+    lines = findings.markdown().splitlines()
+    table = [line.split(" | ") for line in lines if line.startswith(("| detector", "| Landfall"))]
+    cells = dict(zip(*table, strict=True))
+    assert cells["faults found"] == "100.0%"
+    assert 0 < float(cells["found by chance"].rstrip("%")) < 10
+    assert cells["false events per day"] == "0.0"
+    assert "event_gap" in lines[2]  # the tolerance
+
+
+def test_the_oracle():
     assert _oracle_f1(np.array([3.0, 2.0, 1.0]), np.array([0, 1, 0])) == pytest.approx(2 / 3)
 
 

@@ -42,6 +42,7 @@ def test_faults_and_events_are_counted_by_hand(make_table):
     assert [found[name] for name in counts] == [3, 2, 1, 3 / 4, 2 / 3]
     assert found["recorded_hours"] == pytest.approx(0.5)  # 50 labelled rows of 36 s
     assert found["false_events_per_hour"] == pytest.approx(2.0)
+    assert found["event_delay_seconds"] == pytest.approx(1.5 * 36)  # one and two scores after the start
     missed = missed_faults(table, SETTINGS)
     assert missed[["recording", "start_seconds", "end_seconds"]].to_numpy().tolist() == [["a", 30 * 36.0, 34 * 36.0]]
     assert missed["start"][0] == table["time"][30]
@@ -53,6 +54,7 @@ def test_an_event_is_matched_by_where_it_starts(make_table, start, found, false)
     table = make_table({"a": at(60, (start, 30), value=2)}, labels={"a": at(60, (20, 24))})
     figures = figures_of(table)
     assert (figures["faults_found"], figures["false_events"]) == (found, false)
+    assert figures["event_delay_seconds"] == pytest.approx(start - 20 if found else np.nan, nan_ok=True)
 
 
 def test_one_long_event_does_not_find_all_faults_it_runs_over(make_table):

@@ -42,6 +42,15 @@ def test_the_table_shows_passes_failures_and_rows_left_out():
     assert "| c | not run: python3.13 is not installed |" in table
 
 
+def test_found_faults_stand_beside_chance_and_false_events():
+    figures = {"faults_found": 9, "faults_total": 12, "event_recall_by_chance": 0.25, "false_events_per_hour": 1.5}
+    lines = matrix.as_markdown([Result("a", True, 1.0, [], {"patchtst": figures})], {}).splitlines()
+    cells = dict(zip(lines[2].split(" | "), lines[4].split(" | "), strict=True))
+    assert {name: cells[f"patchtst {name}"] for name in figures} == {
+        "faults_found": "9", "faults_total": "12", "event_recall_by_chance": "0.250", "false_events_per_hour": "1.500",
+    }  # fmt: skip
+
+
 def test_the_command_lists_its_rows():
     command = [sys.executable, "-m", "tools.matrix", "--list", "--only", "data-seed"]
     listed = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True).stdout

@@ -20,6 +20,8 @@ export const figure = format((value) => {
 });
 /** A score between 0 and 1, always with three decimals, so that columns line up. */
 export const score = format((value) => value.toFixed(3));
+/** How often in some time: two significant digits, whole numbers from 10 on. */
+export const rate = format((value) => (value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value)));
 export const percent = format((value) => `${Number((value * 100).toPrecision(3))} %`);
 export const mebibytes = format((value) => `${whole.format(value)} MiB`);
 /** How many times the threshold. */

@@ -1,13 +1,15 @@
 /** What scoring found: the score over time with threshold and events, and each event as it was seen and expected. */
 import { heatMap, lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
-import { MISSING, clock, count, duration, figure, percent, plural, score, severity, time } from "../format.mjs";
+import { clock, count, duration, figure, isNumber, percent, plural, rate, score, severity, time } from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
 /** As many scores are fetched at once for a closer look. */
 const CLOSE_UP = 100_000;
+const MATCHED = "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
+  "other events are false. By chance: the same events at random times.";
 
 export async function anomalies(store, route) {
   const stream = store.streams.find((name) => name === route.get("stream")) ?? store.streams[0];
@@ -124,18 +126,27 @@ function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }) {
 }
 
 function figures({ threshold, scores, recordings, alarms, events }, found) {
-  const { method, calibration_scores: calibration, false_alarm_rate: rate } = threshold ?? {};
-  const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(rate)} false alarms intended`;
+  const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
+  const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms intended`;
   const tiles = found && [["AUROC", "auroc", "chance 0.5"], ["F1", "f1"], ["Precision", "precision"],
     ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["Recall", "recall"],
-    ["False alarms", "false_alarm_rate", "of normal scores"], ["False events per hour", "false_events_per_hour"],
-    ["Faults found", "event_recall", found.faults_total && `by chance ${score(found.event_recall_by_chance)}`]];
+    ["False alarms", "false_alarm_rate", "of normal scores"]];
   return [
     facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
       ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
       ["Threshold", threshold && [figure(threshold.value), small(basis)]]]),
-    block("Against the labels", found ? facts(tiles.filter(([, key]) => score(found[key]) !== MISSING)
-      .map(([term, key, note]) => [term, [score(found[key]), note && small(note)]]), "tiles")
+    block("Against the labels", found ? [facts([...faults(found), ...tiles.filter(([, key]) => isNumber(found[key]))
+      .map(([term, key, note]) => [term, [score(found[key]), note && small(note)]])], "tiles"), quiet(MATCHED)]
       : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms.")),
   ];
+}
+
+/** What events are worth: faults found never without what chance finds, and false events never without their time. */
+function faults({ faults_total: total, faults_found: found, false_events: untrue, recorded_hours: hours,
+  false_events_per_hour: perHour, event_recall_by_chance: mean, event_recall_by_chance_q95: most }) {
+  if (!isNumber(untrue)) return [];
+  const chance = `by chance ${rate(mean * total)}${isNumber(most) ? `, at most ${rate(most * total)} in 95 %` : ""}`;
+  const time = isNumber(perHour) ? `${rate(perHour)} per hour, in ${duration(3600 * hours)}` : "recorded time unknown";
+  return [["Faults found", total > 0 && [`${count(found)} of ${count(total)}`, small(chance)]],
+    ["False events", [count(untrue), small(time)]]];
 }
