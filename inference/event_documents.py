@@ -32,8 +32,9 @@ _MICROSECONDS = 6
 _TENTHS = 1
 
 
-def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *, batch_size: int) -> None:
-    """Writes `<event_id>.json` for the events of the greatest severity into a folder of their own, emptied first.
+def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *, batch_size: int) -> list[Path]:
+    """Writes `<event_id>.json` for the events of the greatest severity into a folder of their own, emptied first;
+    returns the files.
 
     Only the windows of these events go through the model.
     """
@@ -42,6 +43,7 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *,
     worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[
         : WORST_EVENTS[scored.scoring.stream]
     ]
+    written = []
     for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
         with memory.applied(scored.scoring.plan):
             parts = _parts(scored, first, last, batch_size)
@@ -53,7 +55,9 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *,
             "end_s": float(event.end_seconds),
             **parts,
         }
-        write_text(folder / f"{event.event_id}.json", compact_json(document))
+        written.append(folder / f"{event.event_id}.json")
+        write_text(written[-1], compact_json(document))
+    return written
 
 
 def _parts(scored: Scored, first: int, last: int, batch_size: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from core.devices.process import start_right
 from core.errors import EXIT_OK
 from core.stopping import StopRequest
 from core.workspace import atomic_file, relative, utc_now, write_json, write_text
+from inference.provenance import detector_sha256, made_of, reasons_to_score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,11 @@ class ScoringPaths:
     event_documents: Path
     timeline: Path
     summary: Path
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """Those that every scoring writes, but the summary."""
+        return self.scores, self.events, self.events_json, self.timeline
 
     @classmethod
     def of(cls, config: AnyConfig, *, root: Path) -> ScoringPaths:
@@ -101,8 +107,11 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     from inference.timeline import plot_timeline
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    # Before anything is read: a file that changes while scoring runs then makes the scores out of date.
+    sources = made_of(loaded.config, root=root, checkpoint=scoring.path, checkpoint_sha256=scoring.sha256)
     with memory.applied(scoring.plan):
         detector, data = detector_and_data(config, scoring, root=root)
+        sources["model"]["detector"] = detector_sha256(scoring.path)  # that may have been fitted just now
         windows = data.parts["test"]
         test = detector.score(model_errors(config, scoring, windows, "test"), windows)
     threshold = detector.threshold
@@ -126,8 +135,11 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
         threshold=threshold.value, title=_title(summary),
     )  # fmt: skip
     folder, scored, size = paths.summary.parent, Scored(scoring, windows, test, scores), config.scoring.batch_size
-    write_event_documents(paths.event_documents, scored, events, batch_size=size)
+    documents = write_event_documents(paths.event_documents, scored, events, batch_size=size)
     summary["panels"] = write_panels(folder, scored, events, batch_size=size, root=root)
+    written = [relative(path, root) for path in (*paths.tables, *documents)]
+    summary["files"] = [*written, *(panel["png"] for panel in summary["panels"])]
+    summary["made_of"] = sources
     write_json(paths.summary, summary)
     log.info("%s", _title(summary))
     log.info("%s", threshold.statement)
@@ -142,12 +154,14 @@ def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
         return None
 
 
-def is_current(config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None) -> bool:
-    """Whether the scores on disk are whole and of this checkpoint. Raises CheckpointError where there is none."""
-    paths, summary = ScoringPaths.of(config, root=root), read_summary(config, root=root)
-    if summary is None or not all(path.is_file() for path in (paths.scores, paths.events, paths.timeline)):
-        return False
-    return summary.get("checkpoint_sha256") == describe(root / (checkpoint or config.logging.checkpoint_path))["sha256"]
+def why_not_current(config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None) -> list[str]:
+    """Why the scores on disk are not those that scoring would give now, in words; empty where they are current.
+
+    Raises CheckpointError where there is no checkpoint.
+    """
+    path = root / (checkpoint or config.logging.checkpoint_path)
+    summary, sha256 = read_summary(config, root=root), describe(path)["sha256"]
+    return reasons_to_score(summary, config, root=root, checkpoint=path, checkpoint_sha256=sha256)
 
 
 # -------------------------------------------------------------------------------------------------------------- summary
@@ -231,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--stream", choices=STREAMS, required=True, help="what to score")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
-    parser.add_argument("--unless-current", action="store_true", help="do nothing where this model's scores are there")
+    parser.add_argument("--unless-current", action="store_true", help="do nothing where the scores on disk are current")
     add_config_arguments(
         parser, default=local_config_file("<stream>"), example="scoring.threshold.false_alarm_rate=0.001"
     )
@@ -244,9 +258,12 @@ def _score(arguments: argparse.Namespace) -> int:
     loaded = config_of(arguments, stream=arguments.stream)
     if arguments.print_config:
         return print_config(arguments, loaded)
-    if arguments.unless_current and is_current(loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint):
-        log.info("%s: the scores are those of this checkpoint", loaded.config.stream)
-        return EXIT_OK
+    if arguments.unless_current:
+        reasons = why_not_current(loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint)
+        if not reasons:
+            log.info("%s: the scores are current", loaded.config.stream)
+            return EXIT_OK
+        log.info("%s: scores are recomputed: %s", loaded.config.stream, "; ".join(reasons))
     if arguments.owns_process:
         start_right(loaded.config)
     result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint)

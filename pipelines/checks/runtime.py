@@ -15,6 +15,7 @@ from core.config.compose import local_config_file
 from core.config.schema import Stream
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
+from inference.provenance import detector_sha256
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context
 from pipelines.checks.scoring import model_has_not_collapsed, scoring_is_deterministic
 
@@ -142,6 +143,9 @@ def scores_match(context: Context, stream: Stream) -> str:
     _size_of_png(folder / f"{stream}_timeline.png", context)
     if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
         raise CheckFailed("the scores come from another checkpoint", "run `make score`")
+    detector = summary.get("made_of", {}).get("model", {}).get("detector")
+    if detector != detector_sha256(context.checkpoint(stream)):
+        raise CheckFailed("the scores come from another detector", "run `make score`")
     threshold = summary["threshold"]["value"]
     if not (frame["alarm"] == (frame["score"] > threshold)).all():
         raise CheckFailed("alarms do not follow from scores and threshold", "run `make score`")

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from core.errors import UsageError
-from pipelines.steps.fingerprints import changes, digests, fingerprint
+from core.fingerprints import changes, file_digests
+from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.records import StepRecord
 from pipelines.steps.table import Order, Step
 
@@ -67,7 +68,7 @@ def reason_to_run(step: Step, order: Order, root: Path) -> str | None:
     record = StepRecord.read(root, step.name)
     if record is None:
         return "has never ended well"
-    found = digests(step.outputs, root)
+    found = file_digests(step.outputs, root)
     missing = [name for name in step.outputs if name not in found]
     if missing:
         return f"{missing[0]} is missing"

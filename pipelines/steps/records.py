@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from core import livefile
+from core.fingerprints import Fingerprint
 from core.workspace import utc_now, write_json
 from pipelines.dashboard.pipeline_run import FOLDER, live_of
 from pipelines.dashboard.publish import write_document
-from pipelines.steps.fingerprints import Fingerprint
 from pipelines.steps.jobs import Job
 from pipelines.steps.table import Step
 

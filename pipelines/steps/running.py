@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
+from core.fingerprints import Fingerprint, file_digests
 from core.progress import span
 from core.workspace import relative
 from pipelines.steps.display import Display
-from pipelines.steps.fingerprints import Fingerprint, digests, fingerprint
+from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.jobs import Job, is_problem
 from pipelines.steps.planning import reason_to_run
 from pipelines.steps.records import RunRecord, StepRecord
@@ -221,7 +222,7 @@ class Run:
             self._free_cores.append(job.cores)
         if code == EXIT_OK:
             if job.inputs is not None:
-                made = digests(step.outputs, self.root)
+                made = file_digests(step.outputs, self.root)
                 seconds = round(job.seconds, 1)
                 StepRecord(step.name, self.order.run_id, job.inputs, made, seconds, job.cells.seconds).write(self.root)
             self._end(Outcome(step, "completed", seconds=job.seconds))

@@ -140,8 +140,11 @@ def _scores(stream: Stream, order: Order, root: Path) -> Step:
 
 
 def _scored(stream: Stream, order: Order) -> tuple[str, ...]:
-    folder = f"{order.configs[stream].config.logging.artifacts_dir}/scores"
-    return tuple(f"{folder}/{stream}_{name}" for name in ("scores.parquet", "events.csv", "timeline.png"))
+    """Also the detector, though scoring may only have read it: a step whose detector was replaced has to run again."""
+    logging = order.configs[stream].config.logging
+    names = ("scores.parquet", "events.csv", "events.json", "timeline.png", "summary.json")
+    detector = checkpoint.detector_path(Path(logging.checkpoint_path)).as_posix()
+    return (*(f"{logging.artifacts_dir}/scores/{stream}_{name}" for name in names), detector)
 
 
 def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:

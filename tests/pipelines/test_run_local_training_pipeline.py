@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
+from benchmarks.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 from core import checkpoint
 from core.config.schema import STREAMS
 from core.errors import (
@@ -28,6 +29,7 @@ from core.errors import (
     EXIT_USAGE,
     NotebookError,
 )
+from inference import recalibrate
 from pipelines.run_local_training_pipeline import main
 from tests.dashboard.documents import load, validate
 from tests.support import REPO_ROOT
@@ -295,6 +297,29 @@ def test_scores_are_made_again_only_where_the_notebook_left_none(copied):
     assert run(copied, "--only", "scores-*", "--only", "checklist") == EXIT_OK
     assert (folder / "patchtst_summary.json").read_bytes() == kept
     assert read_json(folder / "swinmae_summary.json")["run_id"] == RUN_ID
+
+
+def test_scores_follow_the_threshold_that_is_asked_for_and_go_back_with_it(copied):
+    """What was asked for once is not what a later run without it resumes."""
+    file, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst")
+    before = read_json(file)["threshold"]
+    assert run(copied, *step, "scoring.threshold.false_alarm_rate=0.05") == EXIT_OK
+    assert read_json(file)["threshold"]["false_alarm_rate"] == 0.05
+    assert read_json(file)["threshold"]["value"] < before["value"]
+    assert run(copied, *step, "--resume") == EXIT_OK
+    assert read_json(file)["threshold"] == before
+
+
+def test_scores_follow_a_calibration(copied):
+    summary, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst", "--resume")
+    before = read_json(summary)["threshold"]["value"]
+    shutil.copy(copied / "data/fdc/test_2.csv", copied / "data/fdc/newer.csv")
+    named = ("data.parts.calibration.files=[data/fdc/newer.csv]", "data.parts.calibration.start=0.0")
+    command = ("--stream", "patchtst", "--config", CONFIGS["patchtst"], "--repo-root", str(copied))
+    assert recalibrate.main([*command, *named]) == EXIT_OK
+    assert run(copied, "--from", "checklist", "--skip", "dashboard") == EXIT_OUTPUT
+    assert run(copied, *step) == EXIT_OK
+    assert read_json(summary)["threshold"]["value"] != before
 
 
 def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, capsys):

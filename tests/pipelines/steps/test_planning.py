@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_workspace import CONFIGS, build_small_workspace
+from core import fingerprints
 from core.config.compose import load_config
 from core.errors import DataError, UsageError
-from pipelines.steps import fingerprints
-from pipelines.steps.fingerprints import changes, digests, fingerprint
+from core.fingerprints import changes, file_digests
+from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import StepRecord
 from pipelines.steps.table import Order, Step, pipeline_steps
@@ -89,7 +90,7 @@ def done(root):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name, encoding="utf-8")
     order = order_of(root)
-    StepRecord(step.name, "run-1", fingerprint(step, order, root), digests(step.outputs, root), 1.0).write(root)
+    StepRecord(step.name, "run-1", fingerprint(step, order, root), file_digests(step.outputs, root), 1.0).write(root)
 
     def reason(*overrides: str, **parameters: object) -> str | None:
         order = order_of(root, *overrides, run_id="run-2", **parameters)

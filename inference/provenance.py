@@ -1,0 +1,96 @@
+"""What scores were made of, so that a later command can say whether they are current, and if not, what has changed.
+
+Nothing here imports torch: scores that are current are recognised without loading a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from core.checkpoint import detector_path
+from core.config.compose import flatten
+from core.config.schema import AnyConfig
+from core.data.entries import sha256_of
+from core.data.files import matches
+from core.errors import DataError
+from core.fingerprints import Fingerprint, changes, code_digests, data_digests, package_versions, sha256_of_bytes
+from core.redaction import redacted
+
+# Settings that decide what is scored, how errors become scores, thresholds and events, and what is written of them.
+_DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalogram.")
+# How a result is computed, not which; the sizes that `model.size` stands for are those of the checkpoint.
+_NOT_DECIDING = ("scoring.batch_size", "data.store_dir", "data.store_gb", "model.size")
+_PACKAGES = ("core", "inference")
+_NO_DETECTOR = "none"
+
+
+def made_of(config: AnyConfig, *, root: Path, checkpoint: Path, checkpoint_sha256: str) -> Fingerprint:
+    """Of what scores would be made now: digests of checkpoint, detector, files and code, and the deciding settings.
+
+    config: as it was loaded, without the sizes of the checkpoint.
+    Raises DataError where `data.parts.test` matches no sensor file.
+    """
+    return {
+        "model": {"checkpoint": checkpoint_sha256, "detector": detector_sha256(checkpoint)},
+        "settings": dict(_settings(config)),
+        "data": dict(chain.from_iterable(_part(config, name, root) for name in type(config.data.parts).model_fields)),
+        "code": {package: _joint(code_digests((package,))) for package in _PACKAGES},
+        "packages": package_versions(),
+    }
+
+
+def detector_sha256(checkpoint: Path) -> str:
+    """Digest of the detector of the model at `checkpoint`; `none` where there is none."""
+    path = detector_path(checkpoint)
+    return sha256_of(path) if path.is_file() else _NO_DETECTOR
+
+
+def reasons_to_score(
+    summary: Mapping[str, Any] | None, config: AnyConfig, *, root: Path, checkpoint: Path, checkpoint_sha256: str
+) -> list[str]:
+    """Why scores on disk are not those that scoring would give now, in words; empty where they are current.
+
+    summary: what the latest scoring wrote; None where there is none that can be read.
+    """
+    if summary is None:
+        return ["there are none"]
+    if "made_of" not in summary or "files" not in summary:
+        return ["their summary does not say what they were made of"]
+    missing = [name for name in summary["files"] if not (root / name).is_file()]
+    if missing:
+        return [f"{missing[0]} is missing"]
+    try:
+        now = made_of(config, root=root, checkpoint=checkpoint, checkpoint_sha256=checkpoint_sha256)
+    except (DataError, OSError) as error:
+        return [str(error)]
+    return changes(summary["made_of"], now)
+
+
+def _settings(config: AnyConfig) -> Iterator[tuple[str, str]]:
+    for key, value in flatten(redacted(config.model_dump(mode="json"))):
+        if key.startswith(_DECIDING) and key not in _NOT_DECIDING:
+            yield key, json.dumps(value)
+
+
+def _part(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]]:
+    """How many files a part has, and one digest of all of them: a part may have thousands.
+
+    The files of the reference parts may be missing: a detector that was fitted elsewhere then judges.
+    """
+    patterns, folder = getattr(config.data.parts, name).files, (root / config.data.root).resolve()
+    present = patterns if name == "test" else [pattern for pattern in patterns if matches(pattern, folder)]
+    found = dict(data_digests(config, present, root=root))
+    labels = {file: digest for file, digest in found.items() if ".labels." in file}
+    sensors = {file: digest for file, digest in found.items() if file not in labels}
+    yield f"files of data.parts.{name}", str(len(sensors))
+    yield f"content of data.parts.{name}", _joint(sensors)
+    if name == "test":
+        yield "labels of data.parts.test", _joint(labels)
+
+
+def _joint(digests: Mapping[str, str]) -> str:
+    return sha256_of_bytes(json.dumps(digests, sort_keys=True).encode())

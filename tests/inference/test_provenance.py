@@ -1,0 +1,171 @@
+"""`landfall score --unless-current` does nothing only where scoring again would give the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.errors import EXIT_OK
+from inference import recalibrate
+from inference.run_scoring_example import main
+from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED
+from tests.support import REPO_ROOT
+
+PATCHTST = [*OVERRIDES["patchtst"], *SHARED]
+
+
+def score(root: Path, *overrides: str) -> int:
+    return main(["--stream", "patchtst", "--repo-root", str(root), "--unless-current", *PATCHTST, *overrides])
+
+
+def summary_file(root: Path) -> Path:
+    return root / "artifacts/scores/patchtst_summary.json"
+
+
+def summary(root: Path) -> dict:
+    return json.loads(summary_file(root).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def scored(trained, caplog) -> Path:
+    assert score(trained) == EXIT_OK
+    caplog.set_level("INFO")
+    caplog.clear()
+    return trained
+
+
+def test_current_scores_are_left_alone(scored, caplog):
+    before = summary_file(scored).read_bytes()
+    assert score(scored) == EXIT_OK
+    assert "the scores are current" in caplog.text
+    # How they are computed, and where files are kept, decides nothing.
+    assert score(scored, "scoring.batch_size=3", "data.store_gb=1", "logging.every_steps=3") == EXIT_OK
+    assert summary_file(scored).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("scoring.threshold.false_alarm_rate=0.02", "scoring.threshold.false_alarm_rate was 0.01, is 0.02"),
+        ("scoring.model_share=0.5", "scoring.model_share was 0.15, is 0.5"),
+        ("scoring.event_gap=4", "scoring.event_gap was 3, is 4"),
+        ("data.score_stride=8", "data.score_stride was 16, is 8"),
+    ],
+)
+def test_another_setting_is_scored_again_and_named(scored, caplog, override, reason):
+    assert score(scored, override) == EXIT_OK
+    assert f"scores are recomputed: settings: {reason}" in caplog.text
+    caplog.clear()
+    assert score(scored, override) == EXIT_OK
+    assert "the scores are current" in caplog.text
+
+
+def test_another_threshold_is_in_the_files(scored):
+    assert score(scored, "scoring.threshold.false_alarm_rate=0.1") == EXIT_OK
+    told = summary(scored)["threshold"]
+    table = pd.read_parquet(scored / "artifacts/scores/patchtst_scores.parquet")
+    assert told["false_alarm_rate"] == 0.1
+    assert table["threshold"].iloc[0] == pytest.approx(told["value"])
+
+
+def test_a_calibration_is_followed_and_so_is_its_undoing(scored, caplog):
+    newer = pd.read_csv(scored / "data/fdc/train_1.csv")
+    newer["timestamp"] = pd.to_datetime(newer["timestamp"]) + pd.Timedelta(30, "D")
+    newer[list("pqrs")] += np.random.default_rng(5).normal(0, 0.3, (len(newer), 4))
+    newer.to_csv(scored / "data/fdc/newer.csv", index=False)
+    calibrate = ["--stream", "patchtst", "--repo-root", str(scored), *PATCHTST]
+    named = ["data.parts.calibration.files=[data/fdc/newer.csv]", "data.parts.calibration.start=0.0"]
+    before = summary(scored)
+    assert recalibrate.main([*calibrate, *named]) == EXIT_OK
+    assert score(scored) == EXIT_OK
+    assert "scores are recomputed: model: detector changed" in caplog.text
+    assert summary(scored)["threshold"]["value"] != before["threshold"]["value"]
+    assert recalibrate.main([*calibrate, "--undo"]) == EXIT_OK
+    assert score(scored) == EXIT_OK
+    assert summary(scored)["threshold"] == before["threshold"]
+
+
+def test_another_test_file_is_scored(scored, caplog):
+    shutil.copy(scored / "data/fdc/test_2.csv", scored / "data/fdc/test_3.csv")
+    assert score(scored) == EXIT_OK
+    assert "files of data.parts.test was 2, is 3" in caplog.text
+    assert summary(scored)["recordings"] == 3
+
+
+def test_changed_values_are_scored(scored, caplog):
+    file = scored / "data/fdc/test_2.csv"
+    frame = pd.read_csv(file)
+    frame.loc[50:80, "r"] += 9.0
+    frame.to_csv(file, index=False)
+    before = summary(scored)["alarms"]
+    assert score(scored) == EXIT_OK
+    assert "content of data.parts.test changed" in caplog.text
+    assert summary(scored)["alarms"] > before
+
+
+def test_changed_labels_are_judged(scored, caplog):
+    file = scored / "data/fdc/test_1.labels.csv"
+    frame = pd.read_csv(file)
+    frame.loc[FAULT.start : FAULT.stop, "anomaly"] = 0
+    frame.loc[100:150, "anomaly"] = 1
+    frame.to_csv(file, index=False)
+    before = summary(scored)["detection"]["auroc"]
+    assert score(scored) == EXIT_OK
+    assert "labels of data.parts.test changed" in caplog.text
+    assert summary(scored)["detection"]["auroc"] < before
+
+
+def test_changed_reference_data_fits_another_detector(scored, caplog):
+    file = scored / "data/fdc/train_2.csv"
+    frame = pd.read_csv(file)
+    frame[list("pqrs")] += np.random.default_rng(3).normal(0, 0.5, (len(frame), 4))
+    frame.to_csv(file, index=False)
+    before = summary(scored)
+    assert score(scored) == EXIT_OK
+    assert "content of data.parts.calibration changed" in caplog.text
+    assert summary(scored)["detector"]["made_at"] != before["detector"]["made_at"]
+
+
+@pytest.mark.parametrize("written", ["scores.parquet", "events.csv", "events.json", "timeline.png", "event", "panel"])
+def test_a_missing_file_is_written_again(scored, caplog, written):
+    told = summary(scored)
+    chosen = {"event": told["files"][4], "panel": told["panels"][0]["png"]}
+    file = scored / chosen.get(written, f"artifacts/scores/patchtst_{written}")
+    file.unlink()
+    assert score(scored) == EXIT_OK
+    assert f"{file.name} is missing" in caplog.text
+    assert file.is_file()
+    assert summary(scored)["files"] == told["files"]
+
+
+def test_a_summary_of_an_older_landfall_or_torn_counts_for_nothing(scored, caplog):
+    told = summary(scored)
+    del told["made_of"]
+    summary_file(scored).write_text(json.dumps(told), encoding="utf-8")
+    assert score(scored) == EXIT_OK
+    assert "does not say what they were made of" in caplog.text
+    summary_file(scored).write_text("{torn", encoding="utf-8")
+    assert score(scored) == EXIT_OK
+    assert "made_of" in summary(scored)
+
+
+def test_recognising_current_scores_takes_no_torch(scored):
+    program = (
+        "import sys; from inference.run_scoring_example import main; "
+        f"code = main(['--stream', 'patchtst', '--repo-root', {str(scored)!r}, '--unless-current', *{PATCHTST!r}]); "
+        "sys.exit(code or 'torch' in sys.modules or 'pandas' in sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LANDFALL_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPO_ROOT, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the scores are current" in done.stderr
