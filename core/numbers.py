@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def decimals_for(scale: float, significant: int) -> int:
@@ -17,10 +18,40 @@ def decimals_for(scale: float, significant: int) -> int:
 
 def listed(values: np.ndarray, decimals: int) -> list[Any]:
     """Lists in lists, as deep as the array; None for what is not finite."""
+    import numpy as np
+
     rounded = np.asarray(values, dtype=np.float64).round(decimals)
     if np.isfinite(rounded).all():
         return rounded.tolist()
     return np.where(np.isfinite(rounded), rounded, None).tolist()
+
+
+def plain(value: float, significant: int = 3) -> str:
+    """So many significant digits, never an exponent: `1.04`, `12.3`, `1,280,000`."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:.0f}"
+    rounded = float(f"{value:.{significant - 1}e}")  # before its places are counted: 9.996 becomes 10.0
+    return f"{rounded:,.{decimals_for(rounded, significant)}f}"
+
+
+def ratio_in_words(ratio: float) -> str:
+    """How many times something: `1.04`, `12.3`, `283`; `< 0.01` and `> 1,000` beyond."""
+    if ratio > 1_000:
+        return "> 1,000"
+    return plain(ratio) if ratio >= 1 or ratio == 0 else "< 0.01" if ratio < 0.01 else f"{ratio:.2f}"
+
+
+def duration_in_words(seconds: float) -> str:
+    """In the unit that a person would take: `43 ms`, `2.2 s`, `3 min`, `1.5 h`, `12 days`."""
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{_brief(seconds / size)} {unit}"
+    return f"{_brief(seconds)} s" if seconds >= 1 or seconds == 0 else f"{_brief(1e3 * seconds)} ms"
+
+
+def _brief(value: float) -> str:
+    """One decimal below 10, unless it is 0."""
+    return f"{value:.1f}".removesuffix(".0") if value < 9.95 else f"{value:,.0f}"
 
 
 def size_in_words(num_bytes: float) -> str:

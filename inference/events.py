@@ -10,6 +10,7 @@ import pandas as pd
 
 from core.config.schema import Scoring
 from core.data.blocks import give_back
+from core.numbers import duration_in_words, ratio_in_words
 
 TOP_CHANNELS = 3
 _VALUES_AT_A_TIME = 2**20
@@ -64,7 +65,7 @@ def find_events(
 def _sentence(event: Any) -> str:
     """What a person reads first: when, for how long, how far above the threshold, and which channels."""
     begin = (
-        f"second {event.start_seconds:g} of {event.recording}"
+        f"second {event.start_seconds:.2f} of {event.recording}"
         if pd.isna(event.start)
         else f"{event.start:%Y-%m-%d %H:%M:%S}"
     )
@@ -73,16 +74,8 @@ def _sentence(event: Any) -> str:
         for name, share in zip(event.top_channels.split("; "), event.top_shares.split("; "), strict=True)
     ]
     told = f", mostly {', '.join(channels)}" if event.top_channels else ""
-    return f"{_length(event.duration_seconds)} from {begin}: up to {event.severity:.2g} times the threshold{told}"
-
-
-def _length(seconds: float) -> str:
-    if seconds == 0:
-        return "a moment"
-    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.3g} s"
+    length = duration_in_words(event.duration_seconds) if event.duration_seconds else "a moment"
+    return f"{length} from {begin}: peak {ratio_in_words(event.severity)} × threshold{told}"
 
 
 def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:

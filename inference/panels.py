@@ -150,7 +150,7 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
     level, difference = _draw_levels(grid[:, 1:], view.levels, worst, duration)
 
-    titles = (f"waveform from second {view.begin:.4g}", "seen", "expected while hidden", "seen less expected")
+    titles = (f"waveform from second {view.begin:,.2f}", "seen", "expected while hidden", "seen less expected")
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize=10, loc="left")
     for axes in grid.flat:

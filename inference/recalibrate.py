@@ -22,6 +22,7 @@ from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig, Parts
 from core.devices.process import start_right
 from core.errors import EXIT_OK, OutputError, UsageError
+from core.numbers import ratio_in_words
 from core.workspace import relative, write_bytes
 
 if TYPE_CHECKING:
@@ -196,7 +197,8 @@ def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
         found = "Normal has become quieter"
     return (
         f"{found}: the old threshold would have called {achieved_in_words(achieved)} of the new normal scores alarms, "
-        f"where {share_in_words(rate)} were meant; high scores (90 % quantile) are {ratio:.2g} times what they were."
+        f"where {share_in_words(rate)} were meant; high scores (90 % quantile) are {ratio_in_words(ratio)} times what "
+        "they were."
     )
 
 

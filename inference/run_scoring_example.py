@@ -21,6 +21,7 @@ from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig, Scoring
 from core.devices.process import start_right
 from core.errors import EXIT_OK
+from core.numbers import plain
 from core.stopping import StopRequest
 from core.workspace import atomic_file, relative, utc_now, write_json, write_text
 from inference.provenance import detector_sha256, made_of, reasons_to_score
@@ -234,7 +235,7 @@ def _title(summary: dict[str, Any]) -> str:
     unscored = f", {summary['unscored_rows']} unscored" if summary["unscored_rows"] else ""
     return (
         f"{summary['stream']}: {summary['events']} events ({summary['alarms']} alarms) in {summary['scores']} scores"
-        f"{unscored}, threshold {summary['threshold']['value']:.3g}, run {summary['run_id']}"
+        f"{unscored}, threshold {plain(summary['threshold']['value'])}, run {summary['run_id']}"
     )
 
 

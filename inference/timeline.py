@@ -17,9 +17,10 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from core.data.blocks import slices
+from core.numbers import plain, ratio_in_words
 from core.pictures import literal, save_png
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
@@ -208,7 +209,7 @@ def _write_severities(axes: Axes, x_k: np.ndarray, severity_k: np.ndarray) -> No
     written: list[float] = []
     for at in np.argsort(-severity_k, kind="stable"):
         if all(abs(place_k[at] - other) >= _APART for other in written):
-            text = f"{severity_k[at]:.{1 if severity_k[at] < 10 else 0}f}×"
+            text = f"{ratio_in_words(severity_k[at])}×"
             style = {"ha": "center", "va": "top", "fontsize": 7, "fontweight": "bold", "color": _SEVERITY}
             axes.text(place_k[at], 0.985, text, transform=axes.transAxes, **style)
             written.append(place_k[at])
@@ -237,7 +238,7 @@ def _draw_channels(
 def label_decades(axis: Axis, low: float, high: float) -> None:
     """Plain numbers on a logarithmic axis."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value, 1)))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -22,6 +22,7 @@ from core.devices.plan import DevicePlan
 from core.devices.tables import Tier, load_tiers
 from core.errors import LandfallError
 from core.models.factory import count_parameters
+from core.numbers import duration_in_words
 from trainers.distributed import World
 from trainers.probing import measure
 
@@ -169,10 +170,4 @@ def _time(batch: BatchPlan, windows: int, epochs: int, count: int) -> str:
         return "not measured; the progress bar will tell"
     seconds = windows / batch.micro * batch.seconds_per_step / count
     peak = f", {batch.peak_mb:.0f} MiB at the peak" if batch.peak_mb is not None else ""
-    return f"about {seconds:.1f} s an epoch, {_duration(seconds * epochs)} for {epochs}{peak}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return f"about {seconds:.1f} s an epoch, {duration_in_words(seconds * epochs)} for {epochs}{peak}"

@@ -13,6 +13,7 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
+from core.numbers import plain
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
 from inference.provenance import detector_sha256
@@ -155,7 +156,7 @@ def scores_match(context: Context, stream: Stream) -> str:
     if not frame["score"].notna().any():
         raise CheckFailed("no score is a number", "look at the test data and its quality reports")
     alarms = int(frame["alarm"].sum())
-    return f"{summary['scores']} scores, {alarms} alarms in {len(events)} events, threshold {threshold:.4g}"
+    return f"{summary['scores']} scores, {alarms} alarms in {len(events)} events, threshold {plain(threshold)}"
 
 
 def executed_notebook(context: Context, stream: Stream) -> str:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from core.numbers import decimals_for, listed, size_in_words
+from core.numbers import decimals_for, duration_in_words, listed, plain, ratio_in_words, size_in_words
 
 
 @pytest.mark.parametrize("scale, decimals", [(0.83, 5), (1.0, 4), (-123.4, 2), (5e7, 0), (0.0, 5), (np.nan, 5)])
@@ -17,3 +17,29 @@ def test_what_is_not_finite_becomes_none_at_any_depth():
 @pytest.mark.parametrize("num_bytes, words", [(5e10, "50.0 GB"), (1e9, "1.0 GB"), (999e6, "999.0 MB"), (0, "0.0 MB")])
 def test_sizes_are_told_in_their_unit(num_bytes, words):
     assert size_in_words(num_bytes) == words
+
+
+@pytest.mark.parametrize(
+    "ratio, words",
+    [(1.0401, "1.04"), (1.0, "1.00"), (9.996, "10.0"), (12.34, "12.3"), (99.96, "100"), (283.4, "283"),
+     (999.7, "1,000"), (1e6, "> 1,000"), (np.inf, "> 1,000"), (0.5, "0.50"), (1e-5, "< 0.01"), (0.0, "0")],
+)  # fmt: skip
+def test_ratios_are_written_without_an_exponent(ratio, words):
+    assert ratio_in_words(ratio) == words
+
+
+@pytest.mark.parametrize(
+    "value, words",
+    [(0.83172, "0.832"), (1.28e6, "1,280,000"), (1.2e-7, "0.000000120"), (np.nan, "nan"), (-2.5, "-2.50")],
+)
+def test_plain_numbers_have_no_exponent(value, words):
+    assert plain(value) == words
+
+
+@pytest.mark.parametrize(
+    "seconds, words",
+    [(0, "0 s"), (0.0427, "43 ms"), (0.0005, "0.5 ms"), (1, "1 s"), (2.24, "2.2 s"), (13.2, "13 s"), (119.6, "120 s"),
+     (180, "3 min"), (200, "3.3 min"), (5400, "90 min"), (7200, "2 h"), (1e6, "12 days")],
+)  # fmt: skip
+def test_durations_have_the_unit_that_a_person_would_take(seconds, words):
+    assert duration_in_words(seconds) == words

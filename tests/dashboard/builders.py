@@ -187,7 +187,7 @@ def event_lines(stream: str, number: int) -> list[dict[str, Any]]:
             "top_channels": "rf_reflected_W; esc_current_uA",
             "top_shares": "71%; 7%",
             "label_overlap": None,
-            "sentence": f"1.5 s in minute {event}: up to {1 + event / 8:.2g} times the threshold",
+            "sentence": f"1.5 s in minute {event}: peak {1 + event / 8:.2f} × threshold",
         }
         for event in range(1, number + 1)
     ]

@@ -257,13 +257,14 @@ def test_the_timeline_shows_extremes_at_once_and_every_score_from_near(opened):
 def test_an_event_opens_from_the_list_with_its_signals(opened):
     show(opened, "anomalies")
     assert first_cells(opened, "events")[0] == "2026-01-09 06:07:25\ndata/07.csv"
+    assert "1.88 ×" in opened.locator("#events tbody tr").first.inner_text()
     assert data_of(opened, "Events")["Signals"] == ["recorded"] * 3 + ["not recorded"] * 4
     link = opened.locator("#events tbody a").first
     link.focus()
     opened.keyboard.press("Enter")
     event = card(opened, "Event 7")
     event.wait_for()
-    assert "1.5 s in minute 7: up to 1.9 times the threshold." in event.inner_text()
+    assert "1.5 s in minute 7: peak 1.88 × threshold." in event.inner_text()
     assert "rf_reflected_W\n71 %" in event.inner_text()
     signal = data_of(opened, HOSTILE)
     assert [name.split(",")[0] for name in signal] == ["time (s)", "seen", "expected"]

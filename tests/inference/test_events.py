@@ -73,7 +73,7 @@ def test_an_event_tells_when_how_much_and_which_channels(make_table):
     assert event["top_shares"] == "38%; 31%; 23%"
     assert event["severity"] == 7.0 / table["threshold"][3]
     assert event["sentence"] == (
-        f"7.5 s from {event['start']:%Y-%m-%d %H:%M:%S}: up to 7 times the threshold, mostly q (38%), t (31%), "
+        f"7.5 s from {event['start']:%Y-%m-%d %H:%M:%S}: peak 7.00 × threshold, mostly q (38%), t (31%), "
         "flow rate (23%)"
     )
     assert event["label_overlap"] == 0.75
@@ -109,7 +109,7 @@ def test_a_million_scores_are_grouped_like_a_plain_loop(make_table):
 
 @pytest.mark.parametrize(
     ("rows", "told"),
-    [(1, "a moment"), (60, "59 s"), (121, "2.0 min"), (3 * 3600 + 1, "3.0 h"), (3 * 86_400 + 1, "3.0 days")],
+    [(1, "a moment"), (60, "59 s"), (121, "2 min"), (3 * 3600 + 1, "3 h"), (3 * 86_400 + 1, "3 days")],
 )
 def test_the_length_of_an_event_is_told_in_the_unit_that_fits(make_table, rows, told):
     table = make_table({"a": [2] * min(rows, 121)}, step_seconds=1.0 if rows <= 121 else (rows - 1) / 120)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from core.numbers import ratio_in_words
 from inference.detector import Detector
 from inference.recalibrate import drift_in_words, main, previous_path
 from inference.thresholds import Achieved
@@ -181,5 +182,5 @@ def test_drift_is_told_by_whether_the_interval_holds_the_rate(achieved, ratio, t
     words = drift_in_words(Achieved(*achieved, scores=1000, per_day=None), 0.01, ratio)
     assert words.startswith(told)
     assert words.endswith(
-        f"where 1 in 100 were meant; high scores (90 % quantile) are {ratio:.2g} times what they were."
+        f"where 1 in 100 were meant; high scores (90 % quantile) are {ratio_in_words(ratio)} times what they were."
     )

@@ -100,5 +100,5 @@ def test_severities_are_written_worst_first_and_never_over_each_other():
     axes = Figure().subplots()
     axes.set_xlim(0, 100)
     timeline._write_severities(axes, np.array([10.0, 10.5, 50.0, 100.0]), np.array([1.04, 3.21, 12.3, 1.5]))
-    assert {text.get_text() for text in axes.texts} == {"3.2×", "12×", "1.5×"}
+    assert {text.get_text() for text in axes.texts} == {"3.21×", "12.3×", "1.50×"}
     assert all(0 < text.get_position()[0] < 1 for text in axes.texts)

@@ -92,7 +92,7 @@ def test_tables_are_tables(seen):
     assert "data/fdc/test_1.csv" in files
     assert "calibration" in parts
     assert "auroc" in figures
-    assert "times the threshold" in events
+    assert "× threshold" in events
 
 
 def test_finished_bars_say_so(seen):

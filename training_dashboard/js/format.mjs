@@ -20,13 +20,21 @@ export const figure = format((value) => {
 });
 /** A score between 0 and 1, always with three decimals, so that columns line up. */
 export const score = format((value) => value.toFixed(3));
+/** Four significant digits, never an exponent. */
+export const plain = format((value) =>
+  Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 12 }));
 /** How often in some time: two significant digits, whole numbers from 10 on. */
 export const rate = format((value) => (value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value)));
 export const percent = format((value) => `${Number((value * 100).toPrecision(3))} %`);
 export const mebibytes = format((value) => `${whole.format(value)} MiB`);
-/** How many times the threshold. */
-export const severity = format((value) => `${value < 10 ? value.toFixed(1) : whole.format(value)} ×`);
+/** How many times something: 1.04, 12.3, 283, beyond that > 1,000. */
+export const ratio = format((value) => {
+  if (value > 1000) return "> 1,000";
+  return value < 1 ? value.toFixed(2) : value < 99.95 ? value.toPrecision(3) : whole.format(value);
+});
+export const severity = format((value) => `${ratio(value)} ×`);
 export const duration = format((seconds) => {
+  if (seconds > 0 && seconds < 1) return `${Number((1000 * seconds).toPrecision(2))} ms`;
   if (seconds < 60) return `${Number(seconds.toFixed(seconds < 10 ? 1 : 0))} s`;
   const minutes = Math.round(seconds / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;

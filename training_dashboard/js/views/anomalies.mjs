@@ -1,7 +1,9 @@
 /** What scoring found: the score over time with threshold and events, and each event as it was seen and expected. */
 import { heatMap, lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
-import { clock, count, duration, figure, isNumber, percent, plural, rate, score, severity, time } from "../format.mjs";
+import {
+  clock, count, duration, figure, isNumber, percent, plain, plural, rate, score, severity, time,
+} from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -38,7 +40,7 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
   const mark = (from, to, more) => ({ from: origin + from, to: origin + to, ...more });
   const spec = {
     title: `Anomaly score, ${name}`, height: 280, y: { label: "score" },
-    summary: `${plural(recording.points, "score")} of ${name}, threshold ${figure(threshold)}`,
+    summary: `${plural(recording.points, "score")} of ${name}, threshold ${plain(threshold)}`,
     x: { label: start ? `recording's own clock, from ${clock(start)}` : "time (s)", isClock: Boolean(start) },
     spans: [...labels.map(([from, to]) => mark(from, to, { colour: "idle", label: "labelled anomaly" })),
       ...events.filter((one) => one.recording === name).map((one) => mark(one.start_seconds, one.end_seconds, {
@@ -79,7 +81,7 @@ function closeUp(store, { details = [] }, origin, show) {
   };
 }
 
-const begin = (event) => (event.start ? clock(event.start) : `second ${figure(event.start_seconds)}`);
+const begin = (event) => (event.start ? clock(event.start) : `second ${event.start_seconds.toFixed(2)}`);
 
 function table(stream, items, total) {
   if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
@@ -134,7 +136,7 @@ function figures({ threshold, scores, recordings, alarms, events }, found) {
   return [
     facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
       ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
-      ["Threshold", threshold && [figure(threshold.value), small(basis)]]]),
+      ["Threshold", threshold && [plain(threshold.value), small(basis)]]]),
     block("Against the labels", found ? [facts([...faults(found), ...tiles.filter(([, key]) => isNumber(found[key]))
       .map(([term, key, note]) => [term, [score(found[key]), note && small(note)]])], "tiles"), quiet(MATCHED)]
       : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms.")),
