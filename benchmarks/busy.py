@@ -193,6 +193,8 @@ def _work(title: str) -> tuple[Work, int]:
         return scalogram.our_images(), scalogram.WINDOWS
     stream = "patchtst" if title.startswith("PatchTST") else "swinmae"
     root, words = find_root(__file__), ["precision='32'", "model.size=reduced"]
+    if stream == "patchtst":
+        words += ["data.window=256", "model.patch_length=16", "model.patch_stride=16"]
     loaded = load_config(local_config_file(stream), words, root=root, environment={})
     config = decide_model_size(loaded, DeviceManager(loaded.config), root=root, saved=None).config
     if config.stream == "patchtst":

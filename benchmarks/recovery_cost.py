@@ -37,6 +37,7 @@ SMALL = (
     "data.window=64", "model.patch_length=8", "model.patch_stride=8", "model.d_model=32", "model.num_heads=2",
     "model.num_layers=2", "model.d_ff=64",
 )  # fmt: skip
+_WAVES = ["data.window=2048", "scalogram.frequency_min_hz=10"]
 
 
 class Images(Identity):
@@ -50,6 +51,8 @@ class Images(Identity):
 
 
 def make_trainer(stream: str, overrides: Sequence[str], folder: Path) -> Trainer:
+    recipe = ["data.window=256", "model.patch_length=16", "model.patch_stride=16"] if stream == "patchtst" else _WAVES
+    overrides = [*recipe, "training.windows_per_epoch=0", *overrides]
     config = load_config(local_config_file(stream), overrides, root=find_root(), environment={}).config
     channels = CHANNELS if stream == "patchtst" else 3
     values_tc = torch.randn(NUM_WINDOWS * config.data.window, channels).numpy()

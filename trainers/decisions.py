@@ -51,14 +51,17 @@ def decide_model_size(
     """
     tiers = load_tiers(root)
     tier = tier_for(manager.capabilities, tiers)
-    config = loaded.config
-    reason = "as the checkpoint that is resumed"
-    if saved is None and config.training.start_from:
-        saved, reason = checkpoint.describe(root / config.training.start_from), "as the checkpoint it starts from"
-    if saved is not None and config.model.size == "auto":
-        return Sized(size_as_trained(loaded, saved["config"], tiers), tier, reason)
-    config, reason = resolve_model_size(config, tier, tiers, loaded.origins)
+    if loaded.config.model.size == "auto" and (origin := origin_of(loaded.config, root, saved)) is not None:
+        reason = "as the checkpoint that is resumed" if saved is not None else "as the checkpoint it starts from"
+        return Sized(size_as_trained(loaded, origin["config"], tiers), tier, reason)
+    config, reason = resolve_model_size(loaded.config, tier, tiers, loaded.origins)
     return Sized(config, tier, reason)
+
+
+def origin_of(config: AnyConfig, root: Path, saved: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The description of the checkpoint that a run resumes from (`saved`), or starts from; None for new weights."""
+    start = config.training.start_from
+    return saved if saved is not None or not start else checkpoint.describe(root / start)
 
 
 def decide_batch(

@@ -13,6 +13,7 @@ import torch
 
 from core import checkpoint
 from core.config.compose import LoadedConfig, render
+from core.config.recipe import as_trained
 from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
 from core.data.identity import identity
@@ -32,7 +33,7 @@ from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_p
 from core.stopping import StopRequest
 from core.workspace import new_run_id, write_json
 from trainers import elastic
-from trainers.decisions import Sized, decide_batch, decide_model_size, start_report
+from trainers.decisions import Sized, decide_batch, decide_model_size, origin_of, start_report
 from trainers.distributed import World, joined
 from trainers.loop import Trainer, Watcher
 from trainers.resuming import checkpoint_to_resume
@@ -176,18 +177,22 @@ def _train(
     saved = checkpoint.describe(resume_from) if resume_from is not None else None
     run_id = saved["run_id"] if saved else run_id or new_run_id()
     lock.tell(run_id)
-    sized = decide_model_size(loaded, manager, root=root, saved=saved)
+    if (origin := origin_of(loaded.config, root, saved)) is not None:
+        loaded = replace(loaded, config=as_trained(loaded.config, origin["config"]))
+    data = load_stream_data(loaded.config, root=root, parts=TRAINING_PARTS, run_id=run_id)
+    sized = decide_model_size(replace(loaded, config=data.config), manager, root=root, saved=saved)
     if world.is_main:
         write_json(root / loaded.config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
 
     with memory.applied(plan):
-        return _fit(replace(loaded, config=sized.config), sized, plan=plan, world=world, root=root, run_id=run_id,
+        return _fit(replace(loaded, config=sized.config), sized, data, plan=plan, world=world, root=root, run_id=run_id,
                     resume_from=resume_from, saved=saved, watcher=watcher, lock=lock, stop=stop)  # fmt: skip
 
 
 def _fit(
     loaded: LoadedConfig,
     sized: Sized,
+    data: StreamData,
     *,
     plan: DevicePlan,
     world: World,
@@ -199,9 +204,8 @@ def _fit(
     lock: Lock,
     stop: StopRequest,
 ) -> TrainingResult:
-    """Reads, builds, resumes and trains; `loaded` holds the model's final size."""
+    """Builds, resumes and trains; `loaded` holds the model's final size and recipe."""
     config = loaded.config
-    data = load_stream_data(config, root=root, parts=TRAINING_PARTS, run_id=run_id)
     trainer, decisions = _build_trainer(sized, data, plan=plan, root=root, run_id=run_id, world=world, saved=saved)
     if resume_from is not None:
         trainer.resume(resume_from)

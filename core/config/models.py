@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.config.fields import Contradiction, Count, Fraction, Positive, Ratio, Section
+from core.config.fields import Contradiction, Count, CountOrAuto, Fraction, Positive, Ratio, Section
 
 ModelSize = Literal["custom", "auto", "full", "reduced"]
 _SIZE = (
@@ -18,8 +18,12 @@ _SIZE = (
 
 class PatchTSTModel(Section):
     size: ModelSize = Field("custom", description=_SIZE)
-    patch_length: Count = Field(16, description="Samples in a patch.")
-    patch_stride: Count = Field(16, description="Samples between patch starts; equal to the length in pre-training.")
+    patch_length: CountOrAuto = Field(
+        16, description="Samples in a patch; `auto` is 1/16 of a window, from 8 to 16 samples."
+    )
+    patch_stride: CountOrAuto = Field(
+        16, description="Samples between patch starts; equal to the length in pre-training, as `auto` makes it."
+    )
     mask_ratio: Ratio = Field(0.4, description="Share of patches hidden from the encoder, equal in every sample.")
     d_model: Count = Field(128, description="Width of the encoder.")
     num_heads: Count = Field(4, description="Attention heads.")
@@ -45,7 +49,7 @@ class PatchTSTModel(Section):
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        if self.patch_stride != self.patch_length:
+        if "auto" not in (self.patch_stride, self.patch_length) and self.patch_stride != self.patch_length:
             yield Contradiction(
                 f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}",
                 ("patch_stride", "patch_length"),

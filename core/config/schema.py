@@ -21,9 +21,11 @@ from core.config.fields import (
     CountOrAuto,
     Fraction,
     Positive,
+    PositiveOrAuto,
     Ratio,
     Section,
     SwitchOrAuto,
+    TotalOrAuto,
 )
 from core.config.models import PatchTSTModel, SwinMAEModel
 
@@ -117,9 +119,21 @@ class Data(Section):
         10.0, description="A step longer than this many median steps is a gap; windows never cross one."
     )
     remove_mean: bool = Field(False, description="Vibration: subtract each window's mean (the DC offset, gravity).")
-    window: Count = Field(256, description="Samples in a window.")
-    stride: Count = Field(64, description="Samples between the starts of two training windows.")
-    score_stride: Count = Field(32, description="Samples between the starts of two scored windows.")
+    window: CountOrAuto = Field(
+        256,
+        description="Samples in a window; `auto` takes the longest of 256, 128 and 64 rows of which a split holds "
+        "three, of vibration a second but at most 2048 samples, or a whole record where records are short.",
+    )
+    stride: CountOrAuto = Field(
+        64,
+        description="Samples between the starts of two training windows; `auto` is 1/8 of a window, of vibration 1/4, "
+        "and less where that leaves few windows.",
+    )
+    score_stride: CountOrAuto = Field(
+        32,
+        description="Samples between the starts of two scored windows; `auto` is 1/4 of a window, and the length of a "
+        "patch without `scoring.look_ahead`.",
+    )
     guard: int = Field(-1, ge=-1, description="Rows dropped where two parts share a file; -1 drops one window.")
     scaling: Scaling = Field(Scaling(), description="Scaling fitted on the training part only.")
     parts: Parts = Field(Parts(), description="Which data trains, validates, calibrates and tests.")
@@ -168,7 +182,9 @@ class Quality(Section):
 
 class Scalogram(Section):
     frequencies: Count = Field(64, description="Rows of the transform: wavelet centre frequencies, log-spaced.")
-    frequency_min_hz: Positive = Field(10.0, description="Lowest centre frequency.")
+    frequency_min_hz: PositiveOrAuto = Field(
+        10.0, description="Lowest centre frequency; `auto` has four cycles in a window."
+    )
     frequency_max_hz: Positive | None = Field(
         None, description="Highest centre frequency; empty takes 0.4 of the sampling rate."
     )
@@ -202,7 +218,11 @@ class Training(Section):
         "auto",
         description="Recompute activations in the backward pass to save memory; `auto` follows the hardware tier.",
     )
-    windows_per_epoch: int = Field(0, ge=0, description="Windows drawn per epoch without repetition; 0 takes all.")
+    windows_per_epoch: TotalOrAuto = Field(
+        0,
+        description="Windows drawn per epoch without repetition; 0 takes all, `auto` as many as make 175,000 patches "
+        "of all channels, or 448 images.",
+    )
     learning_rate: Positive = Field(1e-3, description="Peak learning rate.")
     min_learning_rate: float = Field(0.0, ge=0.0, description="Learning rate at the end of the cosine.")
     warmup_ratio: Fraction = Field(0.1, description="Share of all steps that warm up linearly.")
@@ -326,13 +346,15 @@ class PatchTSTConfig(Config):
     def contradictions(self) -> Iterator[Contradiction]:
         yield from super().contradictions()
         window, length, stride = self.data.window, self.model.patch_length, self.data.score_stride
+        if "auto" in (window, length):
+            return
         if window < 2 * length or window % length:
             fitting = max(window // length, 2) * length
             yield Contradiction(
                 f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be",
                 ("data.window", "model.patch_length"),
             )
-        if not self.scoring.look_ahead and stride > length:
+        if not self.scoring.look_ahead and stride != "auto" and stride > length:
             yield Contradiction(
                 f"scoring.look_ahead = false scores the last patch of each window: data.score_stride = {stride} leaves "
                 f"rows out; {length}, the length of a patch, or less would not",
@@ -350,7 +372,7 @@ class SwinMAEConfig(Config):
     def contradictions(self) -> Iterator[Contradiction]:
         yield from super().contradictions()
         size, model = self.scalogram.image_size, self.model
-        if self.data.window < 2 * size:
+        if self.data.window != "auto" and self.data.window < 2 * size:
             yield Contradiction(
                 f"data.window = {self.data.window} is less than two samples for each of the {size} columns of an image",
                 ("data.window", "scalogram.image_size"),

@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 import torch
 
+from core.config import recipe
+from core.config.recipe import History
 from core.config.schema import AnyConfig, Part
 from core.data.files import expand, matches
 from core.data.quality import QualityReport, judge, segments, write_report
@@ -46,13 +48,17 @@ class Stretch:
 
 @dataclass(frozen=True)
 class StreamData:
-    """Windows per part over one shared, scaled series, and how they came about."""
+    """Windows per part over one shared, scaled series, and how they came about.
+
+    config: the one it was loaded by, without `auto` in its recipe (`core.config.recipe`).
+    """
 
     parts: Mapping[PartName, WindowSet]
     scaler: Scaler
     channels: tuple[str, ...]
     sampling_rate_hz: float | None
     reports: tuple[QualityReport, ...]
+    config: AnyConfig
 
 
 def load_stream_data(
@@ -66,6 +72,7 @@ def load_stream_data(
     """Loads the named parts. Without a `scaler`, one is fitted on the training part, which must then be asked for.
 
     What was read before comes from the store (`core.data.store`), memory-mapped and scaled only as windows are cut.
+    Where the recipe is `auto`, it is chosen here, by the splits that train and validate.
     Writes one quality report per file. Raises DataError for unusable input, QualityError when no file passes.
     """
     data_root = (root / config.data.root).resolve()
@@ -74,6 +81,8 @@ def load_stream_data(
     every_file = sorted({file for found in files.values() for file in found})
     recordings, reports = read_all(every_file, config, root, run_id, store)
     channels, rate_hz = _agreed_shape(recordings, config)
+    if recipe.is_open(config):
+        config = _with_recipe(config, recordings, data_root, rate_hz)
     stretches = _split(config, recordings, data_root)
     for name in parts:
         if not stretches[name]:
@@ -98,7 +107,7 @@ def load_stream_data(
     series = Series.of(recordings, store.joined(recordings), scaler, store.room())
     store.forget_oldest()
     windows = {name: _windows_of(name, stretches[name], series, config) for name in parts}
-    return StreamData(windows, scaler, channels, rate_hz, tuple(reports))
+    return StreamData(windows, scaler, channels, rate_hz, tuple(reports), config)
 
 
 def check_quality(config: AnyConfig, *, root: Path, run_id: str = "") -> list[QualityReport]:
@@ -214,6 +223,40 @@ def _agreed_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[t
 
 
 # ------------------------------------------------------------------------------------------------------------ splitting
+def _with_recipe(
+    config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None
+) -> AnyConfig:
+    """Raises DataError where the splits that train and validate are not loaded: a recipe follows from them alone."""
+    stretches = {
+        name: _stretches_of(getattr(config.data.parts, name), recordings, data_root) for name in TRAINING_PARTS
+    }
+    if missing := [name for name in TRAINING_PARTS if not stretches[name]]:
+        hint = f"see data.parts.{missing[0]}, or set data.window and the other keys that are auto"
+        raise DataError(f"the part {missing[0]} has no rows to choose a recipe by", hint=hint)
+    train, validation = (
+        np.concatenate([_gapless(stretch, recordings, config.data.gap_factor) for stretch in stretches[name]])
+        for name in TRAINING_PARTS
+    )
+    # A guard shortens what follows another split in the same recording: of many segments a single one.
+    shared = {stretch.recording for stretch in stretches["train"]} & {s.recording for s in stretches["validation"]}
+    history = History(
+        train=np.diff(train, axis=1)[:, 0].tolist(),
+        validation=np.diff(validation, axis=1)[:, 0].tolist(),
+        num_channels=len(recordings[0].channels),
+        guard=config.data.guard if shared and len(validation) < 2 * len(stretches["validation"]) else 0,
+        sampling_rate_hz=rate_hz,
+    )
+    config, reasons = recipe.resolved(config, history)
+    for reason in reasons:
+        log.info("%s", reason)
+    return config
+
+
+def _gapless(stretch: Stretch, recordings: Sequence[Recording], gap_factor: float) -> np.ndarray:
+    """Half-open row ranges (S, 2) of its recording without a gap; empty ones where a segment lies outside of it."""
+    return segments(recordings[stretch.recording], gap_factor).clip(stretch.start, stretch.stop)
+
+
 def _split(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[PartName, list[Stretch]]:
     """Stretches of every part in the recordings at hand: also of parts that are not loaded, whose ends set guards."""
     stretches = {name: _stretches_of(getattr(config.data.parts, name), recordings, data_root) for name in PART_NAMES}
@@ -289,8 +332,7 @@ def _windows_of(name: PartName, stretches: Sequence[Stretch], series: Series, co
     data = config.data
     pieces = []
     for stretch in stretches:
-        gapless_s2 = segments(series.recordings[stretch.recording], data.gap_factor)
-        pieces.append(gapless_s2.clip(stretch.start, stretch.stop) + series.offsets_r[stretch.recording])
+        pieces.append(_gapless(stretch, series.recordings, data.gap_factor) + series.offsets_r[stretch.recording])
     stretches_s2 = np.concatenate(pieces)
     stride = data.score_stride if scoring else data.stride
     starts_w = window_starts(stretches_s2, data.window, stride, cover_end=scoring)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 
 import torch
 
+from core.config.recipe import lowest_frequency
 from core.config.schema import AnyConfig, SwinMAEConfig
 from core.data.feed import Feed
 from core.data.scalogram import Scalogram
@@ -106,7 +107,10 @@ def build_transform(
     """The transform of the stream: with `fitted` as a checkpoint holds it, else fitted on the training `windows`."""
     if not isinstance(config, SwinMAEConfig):
         return Identity()
-    scalogram, remove_mean = Scalogram(config.scalogram), config.data.remove_mean
+    settings, remove_mean = config.scalogram, config.data.remove_mean
+    if windows is not None:
+        settings = lowest_frequency(settings, windows.window, sampling_rate_hz)
+    scalogram = Scalogram(settings)
     if fitted is not None:
         return StandardisedScalogram(scalogram, sampling_rate_hz, remove_mean=remove_mean, **fitted)
     return StandardisedScalogram.fit(scalogram, sampling_rate_hz, windows, remove_mean=remove_mean)

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
 from core.config.execution import DeviceKind
+from core.config.recipe import as_trained
 from core.config.schema import AnyConfig, Training
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.memory import memory_limit_mb
@@ -167,12 +168,13 @@ def resolve_model_size(
 
 
 def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tiers) -> AnyConfig:
-    """The configuration with the sizes its `model.size` stands for, `auto` being those of a trained configuration.
+    """The configuration with the sizes its `model.size` stands for, `auto` being those of a trained configuration; so
+    is `auto` in its recipe.
 
     Sizes set by name where `model.size` is, or later, stay. trained: as a checkpoint holds it; one of another stream
     says nothing.
     """
-    config, size = loaded.config, loaded.config.model.size
+    config, size = as_trained(loaded.config, trained), loaded.config.model.size
     if size == "custom" or trained["stream"] != config.stream:
         return config
     if size != "auto":

@@ -16,6 +16,7 @@ TINY = (
     "data.window=32",
     "data.stride=8",
     "data.guard=0",
+    "training.windows_per_epoch=0",
     "model.patch_length=8",
     "model.patch_stride=8",
     "model.d_model=16",

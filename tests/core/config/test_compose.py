@@ -67,7 +67,7 @@ def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(wo
     config = load(workspace, environment=environment).config
     assert (config.training.epochs, config.device.prefer) == (2, "cpu")
     config = load(workspace, "trainer=default", "local/devices=auto", environment=environment).config
-    assert (config.training.windows_per_epoch, config.device.prefer) == (0, "auto")
+    assert (config.training.windows_per_epoch, config.device.prefer) == ("auto", "auto")
 
 
 @pytest.mark.parametrize("size, told", [(None, True), ("reduced", True), ("custom", False)])
@@ -139,7 +139,7 @@ def test_origins_tell_what_was_set_before_what(workspace):
 def test_a_mapping_override_leaves_the_other_keys(workspace):
     loaded = load(workspace, "data.scaling={method: zscore}")
     assert loaded.config.data.scaling.method == "zscore"
-    assert loaded.config.data.window == 256
+    assert loaded.config.data.window == "auto"
     assert "data.scaling.clip" not in loaded.origins
 
 
@@ -231,11 +231,12 @@ def test_a_configuration_elsewhere_builds_on_ours(workspace, file, base):
     body = f"defaults:\n  - {base}\n  - override /trainer: quick\n  - _self_\ndata: {{window: 128}}\n"
     loaded = load(workspace, "local/devices=cpu", file=write(workspace, file, body))
     config = loaded.config
-    assert (config.data.window, config.data.stride) == (128, 32)
+    assert (config.data.window, config.data.stride) == (128, "auto")
     assert (config.training.epochs, config.device.prefer) == (2, "cpu")
     assert loaded.source == file
     assert loaded.origins["data.window"] == f"{file}:5"
-    assert loaded.origins["data.stride"].startswith("configs/patchtst_ssl.yaml:")
+    assert loaded.origins["data.stride"].startswith("configs/patchtst_ssl_local.yaml:")
+    assert loaded.origins["data.scaling.method"].startswith("configs/patchtst_ssl.yaml:")
     assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml:4"
 
 

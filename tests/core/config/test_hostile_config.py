@@ -115,6 +115,7 @@ data:
     train: {{start: 0.7, stop: 0.6}}
 model:
   d_model: 30
+  patch_length: 16
   patch_stride: 7
 device:
   memory: {{fraction: 0.5}}
@@ -130,13 +131,13 @@ cudnn_benchmark: true
         "training.learning_rate": ("valid number", 5),
         "training.betas.1": ("less than 1", 6),
         "training.epoch": ("did you mean epochs?", 7),
-        "data.stride": ("greater than or equal to 1", 10),
+        "data.stride": ("neither auto nor a whole number", 10),
         "data.parts.train.stop": ("is not after start", 12),
         "model.d_model": ("not divisible by num_heads", 14),
-        "model.patch_stride": ("differs from patch_length", 15),
-        "device.memory.strategy": ("custom needs one", 17),
-        "scoring.threshold.false_alarm_rate": ("is no tail", 19),
-        "deterministic": ("exclude each other", 21),
+        "model.patch_stride": ("differs from patch_length", 16),
+        "device.memory.strategy": ("custom needs one", 18),
+        "scoring.threshold.false_alarm_rate": ("is no tail", 20),
+        "deterministic": ("exclude each other", 22),
     }
     assert found.keys() == expected.keys()
     for key, (words, line) in expected.items():
@@ -145,9 +146,9 @@ cudnn_benchmark: true
 
 
 def test_a_contradiction_over_sections_comes_with_faults_elsewhere(workspace):
-    found = faults(workspace, f"{BASE}data: {{window: 250}}\ntraining: {{epochs: 0}}\n")
+    found = faults(workspace, f"{BASE}data: {{window: 250}}\nmodel: {{patch_length: 16}}\ntraining: {{epochs: 0}}\n")
     assert "data.window = 250 is not two or more whole patches of 16" in found["data.window"]
-    assert "(set by plant/site.yaml:2)" in found["data.window"]
+    assert "(set by plant/site.yaml:3)" in found["data.window"]
     assert found.keys() == {"data.window", "training.epochs"}
 
 
@@ -177,7 +178,7 @@ def test_no_resolver_is_called(workspace, monkeypatch, value, where):
 
 
 def test_values_of_other_keys_may_be_looked_up(workspace):
-    assert load(workspace, f"{BASE}data: {{stride: '${{data.window}}'}}\n").config.data.stride == 256
+    assert load(workspace, f"{BASE}data: {{stride: '${{model.d_model}}'}}\n").config.data.stride == 128
 
 
 @pytest.mark.parametrize("section", ["extra", "model", "data", "training"])

@@ -81,7 +81,10 @@ def test_mean_input_of_one_axis_is_missing_in_the_other_planes():
 
 def test_the_published_size_takes_the_standardised_images():
     config = load_config(
-        local_config_file("swinmae"), ["model.size=custom", "hardware/sizes/swinmae=full"], root=Path(), environment={}
+        local_config_file("swinmae"),
+        ["model.size=custom", "hardware/sizes/swinmae=full", "scalogram.frequency_min_hz=10"],
+        root=Path(),
+        environment={},
     ).config
     windows = windows_of(vibration(rows=1500), window=448, stride=448)
     transform = StandardisedScalogram.fit(Scalogram(config.scalogram), RATE_HZ, windows, remove_mean=True)

@@ -1,0 +1,217 @@
+"""The default recipe: what `auto` stands for in windows, patches, strides and the windows of an epoch.
+
+Everything follows from what is known without labels: gap-free rows of the splits that train and validate, channels, and
+of vibration the sampling rate. `landfall train`, `make validate`, the notebooks and the benchmark take it from here;
+a checkpoint holds what was chosen, and scoring takes it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.config.faults import validate
+from core.config.schema import AnyConfig, Scalogram, Stream
+
+AUTO = "auto"
+# Every key that may be `auto` until the data is known.
+KEYS = (
+    "data.window",
+    "data.stride",
+    "data.score_stride",
+    "model.patch_length",
+    "model.patch_stride",
+    "training.windows_per_epoch",
+    "scalogram.frequency_min_hz",
+)
+# Windows of process sensors to choose from, in rows: the longest of which a split holds three.
+_WINDOWS, _SHORT_WINDOWS, _WINDOWS_A_SPLIT = (256, 128, 64), (64, 32, 16), 3
+# Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
+_PATCHES, _SHORTEST_PATCH, _LONGEST_PATCH = 16, 8, 16
+# A window of vibration lasts a second, but has at most so many samples; records shorter than two windows are one.
+_LONGEST_WAVE = 2048
+# The shortest window of vibration, in columns of an image.
+_SAMPLES_A_COLUMN = 2
+# The lowest wavelet has so many cycles in a window: its own spread is about a cycle (`scalogram.omega0` / 2π).
+_CYCLES = 4
+# Windows that training should have to choose from, and the longest stride: the share of a window.
+_FEWEST_WINDOWS: Mapping[Stream, int] = {"patchtst": 256, "swinmae": 128}
+_STRIDES: Mapping[Stream, int] = {"patchtst": 8, "swinmae": 4}
+# What an epoch computes at most: patches of all channels, or images. A minute for 20 epochs on one core of 2024.
+_PATCHES_AN_EPOCH, _IMAGES_AN_EPOCH, _FEWEST_AN_EPOCH = 175_000, 448, 64
+_SCORE_STRIDES = 4
+
+
+@dataclass(frozen=True)
+class History:
+    """The data a recipe is made for.
+
+    train, validation: rows of each gap-free segment of the splits. guard: rows that lie between two splits, -1 one
+    window. sampling_rate_hz: of vibration.
+    """
+
+    train: Sequence[int]
+    validation: Sequence[int]
+    num_channels: int
+    guard: int = 0
+    sampling_rate_hz: float | None = None
+
+
+def is_open(config: AnyConfig) -> bool:
+    """Whether a key of the recipe still is `auto`."""
+    return any(_get(config, key) == AUTO for key in KEYS)
+
+
+def resolved(config: AnyConfig, history: History) -> tuple[AnyConfig, list[str]]:
+    """The configuration without `auto` in the recipe, and the reason of each choice, `key = value: reason`.
+
+    Raises ConfigError where the values do not go together.
+    """
+    choose = _process if config.stream == "patchtst" else _vibration
+    chosen = {key: each for key, each in choose(config, history).items() if _get(config, key) == AUTO}
+    reasons = [f"{key} = {value}: {reason}" for key, (value, reason) in chosen.items()]
+    return _with(config, {key: value for key, (value, _) in chosen.items()}), reasons
+
+
+def as_trained(config: AnyConfig, trained: Mapping[str, Any]) -> AnyConfig:
+    """The configuration with what a model was trained with in the place of `auto`.
+
+    trained: a configuration as a checkpoint holds it; one of another stream says nothing. The stride of scoring follows
+    from how it is scored now.
+    """
+    if trained["stream"] != config.stream or not is_open(config):
+        return config
+    values = {}
+    for key in KEYS:
+        section, name = key.split(".")
+        if _get(config, key) == AUTO and name in trained.get(section, {}):
+            values[key] = trained[section][name]
+    if config.data.score_stride == AUTO:
+        patch = values.get("model.patch_length", getattr(config.model, "patch_length", None))
+        values["data.score_stride"], _ = _score_stride(config, values.get("data.window", config.data.window), patch)
+    return _with(config, values)
+
+
+def lowest_frequency(settings: Scalogram, window: int, sampling_rate_hz: float) -> Scalogram:
+    """The settings of a scalogram without `auto`."""
+    if settings.frequency_min_hz != AUTO:
+        return settings
+    return settings.model_copy(update={"frequency_min_hz": _rounded(_CYCLES * sampling_rate_hz / window)})
+
+
+# -------------------------------------------------------------------------------------------------------------- streams
+_Choice = tuple[int | float, str]
+
+
+def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
+    window = _get(config, "data.window")
+    why_window = ""
+    if window == AUTO:
+        window, why_window = _process_window(config.model.patch_length, history)
+    patch = config.model.patch_length if config.model.patch_length != AUTO else config.model.patch_stride
+    why_patch = "model.patch_stride" if patch != AUTO else f"{_PATCHES} to a window of {window}, {_SHORTEST_PATCH} to "
+    if patch == AUTO:
+        wanted = min(max(window // _PATCHES, _SHORTEST_PATCH), _LONGEST_PATCH, max(window // 2, 1))
+        patch = max(size for size in range(1, wanted + 1) if window % size == 0)
+        why_patch += f"{_LONGEST_PATCH} rows"
+    stride = _stride(config, window, history)
+    a_window = history.num_channels * window // patch
+    an_epoch = max(_PATCHES_AN_EPOCH // a_window, _FEWEST_AN_EPOCH)
+    return {
+        "data.window": (window, why_window),
+        "model.patch_length": (patch, why_patch),
+        "model.patch_stride": (patch, "model.patch_length"),
+        "data.stride": stride,
+        "data.score_stride": _score_stride(config, window, patch),
+        "training.windows_per_epoch": (
+            an_epoch,
+            f"{a_window} patches in a window, {_PATCHES_AN_EPOCH:,} in an epoch, {_FEWEST_AN_EPOCH} windows or more",
+        ),
+    }
+
+
+def _process_window(patch: int | str, history: History) -> tuple[int, str]:
+    splits = {"train": _usual_length(history.train), "validation": _usual_length(history.validation)}
+    name = min(splits, key=lambda each: splits[each])
+    rows, step = splits[name], 1 if patch == AUTO else patch
+    told = f"half of the rows of the split {name} are in segments of {rows} rows or more"
+    for window in _WINDOWS:
+        if _WINDOWS_A_SPLIT * window <= rows:
+            return window // step * step, f"{told}, {_WINDOWS_A_SPLIT} windows"
+    for window in _SHORT_WINDOWS:
+        if window + (window if history.guard < 0 else history.guard) <= rows:
+            return max(window // step, 2) * step, f"{told}, too short for {_WINDOWS_A_SPLIT} windows of {_WINDOWS[-1]}"
+    return max(_SHORT_WINDOWS[-1] // step, 2) * step, told
+
+
+def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
+    window, why = _get(config, "data.window"), ""
+    rate_hz = history.sampling_rate_hz
+    if window == AUTO:
+        shortest = _SAMPLES_A_COLUMN * config.scalogram.image_size
+        window, why = _LONGEST_WAVE, f"at {rate_hz:g} Hz, up to a second"
+        while window > 1.5 * rate_hz and window >= 2 * shortest:
+            window //= 2
+        rows = min(_usual_length(history.train), _usual_length(history.validation))
+        if rows < 2 * window:
+            window, why = rows, f"records of {rows} samples are one window"
+    return {
+        "data.window": (window, why),
+        "data.stride": _stride(config, window, history),
+        "data.score_stride": _score_stride(config, window, None),
+        "training.windows_per_epoch": (_IMAGES_AN_EPOCH, "images in an epoch"),
+        "scalogram.frequency_min_hz": (
+            lowest_frequency(config.scalogram, window, rate_hz).frequency_min_hz,
+            f"{_CYCLES} cycles in a window",
+        ),
+    }
+
+
+def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
+    """The longest that leaves enough windows."""
+    fewest, stride = _FEWEST_WINDOWS[config.stream], max(window // _STRIDES[config.stream], 1)
+
+    def num_windows() -> int:
+        return sum((rows - window) // stride + 1 for rows in history.train if rows >= window)
+
+    if not any(rows > window for rows in history.train):
+        return stride, "a window for each segment"
+    while num_windows() < fewest and stride > 1:
+        stride //= 2
+    return stride, f"{num_windows()} windows to train on"
+
+
+def _score_stride(config: AnyConfig, window: int, patch: int | None) -> _Choice:
+    if config.stream == "patchtst" and not config.scoring.look_ahead:
+        return patch, "a patch, as scoring.look_ahead = false needs"
+    return max(window // _SCORE_STRIDES, 1), f"1/{_SCORE_STRIDES} of a window"
+
+
+def _usual_length(rows_s: Sequence[int]) -> int:
+    """Half of the rows are in segments that are at least so long; 0 without any."""
+    left = sum(rows_s) / 2
+    for rows in sorted(rows_s, reverse=True):
+        left -= rows
+        if left <= 0:
+            return rows
+    return 0
+
+
+def _rounded(value: float) -> float:
+    """To two digits."""
+    return float(f"{value:.2g}")
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+def _get(config: AnyConfig, key: str) -> Any:
+    section, name = key.split(".")
+    return getattr(getattr(config, section, None), name, None)
+
+
+def _with(config: AnyConfig, values: Mapping[str, Any]) -> AnyConfig:
+    plain = config.model_dump(mode="json")
+    for key, value in values.items():
+        section, name = key.split(".")
+        plain[section][name] = value
+    return validate(plain, source="the recipe for this data", origins={})

@@ -1,0 +1,104 @@
+"""The recipe that follows from the data, and what a checkpoint leaves of `auto`."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.config.compose import load_config, local_config_file
+from core.config.recipe import History, as_trained, is_open, resolved
+from core.config.schema import AnyConfig
+from tests.support import REPO_ROOT
+
+
+def local(stream: str, *overrides: str) -> AnyConfig:
+    return load_config(local_config_file(stream), overrides, root=REPO_ROOT, environment={}).config
+
+
+def process(train: list[int], validation: list[int], *overrides: str, channels: int = 20, guard: int = -1):
+    return resolved(local("patchtst", *overrides), History(train, validation, channels, guard))[0]
+
+
+def vibration(rows: int, rate_hz: float, *, count: int = 4, overrides: tuple[str, ...] = ()):
+    history = History([rows] * count, [rows] * count, 3, sampling_rate_hz=rate_hz)
+    return resolved(local("swinmae", *overrides), history)[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "guard", "window", "patch"),
+    [(100_000, -1, 256, 16), (500, -1, 128, 8), (200, -1, 64, 8), (65, 0, 64, 8), (65, -1, 32, 8), (20, 0, 16, 8)],
+)
+def test_a_window_fits_into_the_shortest_split(rows, guard, window, patch):
+    config = process([5 * rows], [rows], guard=guard)
+    assert (config.data.window, config.model.patch_length, config.model.patch_stride) == (window, patch, patch)
+
+
+def test_most_rows_decide_not_the_shortest_segment():
+    assert process([30_000, 10], [9_000, 3]).data.window == 256
+    assert process([110] * 300, [110] * 70, guard=0).data.window == 64
+
+
+def test_short_histories_have_more_overlap_and_many_channels_fewer_windows():
+    long, short = process([100_000], [20_000]), process([1_000], [300])
+    assert long.data.stride == 32
+    assert short.data.stride < short.data.window // 8
+    assert process([100_000], [20_000], channels=40).training.windows_per_epoch == pytest.approx(
+        long.training.windows_per_epoch / 2, abs=1
+    )
+    assert process([100_000], [20_000], channels=5_000).training.windows_per_epoch == 64
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("data.window=512",), (512, 16)),
+        (("data.window=100",), (100, 5)),
+        (("data.window=32", "model.patch_length=4"), (32, 4)),
+        (("model.patch_length=12",), (252, 12)),
+        (("model.patch_stride=32",), (256, 32)),
+    ],
+)
+def test_what_is_set_stays_and_the_rest_fits_it(overrides, expected):
+    config = process([100_000], [20_000], *overrides)
+    assert (config.data.window, config.model.patch_length) == expected
+    assert config.model.patch_stride == config.model.patch_length
+    assert not is_open(config)
+
+
+def test_a_score_without_look_ahead_has_a_window_for_each_patch():
+    assert process([100_000], [20_000], "scoring.look_ahead=true").data.score_stride == 64
+    assert process([100_000], [20_000], "scoring.look_ahead=false").data.score_stride == 16
+
+
+@pytest.mark.parametrize(
+    ("rows", "rate_hz", "window", "lowest_hz"),
+    [(96_000, 48_000, 2048, 94.0), (5_000, 1_000, 1024, 3.9), (200, 200, 200, 4.0), (2_560, 25_600, 2560, 40.0)],
+)
+def test_a_window_of_vibration_is_a_second_or_a_record(rows, rate_hz, window, lowest_hz):
+    config = vibration(rows, rate_hz)
+    assert config.data.window == window
+    assert config.scalogram.frequency_min_hz == lowest_hz
+
+
+def test_every_choice_has_its_reason():
+    config = local("patchtst")
+    _, reasons = resolved(config, History([9_000], [3_000], 8))
+    assert [reason.split(" = ")[0] for reason in reasons] == [
+        "data.window", "model.patch_length", "model.patch_stride", "data.stride", "data.score_stride",
+        "training.windows_per_epoch",
+    ]  # fmt: skip
+    assert all(reason.split(": ")[1] for reason in reasons)
+
+
+def test_published_configurations_have_nothing_to_choose():
+    for stream in ("patchtst", "swinmae"):
+        config = load_config(f"configs/{stream}_ssl.yaml", [], root=REPO_ROOT, environment={}).config
+        assert not is_open(config)
+
+
+def test_scoring_takes_what_training_chose_and_strides_by_how_it_scores():
+    trained = process([500], [150], "scoring.look_ahead=true").model_dump(mode="json")
+    found = as_trained(local("patchtst", "scoring.look_ahead=false"), trained)
+    assert (found.data.window, found.model.patch_length, found.data.score_stride) == (64, 8, 8)
+    assert found.data.stride == trained["data"]["stride"]
+    assert as_trained(local("patchtst", "data.window=128"), trained).data.window == 128
+    assert is_open(as_trained(local("swinmae"), trained))
