@@ -186,6 +186,7 @@ def _work(title: str) -> tuple[Work, int]:
     from core.devices.manager import DeviceManager
     from core.models.factory import build_model
     from core.workspace import find_root
+    from trainers.context import RunContext
     from trainers.decisions import decide_model_size
 
     torch.manual_seed(0)
@@ -196,7 +197,8 @@ def _work(title: str) -> tuple[Work, int]:
     if stream == "patchtst":
         words += ["data.window=256", "model.patch_length=16", "model.patch_stride=16"]
     loaded = load_config(local_config_file(stream), words, root=root, environment={})
-    config = decide_model_size(loaded, DeviceManager(loaded.config), root=root, saved=None).config
+    manager = DeviceManager(loaded.config)
+    config = decide_model_size(RunContext(loaded, root, manager.plan()), manager).config
     if config.stream == "patchtst":
         batch = torch.randn(BATCH, config.data.window, CHANNELS)
     else:

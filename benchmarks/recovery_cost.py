@@ -28,8 +28,9 @@ from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.models.factory import build_model
 from core.workspace import find_root
+from trainers.context import RunContext
 from trainers.loop import Trainer
-from trainers.recovery import Sentinel
+from trainers.recovery import NonFiniteGuard
 
 PLAN = DevicePlan("cpu", "CPU", "32", 1, "a benchmark", "a benchmark")
 CHANNELS, NUM_WINDOWS, BATCH = 8, 64, 32
@@ -53,7 +54,8 @@ class Images(Identity):
 def make_trainer(stream: str, overrides: Sequence[str], folder: Path) -> Trainer:
     recipe = ["data.window=256", "model.patch_length=16", "model.patch_stride=16"] if stream == "patchtst" else _WAVES
     overrides = [*recipe, "training.windows_per_epoch=0", *overrides]
-    config = load_config(local_config_file(stream), overrides, root=find_root(), environment={}).config
+    loaded = load_config(local_config_file(stream), overrides, root=find_root(), environment={})
+    config = loaded.config
     channels = CHANNELS if stream == "patchtst" else 3
     values_tc = torch.randn(NUM_WINDOWS * config.data.window, channels).numpy()
     names = tuple(f"c{c}" for c in range(channels))
@@ -68,16 +70,16 @@ def make_trainer(stream: str, overrides: Sequence[str], folder: Path) -> Trainer
     )  # fmt: skip
     model = build_model(config, num_channels=channels)
     bundle = {"run_id": "r", "config": config.model_dump(mode="json")}
-    trainer = Trainer(model, inputs, inputs, config=config, plan=PLAN, batch=batch, root=folder, bundle=bundle)
+    trainer = Trainer(model, inputs, inputs, context=RunContext(loaded, folder, PLAN), batch=batch, bundle=bundle)
     trainer.model.train()
     trainer._loss_sum = torch.zeros(())
     return trainer
 
 
-def unwatched(sentinel: Sentinel, optimizer: torch.optim.Optimizer, *_: torch.Tensor) -> torch.Tensor:
+def unguarded(guard: NonFiniteGuard, optimizer: torch.optim.Optimizer, *_: torch.Tensor) -> torch.Tensor:
     optimizer.found_inf = None
     optimizer.step()
-    return sentinel._lost
+    return guard._skipped
 
 
 def milliseconds(trainer: Trainer, steps: int) -> float:
@@ -88,19 +90,19 @@ def milliseconds(trainer: Trainer, steps: int) -> float:
 
 
 def compare(trainer: Trainer, *, rounds: int, steps: int) -> dict[str, list[float]]:
-    """Milliseconds a step in each round, by how the step is watched."""
+    """Milliseconds a step in each round, by how the step is guarded."""
 
     def plain() -> float:
-        with patch.object(Sentinel, "step", unwatched):
+        with patch.object(NonFiniteGuard, "step", unguarded):
             return milliseconds(trainer, steps)
 
-    def watched(at_once: bool) -> float:
-        trainer.sentinel.asks_at_once = at_once
+    def guarded(at_once: bool) -> float:
+        trainer.guard.reads_every_step = at_once
         trainer.optimizer.found_inf = None
         return milliseconds(trainer, steps)
 
     ways: dict[str, Callable[[], float]] = {
-        "unwatched": plain, "at once": lambda: watched(True), "by the device": lambda: watched(False),
+        "unguarded": plain, "by the host": lambda: guarded(True), "by the device": lambda: guarded(False),
     }  # fmt: skip
     found: dict[str, list[float]] = {name: [] for name in ways}
     milliseconds(trainer, steps)

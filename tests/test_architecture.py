@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ MAY_IMPORT = {
     "migration": {"migration", "core"},
     "pipelines": set(PACKAGES),
 }
+# Their modules have an order; the docstring of the package states it.
+WITHOUT_CIRCLES = ("trainers",)
 TRAINS_AND_SCORES = "inference/benchmark/"
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
@@ -58,6 +61,31 @@ def test_imports_point_in_the_permitted_direction(path):
     imported = {module.split(".")[0] for module in imports_of(path)} & set(PACKAGES)
     own = {"trainers"} if name_of(path).startswith(TRAINS_AND_SCORES) else set()
     assert imported <= MAY_IMPORT[package] | own
+
+
+def imports_within(folder: Path) -> dict[str, set[str]]:
+    """Per module of a package the modules of the same package it imports, in functions and for types as well."""
+    paths = {name_of(path).removesuffix(".py").replace("/", "."): path for path in folder.rglob("*.py")}
+    names = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    graph = {}
+    for name, path in names.items():
+        imported: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                targets = [f"{node.module}.{alias.name}" for alias in node.names]
+                imported |= {target if target in names else node.module for target in targets}
+        graph[name] = imported & names.keys() - {name}
+    return graph
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_of_a_package_import_each_other_in_a_circle(package):
+    try:
+        TopologicalSorter(imports_within(REPO_ROOT / package)).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def modules(pattern: str) -> list[str]:

@@ -1,0 +1,12 @@
+"""Training: one loop for both streams and every device.
+
+Layers, lowest first; a module imports only from layers above it in this list:
+
+1. schedule, profiling, elastic, distributed, consensus
+2. context (what a run knows), optimizer, strategies (single device, DDP, FSDP), resuming
+3. objective (loss and gradients), probing (micro-batch), starting (initial weights)
+4. recovery (non-finite losses), decisions (what the hardware decides)
+5. state (what a checkpoint holds), checkpointer (files)
+6. loop, run
+7. launching, supervising, command, slurm_script, and one entry point per stream
+"""

@@ -27,7 +27,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser.add_argument("--resume", metavar="auto|never|unfinished|PATH", help="short for training.resume=…")
     parser.add_argument("--allow-changes", action="store_true", help="short for training.allow_changes=true")
     parser.add_argument(
-        "--until-done", action="store_true", help="start again, and go on, whenever training is stopped or killed"
+        "--until-done", action="store_true", help="restart and resume whenever training is stopped or killed"
     )
     parser.add_argument("--batch-size", type=int, metavar="N", help="short for training.batch_size=N: no measuring")
     parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run's folder (default: a new one)")
@@ -54,7 +54,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
             return exit_code
         is_main = os.environ.get("RANK", "0") == "0"
         if not is_main:
-            logging.getLogger().setLevel(logging.WARNING)  # one process of a run tells; the others only warn
+            logging.getLogger().setLevel(logging.WARNING)  # one process of a run reports; the others only warn
         from trainers.run import train
 
         result = train(loaded, root=root_of(arguments), run_id=arguments.run_id)
@@ -67,7 +67,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
 
 
 def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words: Sequence[str]) -> int | None:
-    """The exit code of training in one process a device; None where this process trains, alone or as one of them."""
+    """The exit code of training in one process per device; None where this process trains itself."""
     settings = config.distributed
     wants_several = config.devices != 1 or settings.nodes > 1
     if not wants_several or settings.strategy == "none" or "TORCHELASTIC_RUN_ID" in os.environ:

@@ -1,4 +1,4 @@
-"""What the hardware decides about a run: the size of the model, the batch, checkpointing; and the report of it."""
+"""What the hardware decides about a run: the size of the model, the batch, checkpointing; and a report of these."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from core import checkpoint
-from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
 from core.devices.batching import BatchPlan, effective_batch, resolve_model_size, size_as_trained, tier_for
 from core.devices.manager import DeviceManager
-from core.devices.plan import DevicePlan
 from core.devices.tables import Tier, load_tiers
 from core.errors import LandfallError
 from core.models.factory import count_parameters
 from core.numbers import duration_in_words
-from trainers.distributed import World
+from trainers.context import RunContext
 from trainers.probing import measure
 
 log = logging.getLogger(__name__)
@@ -33,64 +30,56 @@ _COPIES_IN_CHECKPOINT = 3
 
 
 @dataclass(frozen=True)
-class Sized:
-    """A configuration whose model has its final size, the tier of the hardware, and why."""
+class SizeDecision:
+    """The configuration with the model's final size, the tier of the hardware, and the reason."""
 
     config: AnyConfig
     tier: Tier
     reason: str
 
 
-def decide_model_size(
-    loaded: LoadedConfig, manager: DeviceManager, *, root: Path, saved: Mapping[str, Any] | None
-) -> Sized:
-    """`saved` describes the checkpoint a run resumes from: its model stays, whatever hardware there is now; so does
-    that of the checkpoint it starts from.
+def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecision:
+    """A resumed run keeps the model of its checkpoint, whatever the hardware; so does one that starts from the weights
+    of another.
 
     Raises ConfigError for a size that does not fit the rest of the configuration.
     """
-    tiers = load_tiers(root)
+    tiers = load_tiers(context.root)
     tier = tier_for(manager.capabilities, tiers)
-    if loaded.config.model.size == "auto" and (origin := origin_of(loaded.config, root, saved)) is not None:
-        reason = "as the checkpoint that is resumed" if saved is not None else "as the checkpoint it starts from"
-        return Sized(size_as_trained(loaded, origin["config"], tiers), tier, reason)
-    config, reason = resolve_model_size(loaded.config, tier, tiers, loaded.origins)
-    return Sized(config, tier, reason)
+    config, loaded = context.config, context.loaded
+    if config.model.size == "auto" and (origin := origin_of(context)) is not None:
+        resumed = context.saved is not None
+        reason = "as the checkpoint that is resumed" if resumed else "as the checkpoint it starts from"
+        return SizeDecision(size_as_trained(loaded, origin["config"], tiers), tier, reason)
+    config, reason = resolve_model_size(config, tier, tiers, loaded.origins)
+    return SizeDecision(config, tier, reason)
 
 
-def origin_of(config: AnyConfig, root: Path, saved: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The description of the checkpoint that a run resumes from (`saved`), or starts from; None for new weights."""
-    start = config.training.start_from
-    return saved if saved is not None or not start else checkpoint.describe(root / start)
+def origin_of(context: RunContext) -> Mapping[str, Any] | None:
+    """The description of the checkpoint that a run resumes, or starts from; None for new weights."""
+    start = context.config.training.start_from
+    if context.saved is not None or not start:
+        return context.saved
+    return checkpoint.describe(context.root / start)
 
 
-def decide_batch(
-    model: nn.Module,
-    train: Inputs,
-    validation: Inputs,
-    *,
-    sized: Sized,
-    plan: DevicePlan,
-    world: World,
-    root: Path,
-    saved: Mapping[str, Any] | None,
-) -> BatchPlan:
+def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Inputs, validation: Inputs) -> BatchPlan:
     """The windows of a step and how many are computed at once; sets the model's gradient checkpointing.
 
-    `model` lies on the device of the plan and is left as it was. Under `training.batch_size: auto` real steps are
+    `model` is on the device of the plan and otherwise unchanged. Under `training.batch_size: auto` real steps are
     measured, unless they were before. Raises LandfallError where not even one window fits.
     """
-    settings = sized.config.training
+    settings, saved, world = context.config.training, context.saved, context.world
     wanted = settings.gradient_checkpointing
-    model.gradient_checkpointing = sized.tier.gradient_checkpointing if wanted == "auto" else wanted
+    model.gradient_checkpointing = tier.gradient_checkpointing if wanted == "auto" else wanted
     parts = 1 if settings.accumulate == "auto" else settings.accumulate
     fixed = None if settings.batch_size == "auto" else settings.batch_size
     if saved is not None and (fixed is not None or settings.effective_batch == "auto"):
         effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
     elif fixed is not None:
-        effective, reason = fixed * parts * world.size, "as asked for"
+        effective, reason = fixed * parts * world.size, "as requested"
     else:
-        effective, reason = effective_batch(settings, sized.tier, num_windows=len(train), world_size=world.size)
+        effective, reason = effective_batch(settings, tier, num_windows=len(train), world_size=world.size)
     share = math.ceil(effective / world.size)
     if fixed is not None:
         micro = min(fixed, share)
@@ -108,10 +97,7 @@ def decide_batch(
     largest = math.ceil(share / parts)
 
     def measured() -> Any:
-        return measure(
-            model, train, validation, config=sized.config, plan=plan, effective=largest, root=root,
-            checkpointing=model.gradient_checkpointing,
-        )  # fmt: skip
+        return measure(context, model, train, validation, effective=largest, checkpointing=model.gradient_checkpointing)
 
     result = measured()
     if result.needs_checkpointing:
@@ -124,7 +110,7 @@ def decide_batch(
         model.gradient_checkpointing = True
         result = measured()
     return BatchPlan(
-        starting=sized.tier.batch_size,
+        starting=tier.batch_size,
         effective=effective,
         micro=result.micro,
         accumulate=math.ceil(share / result.micro),
@@ -137,24 +123,24 @@ def decide_batch(
 
 
 def start_report(
-    model: nn.Module, train: Inputs, *, sized: Sized, plan: DevicePlan, batch: BatchPlan, root: Path
+    context: RunContext, size: SizeDecision, batch: BatchPlan, model: nn.Module, train: Inputs
 ) -> list[str]:
-    """What a person reads when a run starts: a line for each decision, with its reason."""
-    config, parameters = sized.config, count_parameters(model)
+    """The lines logged at the start of a run: one for each decision, with its reason."""
+    config, plan, parameters = context.config, context.plan, count_parameters(model)
     windows = min(config.training.windows_per_epoch or len(train), len(train))
     keep = config.training.keep
     states_mb = keep * parameters * plan.dtype.itemsize * _COPIES_IN_CHECKPOINT / 2**20
-    free_gb = shutil.disk_usage(root).free / 1e9
-    at_once = f"{batch.micro} at once" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
+    free_gb = shutil.disk_usage(context.root).free / 1e9
+    at_once = f"micro-batch {batch.micro}" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
     rows = {
         "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
         "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
         "threads": f"up to {plan.threads} ({plan.threads_reason})",
         "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",
-        "tier": f"{sized.tier.name}: starts from {sized.tier.batch_size} windows a step",
-        "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({sized.reason})",
-        "batch": f"{batch.effective} windows a step, {at_once} ({batch.reason})",
-        "checkpointing": "on: activations are computed twice" if batch.gradient_checkpointing else "off",
+        "tier": f"{size.tier.name}: default batch size {size.tier.batch_size}",
+        "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({size.reason})",
+        "batch": f"global batch size {batch.effective}, {at_once} ({batch.reason})",
+        "checkpointing": "on: activations are recomputed" if batch.gradient_checkpointing else "off",
         "time": _time(batch, windows, config.training.epochs, plan.count),
         "disk": f"{states_mb:.1f} MiB for {keep} training states, {free_gb:.0f} GB free",
     }
@@ -170,7 +156,7 @@ def shape_in_words(config: AnyConfig) -> str:
 
 def _time(batch: BatchPlan, windows: int, epochs: int, count: int) -> str:
     if batch.seconds_per_step is None:
-        return "not measured; the progress bar will tell"
+        return "not measured; see the progress bar"
     seconds = windows / batch.micro * batch.seconds_per_step / count
-    peak = f", {batch.peak_mb:.0f} MiB at the peak" if batch.peak_mb is not None else ""
+    peak = f", {batch.peak_mb:.0f} MiB peak memory" if batch.peak_mb is not None else ""
     return f"about {seconds:.1f} s an epoch, {duration_in_words(seconds * epochs)} for {epochs}{peak}"

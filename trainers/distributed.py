@@ -1,4 +1,4 @@
-"""The processes that train one model, as torchrun numbers them, and what they tell each other."""
+"""The processes that train one model, as torchrun numbers them, and what they exchange."""
 
 from __future__ import annotations
 
@@ -34,66 +34,66 @@ class World:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> World:
-        """A process that torchrun did not start is alone."""
+        """A single process, unless torchrun started it."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         return cls(*(int(environment[name]) for name in names)) if all(n in environment for n in names) else cls()
 
     @property
     def is_main(self) -> bool:
-        """Only this one writes."""
+        """Only this process writes files."""
         return self.rank == 0
 
     @property
-    def is_alone(self) -> bool:
+    def is_single(self) -> bool:
         return self.size == 1
 
-    def share(self, items: torch.Tensor) -> torch.Tensor:
-        """This process's consecutive part of the first axis; sizes differ by one at most."""
-        return items if self.is_alone else items.tensor_split(self.size)[self.rank]
+    def shard(self, items: torch.Tensor) -> torch.Tensor:
+        """This process's consecutive slice of the first axis; slices differ in size by one at most."""
+        return items if self.is_single else items.tensor_split(self.size)[self.rank]
 
-    def add(self, values: torch.Tensor) -> torch.Tensor:
+    def all_reduce_sum(self, values: torch.Tensor) -> torch.Tensor:
         """The sum over all processes, in place."""
-        if not self.is_alone:
+        if not self.is_single:
             distributed.all_reduce(values)
         return values
 
-    def least(self, number: int, device: torch.device) -> int:
+    def all_reduce_min(self, number: int, device: torch.device) -> int:
         """The smallest of the numbers of all processes; `device`: where they compute."""
-        if self.is_alone:
+        if self.is_single:
             return number
         answer = torch.tensor(number, device=device)
         distributed.all_reduce(answer, op=distributed.ReduceOp.MIN)
         return int(answer)
 
     def gather(self, value: T) -> list[T]:
-        """What each process says, in order of rank; small things that can be pickled."""
-        told = [value] * self.size
-        if not self.is_alone:
-            distributed.all_gather_object(told, value)
-        return told
+        """The values of all processes, in order of rank; small objects that can be pickled."""
+        values = [value] * self.size
+        if not self.is_single:
+            distributed.all_gather_object(values, value)
+        return values
 
 
-ALONE = World()
+SINGLE_PROCESS = World()
 
-# The library that joins devices of a kind; what is not here goes through main memory.
+# The library that connects devices of a kind; other kinds go through main memory.
 _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl"}
 
 
 @contextlib.contextmanager
-def joined(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[None]:
-    """The process group while training lasts. What uses it must live in a function called inside."""
-    if world.is_alone:
+def process_group(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[None]:
+    """The process group while training lasts. Whatever uses it must live in a function called inside."""
+    if world.is_single:
         yield
         return
     backend = _COLLECTIVES.get(plan.kind, "gloo")
     distributed.init_process_group(backend, timeout=timedelta(minutes=settings.timeout_minutes))
-    log.info("process %d of %d, joined by %s", world.rank + 1, world.size, backend)
+    log.info("process %d of %d, connected by %s", world.rank + 1, world.size, backend)
     try:
         yield
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
-        # What still talks to the group must be gone before it: freed after it, it waits for ever now and then.
+        # Objects that still use the group must be freed before it: freed after it, they sometimes wait forever.
         gc.collect()
         distributed.destroy_process_group()

@@ -1,8 +1,8 @@
-"""What the processes of a job leave for the command that started them, and for those torchrun starts in their place.
+"""Notes of the processes of a job, for the command that started them and for the processes torchrun restarts.
 
-torchrun starts all processes again when one ends with anything but 0. A planned stop is no failure to be repaired, and
-a wrong configuration is no failure that a new start repairs. And those that are started again are to go on where the
-others were: torchrun's own count of starts is each machine's, and leaves out starts because a machine came or went.
+torchrun restarts all processes when one ends with anything but 0. A planned stop is not a failure, and a restart does
+not repair a wrong configuration. Restarted processes must resume the run of those before: torchrun counts restarts per
+machine, and does not count those caused by a machine that joined or left.
 
 Imports no torch.
 """
@@ -17,18 +17,18 @@ from pathlib import Path
 from core.errors import EXIT_DATA, EXIT_INTERRUPTED, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_USAGE
 from core.workspace import temporary_folder, write_text
 
-# Names the folder of the notes. No LANDFALL_ name: those are configuration.
+# Names the folder of the notes. Not a LANDFALL_ name: those are configuration.
 _FOLDER = "_LANDFALL_JOB"
 _ENDING, _BEGUN = "ending", "begun"
 _PLANNED = (EXIT_RESUMABLE, EXIT_INTERRUPTED)
-# Errors that the next start would find again.
+# Errors that a restart would repeat.
 _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
 
 
 @contextmanager
 def taking_notes(path: Path) -> Iterator[None]:
-    """For the command that starts processes: while they run, their notes lie in a folder beside `path`, which is this
-    command's own. Those of other machines have theirs."""
+    """For the command that starts processes: keeps their notes in a temporary folder next to `path`. Each machine has
+    its own."""
     with temporary_folder(path) as folder:
         os.environ[_FOLDER] = str(folder)
         try:
@@ -38,13 +38,13 @@ def taking_notes(path: Path) -> Iterator[None]:
 
 
 def ending() -> int | None:
-    """The exit code with which a process of this job ended for good; None where none did."""
+    """The final exit code of a process of this job; None where none has ended for good."""
     code = _read(_ENDING)
     return int(code) if code is not None else None
 
 
 def ended(code: int) -> int:
-    """What a process exits with. In a job a planned stop is noted and is 0 for torchrun."""
+    """The exit code of a process. In a job, a planned stop is noted and is 0 for torchrun."""
     if _FOLDER not in os.environ:
         return code
     if code in (*_PLANNED, *_FINAL):
@@ -53,12 +53,12 @@ def ended(code: int) -> int:
 
 
 def begun() -> str | None:
-    """The run that earlier processes of this job trained; None for the first."""
+    """The run that earlier processes of this job trained; None in the first ones."""
     return _read(_BEGUN)
 
 
 def begin(run_id: str) -> None:
-    """To be called only after every process of the job has asked what was `begun`."""
+    """Call it only after every process of the job has called `begun`."""
     if _FOLDER in os.environ:
         _write(_BEGUN, run_id)
 

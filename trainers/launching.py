@@ -42,7 +42,7 @@ class MeetingPoint:
 
     @classmethod
     def at(cls, endpoint: str) -> MeetingPoint:
-        """Raises LandfallError for an endpoint that is not host:port or a host that nobody knows."""
+        """Raises LandfallError for an endpoint that is not host:port or an unknown host."""
         host, _, port = endpoint.rpartition(":")
         try:
             family, *_, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
@@ -104,7 +104,7 @@ def launch(
     `EXIT_KILLED` if one was, that of the first that failed, or 0. Processes that die are started again as often as the
     settings say.
 
-    notes: they leave theirs beside this path while they run.
+    notes: path next to which they keep notes while they run.
     """
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException

@@ -1,11 +1,10 @@
-"""The real steps of a run, given to the probe that finds how many windows to compute at once."""
+"""Measures the micro-batch of a run: real steps for the probe in `core.devices.probe`."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,49 +13,41 @@ from torch import nn
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
 from core.devices.backend import backend
-from core.devices.plan import DevicePlan
 from core.devices.preserved import preserved
 from core.devices.probe import ProbeCache, ProbeResult, agree, find_batch_size
 from core.errors import LandfallError
+from trainers.context import RunContext
+from trainers.optimizer import build_optimizer
 
 log = logging.getLogger(__name__)
 
 CACHE_FILE = "cache/batch_probe.json"
-# On a CPU a probe is to be short beside an epoch of the small models that train there; GPUs have more sizes to try.
+# On a CPU a probe must be short compared with an epoch of the small models there; GPUs have more sizes to try.
 BUDGET_S = {"cpu": 5.0}
 OTHER_BUDGET_S = 30.0
 
 
 def measure(
-    model: nn.Module,
-    train: Inputs,
-    validation: Inputs,
-    *,
-    config: AnyConfig,
-    plan: DevicePlan,
-    effective: int,
-    root: Path,
-    checkpointing: bool,
+    context: RunContext, model: nn.Module, train: Inputs, validation: Inputs, *, effective: int, checkpointing: bool
 ) -> ProbeResult:
-    """How many windows of this run to compute at once, measured, or known from an earlier run.
+    """How many windows of this run to compute at once, measured, or cached from an earlier run.
 
-    model: as it will train, not yet wrapped for several processes; it is moved to the device and otherwise left as it
-    was. effective: windows of an optimizer step on this process; no batch is larger. checkpointing: recompute
-    activations. All processes of a run must call it; they agree on the smallest answer.
+    model: as it will train, not yet wrapped for several processes; it is moved to the device and otherwise unchanged.
+    effective: windows of an optimizer step on this process; no batch is larger. checkpointing: recompute activations.
+    All processes of a run must call it; they agree on the smallest answer.
 
-    Where not even one window fits, the result says `needs_checkpointing`: call again with it. Raises LandfallError
-    where that does not help either.
+    If not even one window fits, the result has `needs_checkpointing`: call again with it. Raises LandfallError if that
+    does not help either.
     """
     largest = min(effective, len(train))
-    cache = ProbeCache(root / config.logging.artifacts_dir / CACHE_FILE)
-    facts = _facts(train, validation, config=config, plan=plan, largest=largest, checkpointing=checkpointing)
+    plan = context.plan
+    cache = ProbeCache(context.root / context.config.logging.artifacts_dir / CACHE_FILE)
+    facts = _facts(context, train, validation, largest=largest, checkpointing=checkpointing)
     result = cache.get(facts)
     if result is not None:
-        log.info("micro-batch %d from an earlier run; without %s it is measured anew", result.micro, cache.path)
+        log.info("micro-batch %d cached from an earlier run; delete %s to measure again", result.micro, cache.path)
     else:
-        result = _probe(
-            model, train, validation, config=config, plan=plan, largest=largest, checkpointing=checkpointing
-        )
+        result = _probe(context, model, train, validation, largest=largest, checkpointing=checkpointing)
         cache.put(facts, result)
     result = agree(result, plan.device)
     if result.needs_checkpointing and checkpointing:
@@ -68,26 +59,20 @@ def measure(
 
 
 def _probe(
-    model: nn.Module,
-    train: Inputs,
-    validation: Inputs,
-    *,
-    config: AnyConfig,
-    plan: DevicePlan,
-    largest: int,
-    checkpointing: bool,
+    context: RunContext, model: nn.Module, train: Inputs, validation: Inputs, *, largest: int, checkpointing: bool
 ) -> ProbeResult:
+    plan = context.plan
     device, before = backend(plan.kind), model.gradient_checkpointing
     model.to(plan.device)
     with preserved(model, device):
         model.gradient_checkpointing = checkpointing
         try:
             result = find_batch_size(
-                *_steps(model, train, validation, config=config, plan=plan),
+                *_steps(context, model, train, validation),
                 meter=device,
                 limit_mb=plan.memory_limit_mb,
                 largest=largest,
-                group=_normalised_together(config),
+                group=_normalised_together(context.config),
                 budget_s=BUDGET_S.get(plan.kind, OTHER_BUDGET_S),
             )
         finally:
@@ -97,18 +82,17 @@ def _probe(
 
 
 def _steps(
-    model: nn.Module, train: Inputs, validation: Inputs, *, config: AnyConfig, plan: DevicePlan
+    context: RunContext, model: nn.Module, train: Inputs, validation: Inputs
 ) -> tuple[Callable[[int], None], Callable[[int], None]]:
-    """A train step and a validation step over the first windows of each part.
+    """A train step and a validation step over the first windows of each split.
 
-    The train steps of a size are like parts of one optimizer step: the first makes the gradients, the others add to
-    them. All the same each ends with the optimizer, whose time and memory count too.
+    The train steps of a size are like micro-batches of one optimizer step: the first creates the gradients, the others
+    add to them. Yet each ends with the optimizer, as its time and memory count too.
     """
-    from trainers.optimizer import build_optimizer
-
+    config, plan = context.config, context.plan
     optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
     for group in optimizer.param_groups:
-        group["lr"] = 0.0  # all the work of a step, but the weights stay sane
+        group["lr"] = 0.0  # all the work of a step, without a change of the weights
 
     def loss(inputs: Inputs, size: int) -> torch.Tensor:
         x = inputs.batch(torch.arange(size))
@@ -131,18 +115,19 @@ def _steps(
 
 
 def _normalised_together(config: AnyConfig) -> int:
-    """Windows whose statistics batch normalisation takes together: micro-batches of whole groups change no result."""
+    """Windows in a group of batch normalisation: micro-batches of complete groups do not change the result."""
     return config.model.norm_windows if isinstance(config, PatchTSTConfig) and config.model.norm == "batch" else 1
 
 
 def _facts(
-    train: Inputs, validation: Inputs, *, config: AnyConfig, plan: DevicePlan, largest: int, checkpointing: bool
+    context: RunContext, train: Inputs, validation: Inputs, *, largest: int, checkpointing: bool
 ) -> dict[str, Any]:
-    """All that a probe's answer depends on.
+    """Everything a probe's answer depends on: the key of its cache.
 
-    The memory limit counts by two digits: limits that share an answer differ by less than the probe's headroom.
-    The number of windows is there because on a CPU the data lies in the same memory.
+    The memory limit is rounded to two digits: limits that share an answer differ by less than the probe's headroom.
+    The number of windows is included because on a CPU the data uses the same memory.
     """
+    config, plan = context.config, context.plan
     return {
         "stream": config.stream,
         "model": config.model.model_dump(mode="json"),

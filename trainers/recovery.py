@@ -1,4 +1,4 @@
-"""What a run does about a loss or a gradient that is not finite: undoes the step, and goes on more carefully."""
+"""Recovery from a loss or a gradient that is not finite: the step is rolled back, and training continues."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RATE_FACTOR = 0.5
 # Under loss scaling an overflow of the gradient is normal, as it skips the step and halves the scale; so many in a row
 # are not.
 PATIENCE = 10
-# Windows of a lost step are kept up to this size.
+# Windows of a skipped step are saved up to this size.
 LARGEST_EVIDENCE = 16 * 2**20
-WAY_OUT = (
-    "start anew with a lower training.learning_rate or precision=32, or mend what the data holds there; "
-    "training.recoveries is how often a run may help itself"
+HINT = (
+    "restart with a lower training.learning_rate or precision=32, or fix the data of these rows; "
+    "training.recoveries is the number of recoveries allowed in a run"
 )
 
 _LADDER: tuple[Precision, ...] = ("16-mixed", "bf16-mixed", "32")
@@ -39,55 +39,56 @@ _LADDER: tuple[Precision, ...] = ("16-mixed", "bf16-mixed", "32")
 
 @dataclass(frozen=True)
 class TakenStep:
-    """An optimizer step at whose figures nobody has looked yet: scalars on the device.
+    """An optimizer step whose figures have not been read yet: scalars on the device.
 
-    index: within its epoch. lost: 1 where it, or one before it, was not finite and moved no weight, else 0.
-    loss_sum: the epoch's before this step. undo: puts back what computing the gradient has moved.
+    index: within its epoch. skipped: 1 where it, or one before it, was not finite and changed no weight, else 0.
+    loss_sum: the epoch's before this step. undo: restores what computing the gradient has changed.
     """
 
     index: int
     rate: float
     loss: torch.Tensor
     norm: torch.Tensor
-    lost: torch.Tensor
+    skipped: torch.Tensor
     loss_sum: torch.Tensor
     undo: Callable[[], None]
 
 
-class Sentinel:
-    """Lets a step move the weights only if its loss and its gradient are finite, without waiting for the device.
+class NonFiniteGuard:
+    """Lets a step change the weights only if its loss and its gradient are finite, without waiting for the device.
 
-    A lost step holds up all that follow: whenever the host looks, weights and moments are those before it.
+    After a skipped step all that follow are skipped too: whenever the host reads the figures, weights and moments are
+    those before it.
 
-    asks_at_once: the host looks at every step. On a CPU that costs nothing, and only CUDA has an optimizer that the
-    device itself can tell to leave weights and moments alone.
+    reads_every_step: the host reads the figures of every step. On a CPU that costs nothing, and only CUDA has an
+    optimizer with a flag on the device that skips the update.
     """
 
     def __init__(self, plan: DevicePlan):
-        self.asks_at_once = plan.kind != "cuda"
+        self.reads_every_step = plan.kind != "cuda"
         self._tolerates_overflow = plan.needs_loss_scaling
-        self._lost, self._streak = torch.zeros(2, device=plan.device).unbind()
+        self._skipped, self._streak = torch.zeros(2, device=plan.device).unbind()
 
     def step(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
-        """Gives whether the step is lost, 1 or 0. norm: of the whole gradient, the loss scale taken off."""
-        skip = self._judge(loss, norm)
-        if not self.asks_at_once:
+        """Returns whether the step is skipped, 1 or 0. norm: of the complete gradient, without the loss scale."""
+        skip = self._must_skip(loss, norm)
+        if not self.reads_every_step:
             optimizer.found_inf = skip
             optimizer.step()
         elif not skip:
             optimizer.step()
-        return self._lost
+        return self._skipped
 
-    def _judge(self, loss: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
-        """1 where the weights must stay as they are, else 0."""
+    def _must_skip(self, loss: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+        """1 where the weights must not change, else 0."""
         if not self._tolerates_overflow:
-            self._lost = torch.maximum(self._lost, _not_finite(loss + norm))
-            return self._lost
+            self._skipped = torch.maximum(self._skipped, _not_finite(loss + norm))
+            return self._skipped
         overflow = _not_finite(norm)
         self._streak = (self._streak + overflow) * overflow
         beyond_scaling = torch.maximum(_not_finite(loss), (self._streak >= PATIENCE).float())
-        self._lost = torch.maximum(self._lost, beyond_scaling)
-        return torch.maximum(self._lost, overflow)
+        self._skipped = torch.maximum(self._skipped, beyond_scaling)
+        return torch.maximum(self._skipped, overflow)
 
 
 def _not_finite(value: torch.Tensor) -> torch.Tensor:
@@ -96,10 +97,10 @@ def _not_finite(value: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class NonFinite:
     """Figures that are not finite, and what they were computed with.
 
-    epoch, step: counted from 1, the steps over the whole run. grad_norm, lr: None where the loss is validation's.
+    epoch, step: counted from 1, the steps over the whole run. grad_norm, lr: None for a validation loss.
     """
 
     epoch: int
@@ -116,7 +117,7 @@ class Trouble:
         return f"{figures} step {self.step} (epoch {self.epoch}, precision {self.precision})"
 
     def to_json(self) -> dict[str, Any]:
-        """What is not finite is null, as everywhere in JSON."""
+        """A figure that is not finite is null, as JSON has no NaN."""
         values = asdict(self)
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
@@ -125,9 +126,9 @@ class Trouble:
 class Recovery:
     """Remedies for figures that are not finite, at most `training.recoveries` in a run.
 
-    Where the hardware can compute more precisely, it does from then on, and the step is taken again. Elsewhere the step
-    is left out, for the same weights would lose it again, and the learning rate falls. Processes that train together
-    decide alike: loss and gradient are the same in all of them.
+    Where the hardware supports a higher precision, training continues in it and repeats the step. Elsewhere the step is
+    left out, as the same weights would fail again, and the learning rate is reduced. Processes that train together
+    decide the same: loss and gradient are the same in all of them.
 
     used: remedies so far. rate_factor: what the schedule's learning rate is multiplied by.
     """
@@ -142,53 +143,53 @@ class Recovery:
         return {"used": self.used, "rate_factor": self.rate_factor, "precision": self._raised}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Computes in the precision of the state, or in the present one if that is higher."""
+        """Continues in the precision of the state, or in the present one if that is higher."""
         self.used, self.rate_factor, self._raised = state["used"], state["rate_factor"], state["precision"]
         if self._raised is not None and _LADDER.index(self._raised) > _LADDER.index(self.objective.plan.precision):
             self.objective.compute_in(self._raised, "raised earlier in this run")
 
-    def from_step(self, run: RunLog, trouble: Trouble, index_b: torch.Tensor, *purpose: str | int) -> bool:
-        """After a lost step over the windows, with weights and all else as before it: whether to take it again.
+    def from_step(self, run: RunLog, figures: NonFinite, index_b: torch.Tensor, *purpose: str | int) -> bool:
+        """After a skipped step over the windows, once it is rolled back: whether to repeat it.
 
-        purpose: what its masks were drawn for. Saves where the windows come from beside the run's log. Raises
+        purpose: what its masks were drawn for. Writes the origin of the windows next to the run's log. Raises
         LandfallError where no remedy is left.
         """
-        # In all processes, for each may hold a part of every weight.
+        # In all processes, as each may hold only a shard of every weight.
         losses = self.objective.loss_of_each(self.inputs, index_b, *purpose)
         origins = origin_of(self.inputs.windows, index_b, losses, self.root)
         path = run.folder / f"lost-step-{self.used + 1}.json"
         if self.objective.world.is_main:
-            save_evidence(path, {**trouble.to_json(), "windows": origins}, self.inputs.windows, index_b)
-        return self._remedied(run, trouble, f"{in_words(origins)}; see {relative(path, self.root)}")
+            save_evidence(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
+        return self._remedied(run, figures, f"{in_words(origins)}; see {relative(path, self.root)}")
 
-    def from_validation(self, run: RunLog, trouble: Trouble) -> bool:
+    def from_validation(self, run: RunLog, figures: NonFinite) -> bool:
         """Whether to validate again, more precisely. Raises LandfallError where no remedy is left."""
         if more_precise(self.objective.plan) is None:
-            raise LandfallError(str(trouble), hint=WAY_OUT)
-        return self._remedied(run, trouble, "the validation part")
+            raise LandfallError(str(figures), hint=HINT)
+        return self._remedied(run, figures, "the validation split")
 
-    def _remedied(self, run: RunLog, trouble: Trouble, origin: str) -> bool:
-        """Whether the same is worth trying again."""
+    def _remedied(self, run: RunLog, figures: NonFinite, origin: str) -> bool:
+        """Whether to repeat the computation."""
         if self.used >= self.limit:
-            raise LandfallError(f"{trouble}, after {self.used} recoveries: {origin}", hint=WAY_OUT)
+            raise LandfallError(f"{figures}, after {self.used} recoveries: {origin}", hint=HINT)
         self.used += 1
         precision = more_precise(self.objective.plan)
         if precision is not None:
             self._raised = precision
-            self.objective.compute_in(precision, f"raised after {trouble}")
+            self.objective.compute_in(precision, f"raised after {figures}")
             remedy = f"computing in {precision} from here on"
         else:
             self.rate_factor *= RATE_FACTOR
             remedy = f"left out, and the learning rate x {self.rate_factor:g} from here on"
         log.warning(
-            "%s: undone, %s (recovery %d of %d); it came from %s", trouble, remedy, self.used, self.limit, origin
+            "%s: rolled back, %s (recovery %d of %d); origin: %s", figures, remedy, self.used, self.limit, origin
         )
-        run.recovery({**trouble.to_json(), "remedy": remedy, "origin": origin})
+        run.recovery({**figures.to_json(), "remedy": remedy, "origin": origin})
         return precision is not None
 
 
 def more_precise(plan: DevicePlan) -> Precision | None:
-    """The next precision above the plan's that its hardware computes in without emulation."""
+    """The next precision above the plan's that its hardware supports without emulation."""
     for precision in _LADDER[_LADDER.index(plan.precision) + 1 :]:
         dtype = AUTOCAST_DTYPES[precision]
         if dtype is None or dtype in plan.native_dtypes:
@@ -198,10 +199,10 @@ def more_precise(plan: DevicePlan) -> Precision | None:
 
 # --------------------------------------------------------------------------------------------------------------- origin
 def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float], root: Path) -> list[dict[str, Any]]:
-    """Where the windows of a step come from; those first that are not finite by themselves.
+    """The origin of each window of a step; first those whose own loss is not finite.
 
-    rows: first and last row of the recording, counted from 0. window: its index among all. loss: of the window alone;
-    None where not finite.
+    rows: first and last row of the recording, counted from 0. window: its index among all. loss: of this window; None
+    where not finite.
     """
     chosen, series = windows.subset(index_b), windows.series
     origins = []
@@ -221,20 +222,20 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
 
 
 def save_evidence(path: Path, facts: Mapping[str, Any], windows: WindowSet, index_b: torch.Tensor) -> None:
-    """Writes the facts about a lost step as JSON and, if they are small, its scaled windows (B, T, C) beside them."""
+    """Writes the facts about a skipped step as JSON and, if they are small, its scaled windows (B, T, C) as npz."""
     write_json(path, facts)
     num_bytes = len(index_b) * windows.window * windows.series.values_nc[:1].nbytes
-    if num_bytes <= LARGEST_EVIDENCE:  # what is larger might not fit into the device's memory at once
+    if num_bytes <= LARGEST_EVIDENCE:  # larger ones might not fit into the device's memory at once
         x_btc = windows.batch(index_b)
         with atomic_file(path.with_suffix(".npz")) as part, part.open("wb") as file:
             np.savez_compressed(file, x_btc=x_btc.cpu().numpy(), window=index_b.numpy())
 
 
 def in_words(origins: Sequence[Mapping[str, Any]]) -> str:
-    """The first window and how many more there are, of those that are not finite by themselves if there are any."""
-    alone = [origin for origin in origins if origin["loss"] is None]
-    told = alone or origins
-    first, last = told[0]["rows"]
-    more = f" and {len(told) - 1} more windows" if len(told) > 1 else ""
-    which = "alone not finite" if alone else "each alone finite"
-    return f"rows {first} to {last} of {told[0]['recording']}{more}, {which}"
+    """The first window and the number of others: of those whose own loss is not finite, if there are any."""
+    affected = [origin for origin in origins if origin["loss"] is None]
+    listed = affected or origins
+    first, last = listed[0]["rows"]
+    more = f" and {len(listed) - 1} more windows" if len(listed) > 1 else ""
+    which = "loss not finite" if affected else "the loss of each is finite"
+    return f"rows {first} to {last} of {listed[0]['recording']}{more}, {which}"

@@ -1,4 +1,4 @@
-"""Which checkpoint a run goes on from, and whether it can: what was trained, on what, against what the run has."""
+"""Which checkpoint a run resumes, and whether it can: its configuration and data compared with those of the run."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _FREE_TO_CHANGE = (
     *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.recoveries"),
     *("training.gradient_checkpointing", "training.allow_changes", "training.checkpoint_every_minutes"),
     *("training.keep", "training.start_from"),
-    # A place in an epoch is counted in windows; these say how many of them make a step, and how they are computed.
+    # A position in an epoch is counted in windows; these decide how many make a step, and how they are computed.
     *("training.batch_size", "training.accumulate", "training.effective_batch", "training.min_steps"),
 )  # fmt: skip
-# What decides the last digits of a step, and what to call it.
+# What the last digits of a step depend on, and its name in messages.
 _DECIDES_DIGITS = {
     "name": "device",
     "precision": "precision",
-    "x64": "64 bit",
+    "x64": "float64",
     "compiled": "compiled",
     "threads": "threads",
     "processes": "processes",
-    "batch.effective": "windows a step",
-    "batch.micro": "windows at once",
+    "batch.effective": "global batch size",
+    "batch.micro": "micro-batch",
     "batch.gradient_checkpointing": "gradient checkpointing",
     "versions.torch": "torch",
     "versions.numpy": "numpy",
@@ -52,11 +52,11 @@ _DECIDES_DIGITS = {
 def checkpoint_to_resume(
     config: AnyConfig, root: Path, run_id: str | None, *, is_restarted: bool = False
 ) -> Path | None:
-    """`auto` takes the newest state that is whole, `unfinished` too if its run has not ended, or is the one asked for;
-    None where there is nothing to go on from.
+    """`auto` takes the newest valid state, `unfinished` too if its run has not ended, or is the requested one; None
+    where there is no state to resume.
 
-    is_restarted: this process is in the place of one that died; whatever the choice, it goes on where that was.
-    Raises CheckpointError where none of the states there are is whole, and for a file that is not.
+    is_restarted: this process replaces one that died; whatever the choice, it resumes the run of that process.
+    Raises CheckpointError where states exist but none is valid, and for a requested file that is not.
     """
     choice = config.training.resume
     if is_restarted and choice != "auto" and (own := _saved_by_this_job(config, root, run_id)):
@@ -66,24 +66,24 @@ def checkpoint_to_resume(
     if choice not in ("auto", "unfinished"):
         _refuse_unusable(root / choice)
         return root / choice
-    path = _newest_whole(checkpoint.last_path(root / config.logging.checkpoint_path))
+    path = _newest_valid(checkpoint.last_path(root / config.logging.checkpoint_path))
     if path is None:
-        log.info("nothing to resume; starting anew")
+        log.info("no state to resume; starting from the beginning")
     elif choice == "unfinished" and not _is_unfinished(path, config, root, run_id):
         path = None
     return path
 
 
 def _saved_by_this_job(config: AnyConfig, root: Path, run_id: str | None) -> Path | None:
-    """The newest state of the run that processes were training until torchrun started them again."""
+    """The newest state of the run that torchrun restarted."""
     choice = config.training.resume
-    path = _newest_whole(checkpoint.last_path(root / config.logging.checkpoint_path))
+    path = _newest_valid(checkpoint.last_path(root / config.logging.checkpoint_path))
     run = run_id if choice in ("never", "unfinished") else checkpoint.describe(root / choice)["run_id"]
     return path if path is not None and checkpoint.describe(path)["run_id"] == run else None
 
 
-def _newest_whole(last: Path) -> Path | None:
-    """Older states take the place of missing or damaged newer ones, loudly. Raises CheckpointError where all are."""
+def _newest_valid(last: Path) -> Path | None:
+    """Older states replace missing or damaged newer ones, with a warning. Raises CheckpointError where all are."""
     damaged: list[CheckpointError] = []
     for path in (last, *_older(last)):
         try:
@@ -92,7 +92,7 @@ def _newest_whole(last: Path) -> Path | None:
             damaged.append(error)
             continue
         for error in damaged:
-            log.warning("%s; going back to the state before it, %s", error.message, path.name)
+            log.warning("%s; using the state before it, %s", error.message, path.name)
         return path
     if last.is_file() or len(damaged) > 1:
         raise damaged[0]
@@ -108,14 +108,14 @@ def _older(last: Path) -> Iterator[Path]:
 def _refuse_unusable(path: Path) -> None:
     if not path.is_file():
         raise CheckpointError(path, "does not exist", hint="set training.resume to auto or never")
-    told = checkpoint.verify(path)
-    if "batch" not in told.get("hardware", {}):
-        raise CheckpointError(path, "does not say what its steps are made of", hint="train anew with --resume never")
+    described = checkpoint.verify(path)
+    if "batch" not in described.get("hardware", {}):
+        raise CheckpointError(path, "has no batch size in its sidecar", hint="restart with --resume never")
 
 
 def _is_unfinished(path: Path, config: AnyConfig, root: Path, run_id: str | None) -> bool:
-    """Whether the run of the state was stopped, failed or died; with a `run_id`, whether it is that one, which then has
-    nothing left to do if it was completed."""
+    """Whether the run of the state was stopped, failed or died; with a `run_id`, whether it is that run, even if it was
+    completed."""
     saved = checkpoint.describe(path)["run_id"]
     if run_id is not None:
         return run_id == saved
@@ -127,9 +127,9 @@ def _is_unfinished(path: Path, config: AnyConfig, root: Path, run_id: str | None
 def check_fit(
     path: Path, state: Mapping[str, Any], *, config: Mapping[str, Any], data: Mapping[str, Any], allow_changes: bool
 ) -> None:
-    """Holds the training state at `path` against the run that would go on with it.
+    """Compares the training state at `path` with the run that would resume it.
 
-    config: of the run; data: of what its parts are made (`core.data.identity`).
+    config: of the run; data: the identity of its splits (`core.data.identity`).
     Raises CheckpointError where configuration or data differ and that is not allowed, or where there is a model but no
     training state.
     """
@@ -137,20 +137,20 @@ def check_fit(
         hint = f"resume from {checkpoint.last_path(path).name}"
         raise CheckpointError(path, "holds a model but no training state", hint=hint)
     if "data" not in state:
-        hint = "train anew with --resume never"
-        raise CheckpointError(path, "does not say what data it was trained on: an older Landfall wrote it", hint=hint)
+        hint = "restart with --resume never"
+        raise CheckpointError(path, "has no identity of its training data: an older Landfall wrote it", hint=hint)
     differing = [*config_changes(state["config"], config), *_data_changes(state["data"], data)]
     if not differing:
         return
-    told = f"was trained with another configuration or other data: {'; '.join(differing)}"
+    problem = f"was trained with another configuration or other data: {'; '.join(differing)}"
     if not allow_changes:
-        hint = "go back to those, go on all the same with --allow-changes, or start anew with --resume never"
-        raise CheckpointError(path, told, hint=hint)
-    log.warning("%s %s; going on, as training.allow_changes = true", path.name, told)
+        hint = "restore them, resume nevertheless with --allow-changes, or restart with --resume never"
+        raise CheckpointError(path, problem, hint=hint)
+    log.warning("%s %s; resuming, as training.allow_changes = true", path.name, problem)
 
 
 def config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
-    """What two configurations differ in that decides what is learned: `key was …, is …`."""
+    """The differences of two configurations that change what is learned: `key was …, is …`."""
     old, new = dict(flatten(saved)), dict(flatten(current))
     for key in sorted(old | new):
         if not key.startswith(_FREE_TO_CHANGE) and old.get(key) != new.get(key):
@@ -165,7 +165,7 @@ def _data_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Itera
 
 # ----------------------------------------------------------------------------------------------------------- exactness
 def versions() -> dict[str, str | None]:
-    """Of what trains."""
+    """Versions of the software that trains."""
     return {
         "landfall": version_of("landfall"),
         "python": platform.python_version(),
@@ -174,8 +174,8 @@ def versions() -> dict[str, str | None]:
     }
 
 
-def tell_exactness(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Says whether the run goes on bit for bit, given what two checkpoints' sidecars say of their hardware."""
+def report_exactness(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Logs whether the run resumes bit-exactly, given the hardware in two checkpoints' sidecars."""
     old, new = dict(flatten(saved)), dict(flatten(current))
     differing = [
         f"{name} was {old.get(key)}, is {new.get(key)}"
@@ -183,9 +183,9 @@ def tell_exactness(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None
         if old.get(key) != new.get(key)
     ]
     if not differing:
-        log.info("going on bit for bit, as far as the device computes alike twice")
+        log.info("resuming bit-exactly, as far as the device is deterministic")
     else:
         log.warning(
-            "going on, but not bit for bit: %s. Each window of the epoch is still seen exactly once",
+            "resuming, but not bit-exactly: %s. Each window of the epoch is still used exactly once",
             "; ".join(differing),
         )

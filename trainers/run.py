@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from core.data.inputs import Inputs, build_transform, mean_input
 from core.devices import memory, threads
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
-from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
 from core.devices.report import REPORT_FILE, device_report
 from core.environment import environment_record
@@ -33,9 +31,10 @@ from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_p
 from core.stopping import StopRequest
 from core.workspace import new_run_id, write_json
 from trainers import elastic
-from trainers.decisions import Sized, decide_batch, decide_model_size, origin_of, start_report
-from trainers.distributed import World, joined
-from trainers.loop import Trainer, Watcher
+from trainers.context import RunContext, Watcher
+from trainers.decisions import SizeDecision, decide_batch, decide_model_size, origin_of, start_report
+from trainers.distributed import World, process_group
+from trainers.loop import Trainer
 from trainers.resuming import checkpoint_to_resume
 from trainers.starting import start_from
 
@@ -44,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a finished run gave and where it lies. skill: of the best epoch (`core.models.skill`)."""
+    """The results of a finished run and its files. skill: of the best epoch (`core.models.skill`)."""
 
     run_id: str
     stream: str
@@ -81,149 +80,106 @@ def train(
 ) -> TrainingResult:
     """Trains the stream of the configuration. `run_id` names the run's folder (default: a new one).
 
-    manager: decides about the hardware (default: one that looks at this machine).
-    watcher: is told how the run goes; a notebook shows its curve with one (`core.notebook.live_loss`).
+    manager: decides about the hardware (default: one that inspects this machine).
+    watcher: follows the run; a notebook shows its loss curve with one (`core.notebook.live_loss`).
     Raises LockedError where another run writes the same files, DataError for unusable data, CheckpointError where
-    resuming is asked for and impossible, StoppedError after a signal or near the wall-time limit.
+    resuming is requested and impossible, StoppedError after a signal or near the wall-time limit.
     """
     manager = manager or DeviceManager(loaded.config)
     world = World.from_environment()
     plan = manager.plan(index=world.local_rank, processes=world.local_size)
     backend(plan.kind).select(plan.index)
-    with joined(world, plan, loaded.config.distributed):
-        run_id, is_restarted = _agree_on_run(world, run_id)
-        return _resume_or_begin(
-            loaded, root=root, run_id=run_id, is_restarted=is_restarted, manager=manager, plan=plan, world=world,
-            watcher=watcher,
-        )  # fmt: skip
+    context = RunContext(loaded, root=root, plan=plan, world=world, run_id=run_id, watcher=watcher)
+    with process_group(world, plan, loaded.config.distributed):
+        return _resume_or_restart(context, manager)
 
 
 def _agree_on_run(world: World, run_id: str | None) -> tuple[str | None, bool]:
-    """The run all processes train, where each machine made a name of its own; and whether others trained it before
-    them, that died."""
-    told = world.gather((elastic.begun(), run_id))
-    begun = next((run for run, _ in told if run is not None), None)
-    run_id = begun or told[0][1]
+    """The run that all processes train, where each machine proposes a name; and whether earlier processes of this job
+    trained it and died."""
+    proposals = world.gather((elastic.begun(), run_id))
+    begun = next((run for run, _ in proposals if run is not None), None)
+    run_id = begun or proposals[0][1]
     if run_id is not None:
         elastic.begin(run_id)
     return run_id, begun is not None
 
 
-def _resume_or_begin(
-    loaded: LoadedConfig,
-    *,
-    root: Path,
-    run_id: str | None,
-    is_restarted: bool,
-    manager: DeviceManager,
-    plan: DevicePlan,
-    world: World,
-    watcher: Watcher | None,
-) -> TrainingResult:
-    """As `training.resume` says; anew where it allows that and the checkpoint does not fit."""
-    with Lock(run_id) as lock, StopRequest(loaded.config.timeout_hours) as stop:
-        if world.is_main:
-            _take_outputs(lock, loaded.config, root)
-        attempt = partial(
-            _train, loaded, root=root, run_id=run_id, manager=manager, plan=plan, world=world, watcher=watcher,
-            lock=lock, stop=stop, resume_from=None,
-        )  # fmt: skip
+def _resume_or_restart(context: RunContext, manager: DeviceManager) -> TrainingResult:
+    """As `training.resume` says; from the beginning where it allows that and the checkpoint does not fit."""
+    run_id, is_restarted = _agree_on_run(context.world, context.run_id)
+    context = replace(context, run_id=run_id)
+    config, root = context.config, context.root
+    with Lock(run_id) as lock, StopRequest(config.timeout_hours) as stop:
+        if context.world.is_main:  # the files that every run of the stream writes; the log takes the run's own folder
+            lock.take(root / config.logging.checkpoint_path, key="logging.checkpoint_path")
+            lock.take(loss_csv_path(root, config), key="logging.artifacts_dir")
         try:
-            path = checkpoint_to_resume(loaded.config, root, run_id, is_restarted=is_restarted)
-            _refuse_different_views(world, path)
-            return attempt(resume_from=path)
+            path = checkpoint_to_resume(config, root, run_id, is_restarted=is_restarted)
+            saved = checkpoint.describe(path) if path is not None else None
+            _refuse_different_views(context.world, saved)
+            return _train(replace(context, resume_from=path, saved=saved), manager, lock, stop)
         except CheckpointError as error:
-            if loaded.config.training.resume != "unfinished":
+            if config.training.resume != "unfinished":
                 raise
-            log.warning("%s; starting anew", error.message)
-        return attempt()  # out of the handler: the error's traceback keeps the model and the data of the first one
+            log.warning("%s; restarting from the beginning", error.message)
+        # Outside the handler: the error's traceback keeps the model and the data of the first attempt.
+        return _train(context, manager, lock, stop)
 
 
-def _refuse_different_views(world: World, path: Path | None) -> None:
+def _refuse_different_views(world: World, saved: Mapping[str, Any] | None) -> None:
     """Raises UsageError where the processes of a run do not see the same checkpoint."""
-    if len(set(world.gather(checkpoint.describe(path)["sha256"] if path is not None else None))) > 1:
+    if len(set(world.gather(saved["sha256"] if saved is not None else None))) > 1:
         raise UsageError(
-            "the machines see different checkpoints to go on from", hint="give all of them one folder, on a shared disk"
+            "the machines see different checkpoints to resume", hint="give all of them one folder, on a shared disk"
         )
 
 
-def _take_outputs(lock: Lock, config: AnyConfig, root: Path) -> None:
-    """What every run of the stream writes; the run's own folder its log takes."""
-    lock.take(root / config.logging.checkpoint_path, key="logging.checkpoint_path")
-    lock.take(loss_csv_path(root, config), key="logging.artifacts_dir")
-
-
-def _train(
-    loaded: LoadedConfig,
-    *,
-    root: Path,
-    run_id: str | None,
-    manager: DeviceManager,
-    plan: DevicePlan,
-    world: World,
-    watcher: Watcher | None,
-    lock: Lock,
-    stop: StopRequest,
-    resume_from: Path | None,
-) -> TrainingResult:
+def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRequest) -> TrainingResult:
     """Prepares process and hardware, and trains on them."""
-    if world.is_alone and manager.num_processes > 1:
+    config, plan, world, saved = context.config, context.plan, context.world, context.saved
+    if world.is_single and manager.num_processes > 1:
         log.warning(
-            "training in this process alone; `landfall train` starts one for each of %d devices", manager.num_processes
+            "training in this process only; `landfall train` starts one for each of %d devices", manager.num_processes
         )
-    seed_and_fix(loaded.config)
-    threads.use(plan.threads, is_fixed=loaded.config.deterministic or plan.count > 1)
+    seed_and_fix(config)
+    threads.use(plan.threads, is_fixed=config.deterministic or plan.count > 1)
 
-    saved = checkpoint.describe(resume_from) if resume_from is not None else None
-    run_id = saved["run_id"] if saved else run_id or new_run_id()
+    run_id = saved["run_id"] if saved else context.run_id or new_run_id()
     lock.tell(run_id)
-    if (origin := origin_of(loaded.config, root, saved)) is not None:
-        loaded = replace(loaded, config=as_trained(loaded.config, origin["config"]))
-    data = load_stream_data(loaded.config, root=root, parts=TRAINING_PARTS, run_id=run_id)
-    sized = decide_model_size(replace(loaded, config=data.config), manager, root=root, saved=saved)
+    if (origin := origin_of(context)) is not None:
+        context = replace(context, loaded=replace(context.loaded, config=as_trained(config, origin["config"])))
+    data = load_stream_data(context.config, root=context.root, parts=TRAINING_PARTS, run_id=run_id)
+    loaded = replace(context.loaded, config=data.config)
+    size = decide_model_size(replace(context, loaded=loaded), manager)
     if world.is_main:
-        write_json(root / loaded.config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
-
+        write_json(context.root / config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
+    context = replace(context, run_id=run_id, loaded=replace(loaded, config=size.config))
     with memory.applied(plan):
-        return _fit(replace(loaded, config=sized.config), sized, data, plan=plan, world=world, root=root, run_id=run_id,
-                    resume_from=resume_from, saved=saved, watcher=watcher, lock=lock, stop=stop)  # fmt: skip
+        return _fit(context, size, data, lock, stop)
 
 
-def _fit(
-    loaded: LoadedConfig,
-    sized: Sized,
-    data: StreamData,
-    *,
-    plan: DevicePlan,
-    world: World,
-    root: Path,
-    run_id: str,
-    resume_from: Path | None,
-    saved: Mapping[str, Any] | None,
-    watcher: Watcher | None,
-    lock: Lock,
-    stop: StopRequest,
-) -> TrainingResult:
-    """Builds, resumes and trains; `loaded` holds the model's final size and recipe."""
-    config = loaded.config
-    trainer, decisions = _build_trainer(sized, data, plan=plan, root=root, run_id=run_id, world=world, saved=saved)
-    if resume_from is not None:
-        trainer.resume(resume_from)
+def _fit(context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, stop: StopRequest) -> TrainingResult:
+    """Builds, resumes and trains; the configuration holds the model's final size and recipe."""
+    config, root, world, run_id = context.config, context.root, context.world, context.run_id
+    trainer, decisions = _build_trainer(context, size, data)
+    if context.resume_from is not None:
+        trainer.resume(context.resume_from)
         log.info(
             "resuming %s after %d epochs, %d steps, from %s",
-            run_id, trainer.position.epoch, trainer.position.step, resume_from.name,
+            run_id, trainer.position.epoch, trainer.position.step, context.resume_from.name,
         )  # fmt: skip
-    log_type = RunLog if world.is_main else SilentRunLog
+    log_type, epochs = RunLog if world.is_main else SilentRunLog, trainer.epochs
     with (
-        log_type(root, config, run_id, steps=trainer.total_steps, windows=trainer.total_windows, lock=lock) as run,
+        log_type(root, config, run_id, steps=epochs.total_steps, windows=epochs.total_windows, lock=lock) as run,
         stop.deferred(),
     ):
-        run.write_config(render(loaded))
-        run.write_environment(environment_record(root, plan, decisions))
+        run.write_config(render(context.loaded))
+        run.write_environment(environment_record(root, context.plan, decisions))
         if world.is_main:
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
-        run.rewind(trainer.logged, step=trainer.steps_done, epoch=trainer.position.epoch)
-        position = trainer.fit(run, stop, watcher=watcher)
+        run.rewind(trainer.state.logged, step=trainer.state.steps_done, epoch=trainer.position.epoch)
+        position = trainer.fit(run, stop)
     if world.is_main and position.skill:
         log.info("best epoch %d: %s", position.best.epoch, Skill(**position.skill).in_full())
     return TrainingResult(
@@ -232,7 +188,7 @@ def _fit(
         history=tuple(position.history),
         best=position.best,
         skill=position.skill,
-        checkpoint=trainer.best_path,
+        checkpoint=trainer.checkpointer.best_path,
         loss_csv=loss_csv_path(root, config),
         loss_png=loss_png_path(root, config),
         folder=run.folder,
@@ -243,51 +199,40 @@ def scaler_path(root: Path, config: AnyConfig) -> Path:
     return root / config.logging.artifacts_dir / f"scaler_{config.stream}.json"
 
 
-def _build_trainer(
-    sized: Sized,
-    data: StreamData,
-    *,
-    plan: DevicePlan,
-    root: Path,
-    run_id: str,
-    world: World,
-    saved: Mapping[str, Any] | None,
-) -> tuple[Trainer, dict[str, Any]]:
-    """The trainer, and for the record what the hardware decided."""
-    config = sized.config
+def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) -> tuple[Trainer, dict[str, Any]]:
+    """The trainer, and for the run's record what the hardware decided."""
+    config, plan, root = context.config, context.plan, context.root
     transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.parts["train"])
     progress = config.logging.progress
     train, validation = (Inputs(data.parts[name], transform, plan.device, progress=progress) for name in TRAINING_PARTS)
     model = build_model(config, num_channels=len(data.channels)).to(plan.device, plan.dtype)
-    origin = config.training.start_from if saved is None else ""
+    origin = config.training.start_from if context.saved is None else ""
     started_from = start_from(root / origin, model, config) if origin else None
-    batch = decide_batch(model, train, validation, sized=sized, plan=plan, world=world, root=root, saved=saved)
-    if config.log_device_info and world.is_main:
-        for line in start_report(model, train, sized=sized, plan=plan, batch=batch, root=root):
+    batch = decide_batch(context, size.tier, model, train, validation)
+    if config.log_device_info and context.world.is_main:
+        for line in start_report(context, size, batch, model, train):
             log.info("%s", line)
     if plan.compiled:
-        torch.use_deterministic_algorithms(config.deterministic)  # this time the compiler is told too
+        torch.use_deterministic_algorithms(config.deterministic)  # now the compiler is informed too
         model.compile()
     bundle = {
-        "run_id": run_id,
+        "run_id": context.run_id,
         "config": config.model_dump(mode="json"),
         "scaler": data.scaler.to_dict(),
         "transform": transform.to_dict(),
-        # Under norm_target the reconstruction is given the level of each patch, which the mean input is not.
+        # Under norm_target the reconstruction receives the level of each patch, which the mean input does not.
         "mean_input": None if getattr(config.model, "norm_target", False) else mean_input(train).cpu(),
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
         "data": {name: identity(data.parts[name]) for name in TRAINING_PARTS},
     }
-    trainer = Trainer(
-        model, train, validation, config=config, plan=plan, batch=batch, root=root, bundle=bundle, world=world
-    )
+    trainer = Trainer(model, train, validation, context=context, batch=batch, bundle=bundle)
     decisions = {
-        "tier": sized.tier.name,
+        "tier": size.tier.name,
         "model": {
             "size": config.model.size,
             "parameters": count_parameters(model),
-            "reason": sized.reason,
+            "reason": size.reason,
             "started_from": started_from,
         },
         "batch": batch.to_json(),

@@ -1,7 +1,7 @@
 """A batch script for SLURM as text: `landfall slurm patchtst [key=value …] > train.sh`.
 
 SLURM sends SIGUSR1 a while before the time is over; training saves and ends with 75, and the script puts the job back
-into the queue, where it goes on. Imports no torch.
+into the queue, where it resumes. Imports no torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The weights that a training starts from where they are not new: those of a model that learned from other data."""
+"""Initial weights from a checkpoint: a model that was trained on other data."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SHAPES = ("model.", "data.window", "scalogram.image_size")
 
 
 def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any]:
-    """Puts the weights of the checkpoint at `path` into `model`, and nothing else of it: scaling, schedule, masks and
-    the order of windows are the new run's. Gives what the run's record is to say of it.
+    """Loads the weights of the checkpoint at `path` into `model`, and nothing else: scaling, schedule, masks and the
+    order of windows are the new run's. Returns the origin, for the run's record.
 
-    Raises CheckpointError where it is torn, or of another stream or another shape of model.
+    Raises CheckpointError where it is damaged, or of another stream or another shape of model.
     """
-    state, told = checkpoint.load_described(path)
+    state, described = checkpoint.load_described(path)
     if state["stream"] != config.stream:
         raise CheckpointError(
             path, f"is a model of the stream {state['stream']}, not {config.stream}", hint="name one of this stream"
@@ -34,9 +34,9 @@ def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any
         model.load_state_dict(state["model"])
     except RuntimeError as error:
         current = config.model_dump(mode="json")
-        differing = [told for told in config_changes(state["config"], current) if told.startswith(_SHAPES)]
+        differing = [change for change in config_changes(state["config"], current) if change.startswith(_SHAPES)]
         misfit = "; ".join(differing) or str(error).splitlines()[-1].strip()
         hint = "set the same here (model.size=auto takes its size), or train without training.start_from"
         raise CheckpointError(path, f"has weights of another model: {misfit}", hint=hint) from error
     log.info("starting from the weights of %s: run %s, epoch %d", path.name, state["run_id"], state["epoch"])
-    return {"file": path.name, "run_id": state["run_id"], "epoch": state["epoch"], "sha256": told["sha256"]}
+    return {"file": path.name, "run_id": state["run_id"], "epoch": state["epoch"], "sha256": described["sha256"]}

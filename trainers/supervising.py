@@ -1,6 +1,6 @@
-"""Training until it is done: the command again, in a new process, as long as it leaves something to go on from.
+"""Training until it is done: restarts the command in a new process as long as there is a state to resume.
 
-Imports no torch: the process that waits is small, and outlives what kills the one that trains.
+Imports no torch: the waiting process is small, and survives what kills the training process.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ log = logging.getLogger(__name__)
 
 # Starts in a row that saved nothing new, and the longest pause before the next one.
 MOST_IN_VAIN, LONGEST_PAUSE_S = 5, 60.0
-# Tells a process that it is the one to train. No LANDFALL_ name: those are configuration.
+# Marks the process that trains. Not a LANDFALL_ name: those are configuration.
 _SUPERVISED = "_LANDFALL_SUPERVISED"
 
 
 def is_supervised(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process was started to train until it stops, not to start others."""
+    """Whether this process is the one that trains, started by a supervisor."""
     return _SUPERVISED in environ
 
 
 class Supervisor:
     """Starts a training command again while it ends with 75 or is killed, and passes signals on to it.
 
-    last: where its state lies. As long as that is what it was before, a new start is the same command; from then on it
-    is told to go on. pause_s: before a start after one in vain; each further one doubles it.
+    last: the file of its state. Until that changes, a restart is the same command; afterwards it resumes.
+    pause_s: before a restart after one that saved nothing; each further one doubles it.
     """
 
     def __init__(self, command: Sequence[str], *, last: Path, pause_s: float = 1.0):
@@ -86,7 +86,7 @@ class Supervisor:
         if self._asked_to_stop is not None:  # while it was being started
             self._process.send_signal(self._asked_to_stop)
         code = self._process.wait()
-        if code < 0 and hasattr(os, "killpg"):  # what it had started must not go on without it
+        if code < 0 and hasattr(os, "killpg"):  # its child processes must not survive it
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         return -signal.SIGKILL if code == EXIT_KILLED else code

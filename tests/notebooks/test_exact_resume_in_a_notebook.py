@@ -51,7 +51,7 @@ def test_interrupted_and_run_again_a_cell_gives_the_same_to_the_last_bit(page, s
         stopped = page.run(training, stop_when=words)
         assert stopped.reply.get("ename") == "StoppedError", stopped.reply
     done = page.run(training)
-    assert "going on bit for bit" in done.said
+    assert "resuming bit-exactly" in done.said
     assert outcome_of(page).differences(straight) == []
 
 
@@ -60,5 +60,5 @@ def test_after_its_kernel_was_killed_a_cell_gives_the_same_to_the_last_bit(page,
     kill_when(page, training, f"epoch 3/{EPOCHS}")
     page.open(*WORDS, epochs=EPOCHS)
     done = page.run(training)
-    assert "going on bit for bit" in done.said
+    assert "resuming bit-exactly" in done.said
     assert outcome_of(page).differences(straight) == []

@@ -132,7 +132,7 @@ def test_another_configuration_does_not_go_on_with_a_stopped_run(page):
     page.open("training.weight_decay=0.01", epochs=30)
     changed = page.run(training, stop_when="epoch 1/30")
     assert "training.weight_decay was 0.05, is 0.01" in changed.said
-    assert "starting anew" in changed.said
+    assert "restarting from the beginning" in changed.said
     assert len(runs(page) - before) == 2
 
 

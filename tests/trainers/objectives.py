@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from core.config.compose import load_config, local_config_file
+from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import AnyConfig
 from core.data.inputs import Identity, Inputs
 from core.data.recording import Recording
@@ -16,7 +16,8 @@ from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
 from core.models.factory import build_model
 from tests.trainers.conftest import TINY
-from trainers.distributed import ALONE, World
+from trainers.context import RunContext
+from trainers.distributed import SINGLE_PROCESS, World
 from trainers.objective import Objective
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
@@ -40,8 +41,12 @@ def config_of(root: Path, *overrides: str) -> AnyConfig:
     return load_config(local_config_file("patchtst"), [*TINY, *overrides], root=root, environment={}).config
 
 
-def objective_of(model: nn.Module, config: AnyConfig, micro: int, world: World = ALONE) -> Objective:
-    return Objective(model, config=config, plan=CPU, micro=micro, world=world)
+def context_of(config: AnyConfig, world: World = SINGLE_PROCESS, plan: DevicePlan = CPU) -> RunContext:
+    return RunContext(LoadedConfig(config, "a test", {}), Path(), plan, world)
+
+
+def objective_of(model: nn.Module, config: AnyConfig, micro: int, world: World = SINGLE_PROCESS) -> Objective:
+    return Objective(model, context_of(config, world), micro=micro)
 
 
 def model_of(config: AnyConfig) -> nn.Module:

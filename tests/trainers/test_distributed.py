@@ -46,9 +46,9 @@ VIBRATION = (
 
 
 # ------------------------------------------------------------------------------------------------------------ numbering
-def test_a_process_that_torchrun_did_not_start_is_alone():
+def test_a_process_that_torchrun_did_not_start_is_single():
     world = World.from_environment({"RANK": "3"})
-    assert (world.rank, world.size, world.is_main, world.is_alone) == (0, 1, True, True)
+    assert (world.rank, world.size, world.is_main, world.is_single) == (0, 1, True, True)
 
 
 def test_torchrun_numbers_its_processes():
@@ -59,7 +59,7 @@ def test_torchrun_numbers_its_processes():
 
 def test_the_shares_of_all_processes_are_the_whole():
     items = torch.arange(10)
-    shares = [World(rank, 4, rank).share(items) for rank in range(4)]
+    shares = [World(rank, 4, rank).shard(items) for rank in range(4)]
     assert torch.equal(torch.cat(shares), items)
     assert {len(share) for share in shares} == {2, 3}
 
@@ -249,7 +249,7 @@ def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
     wait_for_epoch(plant, 1, job)
     process_of_rank(job, 1).send_signal(signal.SIGTERM)
     _, err = finish(job, expected=75)
-    assert err.count("joined by gloo") == 1
+    assert err.count("connected by gloo") == 1
     assert read_status(run_folder(plant))["state"] == "stopped"
     assert_same_curve(expected, alone(plant, [*words, "training.resume=auto"]))
 
@@ -259,7 +259,7 @@ def test_a_wrong_configuration_is_not_tried_again(plant):
     words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.parts.train.files=[data/fdc/none_*.csv]"]
     _, err = finish(start(plant, words), expected=3)
     assert "data/fdc/none_*.csv" in err
-    assert err.count("joined by gloo") == 1, "what was started again ended before it did anything"
+    assert err.count("connected by gloo") == 1, "what was started again ended before it did anything"
 
 
 # --------------------------------------------------------------------------------------------------------- two machines

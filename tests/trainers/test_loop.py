@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from core.config.schema import Training
 from core.errors import LandfallError
 from core.runlog import EpochRecord, RunLog, loss_png_path, read_metrics
 from tests.trainers.trainings import CPU, NUM_WINDOWS, StandIn, StopAfter, fit, make_trainer, metrics_of, status_of
-from trainers.loop import Position, Trainer
+from trainers.loop import Trainer
 from trainers.optimizer import build_optimizer
+from trainers.state import Position
 
 
 class Listener:
@@ -24,16 +26,17 @@ class Listener:
         self.heard.append(("steps", epochs_done, loss))
 
     def epoch(self, history) -> None:
-        self.heard.append(("epoch", len(history), checkpoint.describe(self.trainer.last_path)["epoch"]))
+        self.heard.append(("epoch", len(history), checkpoint.describe(self.trainer.checkpointer.last_path)["epoch"]))
 
 
 def test_who_watches_hears_of_steps_as_logged_and_of_epochs_once_checkpoints_are_written(workspace):
     trainer = make_trainer(workspace, "training.epochs=2", "logging.every_steps=2")
     listener = Listener(trainer)
-    with RunLog(workspace, trainer.config, "run-1", steps=trainer.total_steps) as run:
-        trainer.fit(run, StopAfter(10_000), watcher=listener)
+    trainer.context = replace(trainer.context, watcher=listener)
+    with RunLog(workspace, trainer.config, "run-1", steps=trainer.epochs.total_steps) as run:
+        trainer.fit(run, StopAfter(10_000))
     losses = [record["loss"] for record in read_metrics(run.metrics_file) if record["kind"] == "step"]
-    per_epoch = trainer.steps_per_epoch
+    per_epoch = trainer.epochs.steps
     told = [entry[1] for entry in listener.heard if entry[0] == "steps"]
     assert told == sorted(told)
     assert told[-1] == 2.0
@@ -130,16 +133,16 @@ def test_early_stopping_keeps_the_best_epoch(workspace):
     trainer = make_trainer(workspace, "training.epochs=9", "training.early_stopping.patience=2", model=Worsening())
     history = fit(trainer).history
     assert [record.val_loss for record in history] == [2.0, 1.0, 2.0, 3.0]
-    assert checkpoint.load(trainer.best_path)["epoch"] == 2
-    assert checkpoint.load(trainer.last_path)["epoch"] == 4
-    assert checkpoint.describe(trainer.best_path)["metrics"] == {"best_epoch": 2, "best_val_loss": 1.0}
+    assert checkpoint.load(trainer.checkpointer.best_path)["epoch"] == 2
+    assert checkpoint.load(trainer.checkpointer.last_path)["epoch"] == 4
+    assert checkpoint.describe(trainer.checkpointer.best_path)["metrics"] == {"best_epoch": 2, "best_val_loss": 1.0}
 
 
 def test_a_run_that_stopped_early_stays_stopped_when_resumed(workspace):
     overrides = ("training.epochs=9", "training.early_stopping.patience=2")
     fit(make_trainer(workspace, *overrides, model=Worsening()))
     again = make_trainer(workspace, *overrides, model=Worsening())
-    again.resume(again.last_path)
+    again.resume(again.checkpointer.last_path)
     assert len(fit(again).history) == 4
     assert again.model.seen == []
 
@@ -157,4 +160,4 @@ def test_a_loss_that_stays_no_number_ends_the_run_clearly(workspace):
     assert "training.learning_rate" in caught.value.hint
     assert status_of(workspace)["state"] == "failed"
     assert status_of(workspace)["reason"].startswith("loss nan")
-    assert checkpoint.load(trainer.last_path)["epoch"] == 1, "the last good epoch is kept"
+    assert checkpoint.load(trainer.checkpointer.last_path)["epoch"] == 1, "the last good epoch is kept"

@@ -78,7 +78,7 @@ def test_smaller_groups_of_batch_normalisation_are_told(config, caplog):
     settings = config("model.norm=batch", "model.norm_windows=8")
     objective = objective_of(Cramped(model_of(settings), most=4), settings, 8)
     objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
-    assert "batch normalisation now takes its statistics over 4 windows, not 8" in caplog.text
+    assert "batch normalisation now uses the statistics of 4 windows, not 8" in caplog.text
 
 
 def test_validation_too_goes_on_in_smaller_parts(config):
@@ -134,7 +134,7 @@ def test_validation_without_a_value_to_judge_is_refused(config):
     settings = config("model.norm=layer")
     inputs = inputs_with_gaps()
     inputs.windows.series.values_nc.fill_(math.nan)
-    with pytest.raises(DataError, match=f"the {NUM_WINDOWS} windows of the validation part hold no observed value"):
+    with pytest.raises(DataError, match=f"the {NUM_WINDOWS} windows of the validation split hold no observed value"):
         objective_of(model_of(settings), settings, 4).mean_loss(inputs)
 
 

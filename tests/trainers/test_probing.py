@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from core.config.compose import LoadedConfig
 from core.config.schema import (
     AnyConfig,
     Data,
@@ -26,6 +27,7 @@ from core.devices.probe import ProbeResult
 from core.errors import LandfallError
 from core.models.factory import build_model
 from trainers import optimizer, probing
+from trainers.context import RunContext
 from trainers.probing import CACHE_FILE, measure
 
 PLAN = DevicePlan("cpu", "Plain CPU", "32", 1, "a test", "a test", memory_limit_mb=8000)
@@ -59,7 +61,8 @@ def small_model(config: AnyConfig) -> nn.Module:
 def measure_on(root: Path, config: AnyConfig = PATCHTST, model: nn.Module | None = None, **changes) -> ProbeResult:
     options = {"plan": PLAN, "effective": 16, "checkpointing": False, **changes}
     train, validation = inputs(config, options.pop("num_windows", 40)), inputs(config, 12)
-    return measure(model or small_model(config), train, validation, config=config, root=root, **options)
+    context = RunContext(LoadedConfig(config, "a test", {}), root, options.pop("plan"))
+    return measure(context, model or small_model(config), train, validation, **options)
 
 
 @pytest.mark.parametrize("config", [PATCHTST, SWINMAE], ids=lambda config: config.stream)
@@ -115,7 +118,7 @@ def test_a_known_answer_is_not_measured_again(tmp_path, monkeypatch, caplog):
     assert (tmp_path / "artifacts" / CACHE_FILE).is_file()
     monkeypatch.setattr(probing, "find_batch_size", None)
     assert measure_on(tmp_path) == first
-    assert f"micro-batch {first.micro} from an earlier run" in caplog.text
+    assert f"micro-batch {first.micro} cached from an earlier run" in caplog.text
     similar = replace(PLAN, memory_limit_mb=8040, device_reason="another reason")
     assert measure_on(tmp_path, plan=similar) == first, "limits closer than the headroom share an answer"
 

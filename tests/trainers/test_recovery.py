@@ -29,9 +29,9 @@ from trainers import loop, recovery
 from trainers import run as training_run
 from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
-from trainers.parallel import Single
-from trainers.recovery import PATIENCE, Sentinel, more_precise, save_evidence
+from trainers.recovery import PATIENCE, NonFiniteGuard, more_precise, save_evidence
 from trainers.run import train
+from trainers.strategies import SingleDevice
 
 # Values as they are: a spike of 1e30 squares to infinity. Four windows hold it, in steps of one window.
 BARE = ("data.scaling.method=none", "data.scaling.clip=1e38", "training.batch_size=1", "model.dropout=0.2")
@@ -84,13 +84,13 @@ def assert_equal(one, other, where: str = "") -> None:
 @pytest.fixture
 def asks_later(monkeypatch) -> None:
     """As on CUDA: the optimizer is told by the device, and the host looks where steps are logged."""
-    at_once = Sentinel.__init__
+    at_once = NonFiniteGuard.__init__
 
-    def later(sentinel, plan):
-        at_once(sentinel, plan)
-        sentinel.asks_at_once = False
+    def later(guard, plan):
+        at_once(guard, plan)
+        guard.reads_every_step = False
 
-    monkeypatch.setattr(Sentinel, "__init__", later)
+    monkeypatch.setattr(NonFiniteGuard, "__init__", later)
 
 
 # ------------------------------------------------------------------------------------------------------- what is undone
@@ -112,7 +112,7 @@ def test_a_spike_loses_its_steps_alone_and_the_run_learns(spiked, caplog):
     taken = {record["step"] for record in records(spiked, "step")}
     assert taken.isdisjoint(record["step"] for record in told)
     assert len(taken) + 8 == status["steps"]
-    assert f"of {FILE}, alone not finite" in caplog.text
+    assert f"of {FILE}, loss not finite" in caplog.text
     assert "(recovery 8 of 20)" in caplog.text
 
 
@@ -137,7 +137,7 @@ def everything(trainer: loop.Trainer) -> dict:
     parts = {
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict()["state"],
-        "rng": trainer.backend.rng_state(),
+        "rng": trainer.objective.backend.rng_state(),
         "loss": trainer._loss_sum,
     }
     return copy.deepcopy(parts)
@@ -149,19 +149,19 @@ def test_a_lost_step_leaves_no_trace(spiked, monkeypatch, request, late):
     if late:
         request.getfixturevalue("asks_later")
     before, compared = {}, []
-    optimize, go_back = loop.Trainer._optimize, loop.Trainer._go_back
+    optimize, roll_back = loop.Trainer._optimize, loop.Trainer._roll_back
 
     def noted(trainer, index_b, epoch, step):
         before[epoch, step] = everything(trainer)
         return optimize(trainer, index_b, epoch, step)
 
     def checked(trainer, run, lost, *arguments):
-        go_back(trainer, run, lost, *arguments)
+        roll_back(trainer, run, lost, *arguments)
         assert_equal(everything(trainer), before[trainer.position.epoch, lost.index])
         compared.append(lost.index)
 
     monkeypatch.setattr(loop.Trainer, "_optimize", noted)
-    monkeypatch.setattr(loop.Trainer, "_go_back", checked)
+    monkeypatch.setattr(loop.Trainer, "_roll_back", checked)
     run_training(spiked, *BARE)
     assert len(compared) == 8
 
@@ -262,7 +262,7 @@ def test_what_16_bit_cannot_hold_is_computed_more_precisely(plant, machine, rais
 
 def test_after_validation_has_raised_the_precision_no_step_is_lost_in_silence(plant, monkeypatch):
     """Only under loss scaling is an overflow of the gradient normal."""
-    validate, clip, overflows = Objective.mean_loss, Single.clip_gradients, []
+    validate, clip, overflows = Objective.mean_loss, SingleDevice.clip_gradients, []
 
     def not_finite_at_first(objective, *arguments):
         loss = validate(objective, *arguments)
@@ -272,7 +272,7 @@ def test_after_validation_has_raised_the_precision_no_step_is_lost_in_silence(pl
         return loss
 
     monkeypatch.setattr(Objective, "mean_loss", not_finite_at_first)
-    monkeypatch.setattr(Single, "clip_gradients", lambda *given: overflows.pop() if overflows else clip(*given))
+    monkeypatch.setattr(SingleDevice, "clip_gradients", lambda *given: overflows.pop() if overflows else clip(*given))
     run_training(plant, "precision=16-mixed", manager=on("float16")(plant, "precision=16-mixed"))
     told = [(record["epoch"], record["precision"], record["lr"] is None) for record in records(plant, "recovery")]
     assert told == [(1, "16-mixed", True), (2, "32", False)]
@@ -310,7 +310,7 @@ def test_remedies_are_limited_and_the_error_names_origin_and_way_out(spiked):
         run_training(spiked, *BARE, "training.recoveries=2")
     message = str(caught.value)
     assert "after 2 recoveries" in message
-    assert f"of {FILE}, alone not finite; see runs/patchtst_ssl/run-1/lost-step-3.json" in message
+    assert f"of {FILE}, loss not finite; see runs/patchtst_ssl/run-1/lost-step-3.json" in message
     assert "training.learning_rate" in caught.value.hint
     assert len(list(folder(spiked).glob("lost-step-*.json"))) == 3
     status = json.loads((folder(spiked) / "status.json").read_text())
@@ -361,13 +361,13 @@ def test_channels_of_every_bad_kind_are_trained_on(plant, method):
 
 
 # ------------------------------------------------------------------------------------------------------------- sentinel
-def step_under(sentinel: Sentinel, *, loss: float = 1.0, norm: float = 1.0) -> tuple[bool, bool]:
+def step_under(guard: NonFiniteGuard, *, loss: float = 1.0, norm: float = 1.0) -> tuple[bool, bool]:
     """Whether a step with such figures moved the weights, and whether it counts as lost."""
     model = nn.Linear(2, 1)
     before = model.weight.detach().clone()
     optimizer = build_optimizer(model, Training(), fused=True)
     model(torch.ones(1, 2)).sum().backward()
-    lost = sentinel.step(optimizer, torch.tensor(loss), torch.tensor(norm))
+    lost = guard.step(optimizer, torch.tensor(loss), torch.tensor(norm))
     return not torch.equal(model.weight, before), bool(lost)
 
 
@@ -377,31 +377,31 @@ NOT_FINITE = [{"loss": math.nan}, {"loss": math.inf}, {"norm": math.nan}, {"norm
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("figures", NOT_FINITE)
 def test_what_is_not_finite_moves_nothing_and_holds_up_what_follows(figures, late):
-    sentinel = Sentinel(DevicePlan("cpu", "CPU", "32", 1, "", ""))
-    sentinel.asks_at_once = not late
-    assert step_under(sentinel) == (True, False)
-    assert step_under(sentinel, **figures) == (False, True)
-    assert step_under(sentinel) == (False, True)
+    guard = NonFiniteGuard(DevicePlan("cpu", "CPU", "32", 1, "", ""))
+    guard.reads_every_step = not late
+    assert step_under(guard) == (True, False)
+    assert step_under(guard, **figures) == (False, True)
+    assert step_under(guard) == (False, True)
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_under_loss_scaling_an_overflow_counts_only_where_it_persists(late):
-    sentinel = Sentinel(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
-    sentinel.asks_at_once = not late
+    guard = NonFiniteGuard(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
+    guard.reads_every_step = not late
     for _ in range(2):
         for _ in range(PATIENCE - 1):
-            assert step_under(sentinel, norm=math.inf) == (False, False)
-        assert step_under(sentinel) == (True, False)
+            assert step_under(guard, norm=math.inf) == (False, False)
+        assert step_under(guard) == (True, False)
     for _ in range(PATIENCE - 1):
-        assert step_under(sentinel, norm=math.nan) == (False, False)
-    assert step_under(sentinel, norm=math.nan) == (False, True)
-    assert step_under(sentinel) == (False, True)
+        assert step_under(guard, norm=math.nan) == (False, False)
+    assert step_under(guard, norm=math.nan) == (False, True)
+    assert step_under(guard) == (False, True)
 
 
 def test_under_loss_scaling_a_loss_that_is_not_finite_counts_at_once():
     """The scale is for gradients: no other scale would mend it."""
-    sentinel = Sentinel(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
-    assert step_under(sentinel, loss=math.inf) == (False, True)
+    guard = NonFiniteGuard(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
+    assert step_under(guard, loss=math.inf) == (False, True)
 
 
 # ----------------------------------------------------------------------------------------------------------- the record

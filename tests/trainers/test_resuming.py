@@ -14,10 +14,10 @@ from core.errors import CheckpointError, LandfallError, StoppedError
 from core.lock import Lock
 from core.runlog import RunLog, loss_csv_path, read_loss_csv, read_metrics
 from tests.trainers.trainings import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
+from trainers.checkpointer import Checkpointer
 from trainers.loop import Trainer
 from trainers.objective import Objective
-from trainers.resuming import tell_exactness
-from trainers.saving import Saver
+from trainers.resuming import report_exactness
 
 LAST = "checkpoints/patchtst_ssl.last.pt"
 
@@ -29,7 +29,7 @@ def stop(trainer: Trainer, after: int) -> None:
 
 
 def open_log(trainer: Trainer) -> RunLog:
-    return RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps)
+    return RunLog(trainer.root, trainer.config, "run-1", steps=trainer.epochs.total_steps)
 
 
 def seen_in(*models: StandIn) -> Counter[int]:
@@ -43,8 +43,8 @@ def test_under_another_batch_each_window_of_the_epoch_is_still_seen_once(workspa
     first = make_trainer(workspace, "training.epochs=2", f"training.batch_size={before}")
     stop(first, steps)
     second = make_trainer(workspace, "training.epochs=2", f"training.batch_size={after}")
-    second.resume(second.last_path)
-    assert second.steps_done <= second.steps_per_epoch
+    second.resume(second.checkpointer.last_path)
+    assert second.state.steps_done <= second.epochs.steps
     history = fit(second).history
     assert seen_in(first.model, second.model) == Counter(dict.fromkeys(range(NUM_WINDOWS), 2))
     assert len(history) == 2
@@ -58,16 +58,16 @@ def test_under_another_batch_each_window_of_the_epoch_is_still_seen_once(workspa
 def test_under_another_batch_the_log_keeps_what_was_done_and_drops_what_is_done_again(workspace, after):
     """There the steps of an epoch have other numbers, larger or smaller than those of the records."""
     first = make_trainer(workspace, "training.epochs=2", "training.batch_size=4")
-    stop(first, first.steps_per_epoch + 3)
+    stop(first, first.epochs.steps + 3)
     with open_log(first) as run:
         done = read_metrics(run.metrics_file)
-        run.steps(2, [(first.steps_done + 1, 0.5, 1e-3, 1.0), (first.steps_done + 2, 0.5, 1e-3, 1.0)])
-    assert [record["step"] for record in done if record["kind"] == "step"] == list(range(1, first.steps_done + 1))
+        run.steps(2, [(first.state.steps_done + 1, 0.5, 1e-3, 1.0), (first.state.steps_done + 2, 0.5, 1e-3, 1.0)])
+    assert [record["step"] for record in done if record["kind"] == "step"] == list(range(1, first.state.steps_done + 1))
     for _ in range(2):  # the second time from a state that has no record of its own numbering
         second = make_trainer(workspace, "training.epochs=2", f"training.batch_size={after}")
-        second.resume(second.last_path)
+        second.resume(second.checkpointer.last_path)
         with open_log(second) as run:
-            run.rewind(second.logged, step=second.steps_done, epoch=second.position.epoch)
+            run.rewind(second.state.logged, step=second.state.steps_done, epoch=second.position.epoch)
             assert read_metrics(run.metrics_file) == done
             with pytest.raises(StoppedError):
                 second.fit(run, StopAfter(0))
@@ -79,7 +79,7 @@ def test_a_change_of_batch_within_an_epoch_may_come_twice(workspace):
         trainer = make_trainer(workspace, "training.epochs=1", f"training.batch_size={batch}")
         models.append(trainer.model)
         if len(models) > 1:
-            trainer.resume(trainer.last_path)
+            trainer.resume(trainer.checkpointer.last_path)
         if steps is None:
             fit(trainer)
         else:
@@ -91,8 +91,8 @@ def test_a_run_has_a_state_before_its_first_step(workspace):
     trainer = make_trainer(workspace)
     stop(trainer, 0)
     again = make_trainer(workspace)
-    again.resume(again.last_path)
-    assert (again.steps_done, trainer.model.seen) == (0, [])
+    again.resume(again.checkpointer.last_path)
+    assert (again.state.steps_done, trainer.model.seen) == (0, [])
 
 
 def test_a_request_during_validation_is_not_lost_and_no_step_is_repeated(workspace):
@@ -100,9 +100,9 @@ def test_a_request_during_validation_is_not_lost_and_no_step_is_repeated(workspa
     expected = losses(fit(make_trainer(workspace, "training.epochs=2")).history)
     first = make_trainer(workspace, "training.epochs=2")
     stop(first, 3)
-    assert checkpoint.describe(first.last_path)["epoch"] == 0
+    assert checkpoint.describe(first.checkpointer.last_path)["epoch"] == 0
     second = make_trainer(workspace, "training.epochs=2")
-    second.resume(second.last_path)
+    second.resume(second.checkpointer.last_path)
     assert losses(fit(second).history) == expected
     assert seen_in(first.model) == Counter(range(NUM_WINDOWS))
     assert seen_in(second.model) == Counter(range(NUM_WINDOWS)), "only the second epoch"
@@ -113,21 +113,21 @@ def test_several_processes_end_their_validation_together(workspace, monkeypatch)
     asked = StopAfter(0)
     assert trainer.objective.mean_loss(trainer.validation, asked) is None
     monkeypatch.setattr(trainer.objective, "world", replace(trainer.world, size=2))
-    monkeypatch.setattr(type(trainer.world), "add", lambda self, values: values)
-    monkeypatch.setattr(Objective, "_meet_after", lambda *arguments: None)
+    monkeypatch.setattr(type(trainer.world), "all_reduce_sum", lambda self, values: values)
+    monkeypatch.setattr(Objective, "_wait_for_others", lambda *arguments: None)
     assert trainer.objective.mean_loss(trainer.validation, asked) is not None
 
 
 # --------------------------------------------------------------------------------------------------------------- saving
 def states_saved(trainer: Trainer, monkeypatch) -> list[tuple[int, int]]:
     """Position of each training state that a run saves: epoch and step."""
-    saved, save = [], Saver.save_state
+    saved, save = [], Checkpointer.save_state
 
-    def noted(self: Saver, run: RunLog) -> None:
+    def noted(self: Checkpointer, run: RunLog) -> None:
         saved.append((trainer.position.epoch, trainer.position.step))
         save(self, run)
 
-    monkeypatch.setattr(Saver, "save_state", noted)
+    monkeypatch.setattr(Checkpointer, "save_state", noted)
     fit(trainer)
     return saved
 
@@ -156,7 +156,7 @@ def test_else_only_at_the_start_and_after_each_epoch(workspace, monkeypatch, min
 def test_a_state_says_all_that_a_run_needs(workspace):
     trainer = make_trainer(workspace, "training.epochs=1")
     fit(trainer)
-    state, told = checkpoint.load_described(trainer.last_path)
+    state, told = checkpoint.load_described(trainer.checkpointer.last_path)
     assert {
         "model",
         "optimizer",
@@ -191,28 +191,28 @@ def test_random_numbers_of_numpy_and_python_go_on_too(workspace):
     stop(trainer, 1)
     expected = draws()
     draws()
-    trainer.resume(trainer.last_path)
+    trainer.resume(trainer.checkpointer.last_path)
     assert draws() == expected
 
 
 def test_a_run_killed_between_its_state_and_its_best_model_saves_that_again(workspace, monkeypatch):
     trainer = make_trainer(workspace, "training.epochs=2")
-    save = Saver.save_best
+    save = Checkpointer.save_best
 
-    def dies_before_best(self: Saver) -> None:
+    def dies_before_best(self: Checkpointer) -> None:
         if trainer.position.epoch == 2:
             raise KeyboardInterrupt
         save(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Saver, "save_best", dies_before_best)
+        patched.setattr(Checkpointer, "save_best", dies_before_best)
         with pytest.raises(KeyboardInterrupt):
             fit(trainer)
-    assert checkpoint.describe(trainer.best_path)["epoch"] == 1
+    assert checkpoint.describe(trainer.checkpointer.best_path)["epoch"] == 1
     again = make_trainer(workspace, "training.epochs=2")
-    again.resume(again.last_path)
+    again.resume(again.checkpointer.last_path)
     fit(again)
-    best = checkpoint.load(again.best_path)
+    best = checkpoint.load(again.checkpointer.best_path)
     assert best["epoch"] == again.position.best.epoch == 2
     assert torch.equal(best["model"]["weight"], trainer.model.weight)
 
@@ -241,7 +241,7 @@ def test_a_damaged_state_gives_way_to_the_one_before_it_loudly(trained, caplog, 
     }[damage]()
     caplog.set_level("INFO")
     again = run_training(root, *AGAIN)
-    (told,) = [record for record in caplog.records if "going back to the state before it" in record.message]
+    (told,) = [record for record in caplog.records if "using the state before it" in record.message]
     assert told.levelname == "WARNING"
     assert "patchtst_ssl.last.pt: " in told.message
     assert "resuming run-1 after 2 epochs, 0 steps, from patchtst_ssl.last.1.pt" in caplog.text
@@ -287,7 +287,7 @@ def test_an_older_landfalls_state_is_refused_clearly(trained):
     state, told = checkpoint.load_described(root / LAST)
     del state["data"]
     checkpoint.save(root / LAST, state, description=told)
-    with pytest.raises(CheckpointError, match="does not say what data it was trained on: an older Landfall wrote it"):
+    with pytest.raises(CheckpointError, match="has no identity of its training data"):
         run_training(root, *AGAIN)
 
 
@@ -296,11 +296,11 @@ def test_what_the_last_digits_depend_on_is_told(trained, caplog):
     root, _ = trained
     hardware = checkpoint.describe(root / LAST)["hardware"]
     caplog.set_level("INFO")
-    tell_exactness(hardware, json.loads(json.dumps(hardware)))
-    assert "going on bit for bit" in caplog.text
+    report_exactness(hardware, json.loads(json.dumps(hardware)))
+    assert "resuming bit-exactly" in caplog.text
     other = {**hardware, "name": "Tesla T4", "processes": 2, "batch": {**hardware["batch"], "micro": 1}}
-    tell_exactness(hardware, other)
-    for difference in ("is Tesla T4", "processes was 1, is 2", "windows at once was 8, is 1"):
+    report_exactness(hardware, other)
+    for difference in ("is Tesla T4", "processes was 1, is 2", "micro-batch was 8, is 1"):
         assert difference in caplog.text
     assert batch_of(8).to_json().keys() == hardware["batch"].keys()
 
@@ -323,15 +323,15 @@ class TakenOver(StopAfter):
 @pytest.mark.parametrize("stops", [True, False], ids=["asked to stop", "at the end of the epoch"])
 def test_a_run_that_another_took_for_dead_writes_nothing_more(workspace, stops):
     trainer = make_trainer(workspace, "training.epochs=1")
-    after = 0 if stops else trainer.steps_per_epoch
+    after = 0 if stops else trainer.epochs.steps
     with (
         Lock("run-1") as lock,
-        RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps, lock=lock) as run,
+        RunLog(trainer.root, trainer.config, "run-1", steps=trainer.epochs.total_steps, lock=lock) as run,
     ):
-        lock.take(trainer.last_path, key="logging.checkpoint_path")
-        trainer.saver.begin(run)
-        before = trainer.last_path.read_bytes()
+        lock.take(trainer.checkpointer.last_path, key="logging.checkpoint_path")
+        trainer.checkpointer.begin(run)
+        before = trainer.checkpointer.last_path.read_bytes()
         with pytest.raises(LandfallError, match="another run took this one for dead"):
-            trainer.fit(run, TakenOver(after, stops=stops, folder=trainer.last_path.parent))
-    assert trainer.last_path.read_bytes() == before
+            trainer.fit(run, TakenOver(after, stops=stops, folder=trainer.checkpointer.last_path.parent))
+    assert trainer.checkpointer.last_path.read_bytes() == before
     assert not loss_csv_path(workspace, trainer.config).exists()

@@ -68,7 +68,7 @@ def test_a_measured_batch_is_told_kept_and_used_again(plant, caplog):
     assert told >= {"device", "precision", "memory", "tier", "model", "batch", "checkpointing", "time", "disk"}
     caplog.clear()
     run_training(plant, "training.epochs=2", words=MEASURED)
-    assert "from an earlier run" in caplog.text
+    assert "cached from an earlier run" in caplog.text
 
 
 def test_measuring_leaves_no_trace_in_what_is_learned(plant):
@@ -94,10 +94,10 @@ def test_a_run_goes_on_in_another_precision_and_says_so(plant, caplog):
     caplog.set_level("INFO")
     run_training(plant, "training.epochs=2")
     run_training(plant, "training.epochs=2", "training.resume=auto")
-    assert "going on bit for bit" in caplog.text
+    assert "resuming bit-exactly" in caplog.text
     again = run_training(plant, "training.epochs=2", "training.resume=auto", "precision=16-mixed")
     assert len(again.history) == 2
-    assert "going on, but not bit for bit: precision was 32, is 16-mixed." in caplog.text
+    assert "resuming, but not bit-exactly: precision was 32, is 16-mixed." in caplog.text
 
 
 def test_a_checkpoint_that_does_not_know_its_steps_is_refused(plant):
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_does_not_know_its_steps_is_refused(plant):
     told = json.loads(sidecar.read_text())
     del told["hardware"]["batch"]
     sidecar.write_text(json.dumps(told))
-    with pytest.raises(CheckpointError, match="does not say what its steps are made of"):
+    with pytest.raises(CheckpointError, match="has no batch size in its sidecar"):
         run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.last.pt")
 
 
@@ -190,7 +190,7 @@ def test_where_not_one_window_fits_the_way_out_is_named(plant):
 def test_a_process_that_was_asked_for_more_trains_alone_and_says_so(plant, caplog):
     """A notebook never forks: it trains on one device."""
     run_training(plant, "training.epochs=1", "devices=2")
-    assert "training in this process alone; `landfall train` starts one for each of 2 devices" in caplog.text
+    assert "training in this process only; `landfall train` starts one for each of 2 devices" in caplog.text
     assert environment_of(plant)["device"]["count"] == 1
 
 

@@ -15,7 +15,7 @@ from core.environment import version_of
 from core.errors import CheckpointError
 from tests.support import REPO_ROOT
 from tests.trainers.trainings import config_of
-from trainers.resuming import check_fit, checkpoint_to_resume, tell_exactness, versions
+from trainers.resuming import check_fit, checkpoint_to_resume, report_exactness, versions
 
 LAST, EARLIER = "checkpoints/patchtst_ssl.last.pt", "checkpoints/earlier.pt"
 HARDWARE = {"name": "CPU", "processes": 1, "batch": {"effective": 8, "micro": 8}, "versions": {"torch": "2.0"}}
@@ -99,7 +99,7 @@ def test_the_newest_whole_state_is_taken_and_each_that_is_not_is_told(tmp_path, 
     assert chosen(tmp_path, "auto") == (None if age is None else path.relative_to(tmp_path).as_posix())
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == (age or 0)
-    assert all(text.endswith(f"; going back to the state before it, {path.name}") for text in told)
+    assert all(text.endswith(f"; using the state before it, {path.name}") for text in told)
 
 
 @pytest.mark.parametrize("states, told", [("t", "is torn"), ("tt", "is torn"), ("mt", "does not exist")])
@@ -115,7 +115,7 @@ def test_a_file_that_is_asked_for_must_be_there_and_say_what_its_steps_are(tmp_p
     assert caught.value.hint == "set training.resume to auto or never"
     for hardware in ({}, {"name": "CPU"}):
         save_state(tmp_path / EARLIER, hardware=hardware)
-        with pytest.raises(CheckpointError, match="does not say what its steps are made of"):
+        with pytest.raises(CheckpointError, match="has no batch size in its sidecar"):
             chosen(tmp_path, EARLIER)
 
 
@@ -151,7 +151,7 @@ def test_what_is_learned_may_not_change_and_all_that_did_is_named(caplog):
 
 @pytest.mark.parametrize("missing, told, hint", [
     ("optimizer", "holds a model but no training state", "resume from model.last.pt"),
-    ("data", "does not say what data it was trained on", "train anew with --resume never"),
+    ("data", "has no identity of its training data", "restart with --resume never"),
 ])  # fmt: skip
 def test_what_is_no_training_state_is_refused_also_where_changes_are_allowed(missing, told, hint):
     state = {name: value for name, value in STATE.items() if name != missing}
@@ -163,14 +163,14 @@ def test_what_is_no_training_state_is_refused_also_where_changes_are_allowed(mis
 # ----------------------------------------------------------------------------------------------------------- exactness
 def test_it_is_told_whether_a_run_goes_on_bit_for_bit(caplog):
     caplog.set_level("INFO")
-    tell_exactness(HARDWARE, {**HARDWARE, "memory": 3})
-    tell_exactness(HARDWARE, {**HARDWARE, "name": "Tesla T4", "batch": {"effective": 8, "micro": 4}, "x64": True})
+    report_exactness(HARDWARE, {**HARDWARE, "memory": 3})
+    report_exactness(HARDWARE, {**HARDWARE, "name": "Tesla T4", "batch": {"effective": 8, "micro": 4}, "x64": True})
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "going on bit for bit, as far as the device computes alike twice"),
+        ("INFO", "resuming bit-exactly, as far as the device is deterministic"),
         (
             "WARNING",
-            "going on, but not bit for bit: device was CPU, is Tesla T4; 64 bit was None, is True; windows at once was "
-            "8, is 4. Each window of the epoch is still seen exactly once",
+            "resuming, but not bit-exactly: device was CPU, is Tesla T4; float64 was None, is True; micro-batch was 8, "
+            "is 4. Each window of the epoch is still used exactly once",
         ),
     ]
 

@@ -175,7 +175,7 @@ def test_what_changed_may_be_allowed(stopped, caplog):
     for told in (
         "training.epochs was 2, is 4",
         "gone: data/fdc/train_1.csv",
-        "going on, as training.allow_changes = true",
+        "resuming, as training.allow_changes = true",
     ):
         assert told in caplog.text
     (group, _) = checkpoint.load(checkpoint.last_path(result.checkpoint))["optimizer"]["param_groups"]
@@ -219,7 +219,7 @@ def test_unfinished_starts_anew_where_the_checkpoint_does_not_fit(stopped, damag
     result = run_training(stopped, *UNFINISHED, f"seed={seed}", run_id=None)
     assert result.run_id != "run-1"
     assert len(result.history) == 2
-    assert ("starting anew" in caplog.text) == (damage != "no run")
+    assert ("restarting from the beginning" in caplog.text) == (damage != "no run")
 
 
 def test_what_did_not_fit_is_gone_before_training_starts_anew(stopped, monkeypatch):
@@ -244,7 +244,7 @@ def test_nobody_goes_on_before_all_have_read_the_state(workspace, monkeypatch):
     again, load, done = make_trainer(workspace, "training.epochs=1"), checkpoint.load_described, []
     monkeypatch.setattr(checkpoint, "load_described", lambda path: done.append("read") or load(path))
     monkeypatch.setattr(World, "gather", lambda world, value: done.append("met") or [value])
-    again.resume(again.last_path)
+    again.resume(again.checkpointer.last_path)
     assert done == ["read", "met"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from core.config.compose import load_config, local_config_file
+from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import AnyConfig
 from core.data.identity import identity
 from core.data.inputs import Identity, Inputs
@@ -19,8 +19,10 @@ from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.runlog import RunLog, read_metrics
 from tests.trainers.conftest import TINY
-from trainers.loop import Position, Trainer
+from trainers.context import RunContext
+from trainers.loop import Trainer
 from trainers.run import TrainingResult, train
+from trainers.state import Position
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
 NUM_WINDOWS, WINDOW = 21, 4
@@ -112,7 +114,8 @@ def make_trainer(root: Path, *overrides: str, model: nn.Module | None = None) ->
     parts = 1 if config.training.accumulate == "auto" else config.training.accumulate
     batch = batch_of(config.training.batch_size, parts)
     model = model or StandIn()
-    return Trainer(model, train_inputs, validation, config=config, plan=CPU, batch=batch, root=root, bundle=bundle)
+    context = RunContext(LoadedConfig(config, "a test", {}), root, CPU)
+    return Trainer(model, train_inputs, validation, context=context, batch=batch, bundle=bundle)
 
 
 def batch_of(micro: int, parts: int = 1) -> BatchPlan:
@@ -123,5 +126,5 @@ def batch_of(micro: int, parts: int = 1) -> BatchPlan:
 
 
 def fit(trainer: Trainer) -> Position:
-    with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.total_steps) as run:
+    with RunLog(trainer.root, trainer.config, "run-1", steps=trainer.epochs.total_steps) as run:
         return trainer.fit(run, StopAfter(10_000))

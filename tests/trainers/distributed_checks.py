@@ -1,7 +1,7 @@
-"""What two processes must have in common, checked inside them: `torchrun … -m tests.trainers.joint_checks ROOT OUT`.
+"""What two processes must have in common: `torchrun … -m tests.trainers.distributed_checks ROOT OUT`.
 
 Each check takes the world and a function that makes a configuration, and asserts in both processes. OUT/<rank>.json
-gets what was wrong with each, or null. `test_joint_objective.py` starts it and reports.
+gets the error of each, or null. `test_distributed_objective.py` starts it and reports.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from tests.trainers.objectives import (
     Cramped,
     assert_same,
     config_of,
+    context_of,
     gradients,
     inputs_with_gaps,
     model_of,
     objective_of,
 )
-from trainers.distributed import World, joined
+from trainers.distributed import World, process_group
 from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
 
@@ -124,7 +125,7 @@ def memory_that_runs_out_later(world: World, configure: Configure) -> None:
     step = partial(objective.backward, inputs_with_gaps(), torch.arange(8), "masks", 0)
     step(0), step(1)
     model.most = 3
-    with pytest.raises(LandfallError, match="4 windows at a time in each process") as caught:
+    with pytest.raises(LandfallError, match="micro-batch of 4 in each process") as caught:
         step(2)
     assert "training.resume=auto training.batch_size=2" in caught.value.hint
 
@@ -164,7 +165,7 @@ def validation_judges_every_window_once(world: World, configure: Configure) -> N
         whole = objective_of(model, config, NUM_WINDOWS).mean_loss(inputs_with_gaps())
         assert objective_of(model, config, 2, world).mean_loss(inputs) == pytest.approx(whole, rel=1e-6)
         assert 0 < inputs.seen.sum() < NUM_WINDOWS
-        assert world.add(inputs.seen).tolist() == [1] * NUM_WINDOWS
+        assert world.all_reduce_sum(inputs.seen).tolist() == [1] * NUM_WINDOWS
         parts = objective_of(model_of(config), configure("model.norm=layer", FSDP), 2, world)
         assert parts.mean_loss(inputs_with_gaps()) == pytest.approx(whole, rel=1e-5)
     finally:
@@ -213,25 +214,26 @@ class Training:
     def __init__(self, world: World, config: AnyConfig):
         self.model = model_of(config).double()
         self.model.gradient_checkpointing = True
-        self.objective = Objective(self.model, config=config, plan=replace(CPU, x64=True), micro=2, world=world)
-        self.parallel = self.objective.parallel
+        self.objective = Objective(self.model, context_of(config, world, replace(CPU, x64=True)), micro=2)
+        self.strategy, self.world = self.objective.strategy, world
         self.optimizer = build_optimizer(self.model, config.training, fused=True)
 
     def step(self, number: int) -> float:
         index_b = torch.randperm(NUM_WINDOWS, generator=torch.Generator().manual_seed(number))[:13]
         self.objective.backward(inputs_with_gaps(), index_b, "masks", number)
-        norm = self.parallel.clip_gradients(0.05)
+        norm = self.strategy.clip_gradients(0.05)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm.item()
 
     def state(self) -> tuple[dict, dict]:
-        model, optimizer = self.parallel.whole(self.model.state_dict()), self.optimizer.state_dict()
-        return copy.deepcopy(model), copy.deepcopy(self.parallel.whole(optimizer))
+        """That of the main process, in both."""
+        state = self.strategy.model_state(), self.strategy.optimizer_state(self.optimizer)
+        return copy.deepcopy(self.world.gather(state)[0])
 
     def load(self, state: tuple[dict, dict]) -> None:
-        self.parallel.load_model(state[0])
-        self.parallel.load_optimizer(self.optimizer, state[1])
+        self.strategy.load_model(state[0])
+        self.strategy.load_optimizer(self.optimizer, state[1])
 
 
 def assert_same_state(one: tuple[dict, dict], other: tuple[dict, dict]) -> None:
@@ -264,6 +266,27 @@ def parts_of_weights_learn_what_whole_ones_learn(world: World, configure: Config
 
 
 @check
+def a_state_before_the_first_step_counts_no_step(world: World, configure: Configure) -> None:
+    """PyTorch's API takes a step to have a state."""
+    training, straight = (Training(world, configure("model.norm=layer", FSDP)) for _ in range(2))
+    saved = training.state()
+    assert saved[1]["state"] == {}
+    training.load(saved)
+    assert training.step(0) == straight.step(0)
+    assert_same_state(training.state(), straight.state())
+
+
+@check
+def weights_of_another_model_are_refused(world: World, configure: Configure) -> None:
+    training = Training(world, configure("model.norm=layer", FSDP))
+    model, _ = training.state()
+    other = {name: value for name, value in model.items() if name != "head.weight"}
+    for wrong in (other, {**model, "head.weight": model["head.weight"][:1]}, {**model, "more": model["head.weight"]}):
+        with pytest.raises(RuntimeError, match=r"head\.weight|more"):
+            training.strategy.load_model(wrong)
+
+
+@check
 def images_learn_the_same_in_parts_of_weights(world: World, configure: Configure) -> None:
     from core.config.schema import SwinMAEModel
     from core.models.swinmae import SwinMAE
@@ -275,7 +298,7 @@ def images_learn_the_same_in_parts_of_weights(world: World, configure: Configure
         model = SwinMAE(SwinMAEModel(encoder_sees="visible", **small), image_size=32)
         config = configure()
         config = config.model_copy(update={"distributed": Distributed(strategy=strategy)})
-        return model, Objective(model, config=config, plan=CPU, micro=2, world=world)
+        return model, Objective(model, context_of(config, world), micro=2)
 
     class Images:
         def batch(self, index_b: torch.Tensor) -> torch.Tensor:
@@ -303,7 +326,7 @@ def main() -> None:
                 told[name] = traceback.format_exc()
                 return  # the processes are not in step any more
 
-    with joined(world, CPU, Distributed(timeout_minutes=0.3)):
+    with process_group(world, CPU, Distributed(timeout_minutes=0.3)):
         all_checks()
     (out / f"{world.rank}.json").write_text(json.dumps(told))
 

@@ -2,13 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.config.execution import Distributed
 from core.errors import LandfallError
-from tests.trainers.objectives import CPU, config_of, model_of
-from trainers.distributed import ALONE, World
-from trainers.parallel import Single, parallel
-
-FSDP = Distributed(strategy="fsdp")
+from tests.trainers.objectives import CPU, config_of, context_of, model_of
+from trainers.distributed import World
+from trainers.strategies import FSDP, SingleDevice, strategy_for
 
 
 @pytest.mark.parametrize(
@@ -21,19 +18,19 @@ FSDP = Distributed(strategy="fsdp")
 def test_what_parts_of_weights_cannot_do_is_refused_in_one_line(workspace, plan, refused):
     model = model_of(config_of(workspace))
     with pytest.raises(LandfallError, match=f"distributed.strategy = fsdp {refused}") as caught:
-        parallel(model, plan=plan, world=World(0, 2), settings=FSDP)
+        FSDP(model, plan, World(0, 2))
     assert "distributed.strategy=ddp" in caught.value.hint
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("strategy", ["none", "ddp", "fsdp"])
 def test_one_process_has_the_model_to_itself(workspace, strategy):
-    model = model_of(config_of(workspace))
-    held = parallel(model, plan=CPU, world=ALONE, settings=Distributed(strategy=strategy))
-    assert type(held) is Single
+    config = config_of(workspace, f"distributed.strategy={strategy}")
+    model = model_of(config)
+    held = strategy_for(model, context_of(config))
+    assert type(held) is SingleDevice
     assert held.network is model
-    state = model.state_dict()
-    assert held.whole(state) is state
+    assert held.model_state().keys() == model.state_dict().keys()
 
 
 @pytest.mark.parametrize("overrides", [(), ("model.encoder_sees=visible",)])

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.support import REPO_ROOT
-from tests.trainers.joint_checks import CHECKS
+from tests.trainers.distributed_checks import CHECKS
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def told(tmp_path_factory):
     """What each of two processes found, by check."""
     out = tmp_path_factory.mktemp("joint")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["-m", "tests.trainers.joint_checks", str(REPO_ROOT), str(out)]
+    command += ["-m", "tests.trainers.distributed_checks", str(REPO_ROOT), str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
