@@ -89,7 +89,7 @@ def _one_set(
 
     device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
     for seed in range(1, arguments.seeds + 1):
-        common = (place("data.root", pack), f"seed={seed}", *benchmark.recipe(quick=arguments.quick), *device)
+        common = (place("data.root", pack), f"seed={seed}", *benchmark.overrides(quick=arguments.quick), *device)
         with _left_out_if_it_fails(benchmark.name, findings):
             start_from = _pretrained(benchmark, arguments, root=root, pack=pack, work=work, seed=seed)
             for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):

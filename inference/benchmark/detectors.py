@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,14 @@ from inference.benchmark.unit import place
 from inference.groups import groups_of, rows_of
 from inference.normal_rows import CONSTANT_SHARE
 from inference.part_scores import PartScores
+from inference.running import Ewma
 from inference.scoring import ScoringModel
 
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
 STATISTICS_ALONE = "statistics alone"
+# A row of every table: figures of scores that look at nothing.
+CHANCE = "chance (EWMA of noise)"
 # In standard deviations: the squares of many channels shall add up to a number of 32 bit.
 _FARTHEST = 1e9
 
@@ -110,8 +114,21 @@ def table_of(scores: PartScores, stretches_k2: np.ndarray, data: StreamData) -> 
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods
-Simple = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From normal rows and rows to score (n, C), standardised by the normal ones, to a score for each of both."""
+@dataclass(frozen=True)
+class Rows:
+    """Rows in standard deviations of the normal ones, float64 (n, C), and the number of each row's segment, ascending:
+    means over rows start again there."""
+
+    z_nc: np.ndarray
+    segment_n: np.ndarray
+
+    def smooth(self, values_nc: np.ndarray, span: int) -> np.ndarray:
+        """Exponentially weighted means of what was made of these rows."""
+        return Ewma(span, values_nc.shape[1])(values_nc, self.segment_n)
+
+
+Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
+"""From normal rows and rows to score to a score for each of both."""
 
 
 def simple_methods(data: StreamData) -> Iterator[Scored]:
@@ -125,7 +142,8 @@ def simple_methods(data: StreamData) -> Iterator[Scored]:
         for own_k2, of_group in groups:
             mine = of_group(test_k2)
             z = _standardised(values_nc[rows_of(own_k2)], values_nc[rows_of(test_k2)[mine]])
-            normal_s[of_group(normal_k2)], test_s[mine] = method(*z)
+            segments = _segments_of(own_k2), _segments_of(test_k2)[mine]
+            normal_s[of_group(normal_k2)], test_s[mine] = method(*map(Rows, z, segments))
         seconds = time.perf_counter() - start
         tables = [table_of(_as_scores(*each), each[1], data) for each in ((normal_s, normal_k2), (test_s, test_k2))]
         yield Scored(detector, *tables, 0.0, seconds)
@@ -152,23 +170,23 @@ def _as_scores(score_s: np.ndarray, stretches_k2: np.ndarray) -> PartScores:
     return PartScores(score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), rows_of(stretches_k2), 1)
 
 
-def _ewma(values_n: np.ndarray, span: int) -> np.ndarray:
-    return pd.DataFrame(values_n).ewm(span=span, adjust=True).mean().to_numpy()
+def _segments_of(segments_k2: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(segments_k2)), segments_k2[:, 1] - segments_k2[:, 0])
 
 
-def _squares(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return tuple(_ewma((z**2).mean(axis=1), 10)[:, 0] for z in (normal_nc, new_nc))
+def _squares(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(each.smooth((each.z_nc**2).mean(axis=1, keepdims=True), 10)[:, 0] for each in (normal, new))
 
 
-def _t2(normal_nc: np.ndarray, new_nc: np.ndarray, span: int = 30) -> tuple[np.ndarray, np.ndarray]:
+def _t2(normal: Rows, new: Rows, span: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """Hotelling's T² of the exponentially weighted mean (Lowry et al., Technometrics 1992)."""
-    smooth_normal, smooth_new = _ewma(normal_nc, span), _ewma(new_nc, span)
-    inverse = np.linalg.pinv(np.cov(smooth_normal.T) + 1e-6 * np.eye(normal_nc.shape[1]))
+    smooth_normal, smooth_new = (each.smooth(each.z_nc, span) for each in (normal, new))
+    inverse = np.linalg.pinv(np.cov(smooth_normal.T) + 1e-6 * np.eye(normal.z_nc.shape[1]))
     return tuple(np.einsum("nc,cd,nd->n", z, inverse, z) for z in (smooth_normal, smooth_new))
 
 
-def _largest(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    smooth_normal, smooth_new = _ewma(normal_nc, 30), _ewma(new_nc, 30)
+def _largest(normal: Rows, new: Rows, span: int) -> tuple[np.ndarray, np.ndarray]:
+    smooth_normal, smooth_new = (each.smooth(each.z_nc, span) for each in (normal, new))
     spread_c = np.maximum(smooth_normal.std(axis=0), 1e-3)
     return tuple((np.abs(z) / spread_c).max(axis=1) for z in (smooth_normal, smooth_new))
 
@@ -181,49 +199,66 @@ def _principal(normal_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vector_cc[:, order[:kept]], np.maximum(variance_c[order[:kept]], 1e-9)
 
 
-def _q(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _q(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Q (SPE): what the principal components leave, smoothed over 10 rows (Jackson and Mudholkar, 1979)."""
-    loading_ck, _ = _principal(normal_nc)
-    left = [z - z @ loading_ck @ loading_ck.T for z in (normal_nc, new_nc)]
-    return tuple(_ewma((rest**2).sum(axis=1), 10)[:, 0] for rest in left)
+    loading_ck, _ = _principal(normal.z_nc)
+    left = [(each, each.z_nc - each.z_nc @ loading_ck @ loading_ck.T) for each in (normal, new)]
+    return tuple(each.smooth((rest_nc**2).sum(axis=1, keepdims=True), 10)[:, 0] for each, rest_nc in left)
 
 
-def _t2_and_q(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _t2_and_q(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
     """T² in the principal components and Q beside them, each over its 99th percentile of normal rows."""
-    loading_ck, variance_k = _principal(normal_nc)
+    loading_ck, variance_k = _principal(normal.z_nc)
     both = []
     for part in ("t2", "q"):
         statistic = [
             ((z @ loading_ck) ** 2 / variance_k).sum(axis=1)
             if part == "t2"
             else ((z - z @ loading_ck @ loading_ck.T) ** 2).sum(axis=1)
-            for z in (normal_nc, new_nc)
+            for z in (normal.z_nc, new.z_nc)
         ]
         both.append([each / max(np.quantile(statistic[0], 0.99), 1e-9) for each in statistic])
     return both[0][0] + both[1][0], both[0][1] + both[1][1]
 
 
-def _forest(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _forest(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.ensemble import IsolationForest
 
-    forest = IsolationForest(n_estimators=100, random_state=0).fit(normal_nc)
-    return tuple(-forest.score_samples(z) for z in (normal_nc, new_nc))
+    forest = IsolationForest(n_estimators=100, random_state=0).fit(normal.z_nc)
+    return tuple(-forest.score_samples(each.z_nc) for each in (normal, new))
+
+
+def _noise(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """What chance finds: squares of smoothed white noise that looks at no value."""
+    rng = np.random.default_rng(0)
+    return tuple(each.smooth(rng.normal(size=(len(each.z_nc), 1)), 10)[:, 0] ** 2 for each in (normal, new))
 
 
 SIMPLE: dict[str, Simple] = {
     "z² + EWMA-10": _squares,
     "EWMA-30 T²": _t2,
-    "EWMA-30 largest |z|": _largest,
+    "EWMA-10 largest |z|": partial(_largest, span=10),
+    "EWMA-30 largest |z|": partial(_largest, span=30),
     "PCA Q + EWMA-10": _q,
     "T² and Q": _t2_and_q,
     "isolation forest": _forest,
+    CHANCE: _noise,
 }
 
 
 # ------------------------------------------------------------------------------------------------- simple, of vibration
-def simple_vibration(data: StreamData) -> Iterator[Scored]:
-    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum."""
+def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
+    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum; each as
+    it is, and averaged over the windows of a file as the product's charts are. span: of that mean."""
     from sklearn.neighbors import NearestNeighbors
+
+    def both(detector: str, score: Mapping[str, np.ndarray], seconds: float) -> Iterator[Scored]:
+        smooth = {
+            name: Ewma(span, 1)(score[name][:, np.newaxis], data.parts[name].file_of())[:, 0]
+            for name in ("calibration", "test")
+        }
+        yield _of_windows(detector, score, data, seconds)
+        yield _of_windows(f"{detector}, EWMA-{span}", smooth, data, seconds)
 
     parts = {name: _waves(data.parts[name]) for name in ("train", "calibration", "test")}
 
@@ -238,11 +273,14 @@ def simple_vibration(data: StreamData) -> Iterator[Scored]:
     level = rms(parts["train"])
     start = time.perf_counter()
     two_sided = {name: np.abs(rms(waves) - level.mean()) / max(level.std(), 1e-6) for name, waves in parts.items()}
-    yield _of_windows("RMS, two-sided", two_sided, data, time.perf_counter() - start)
+    yield from both("RMS, two-sided", two_sided, time.perf_counter() - start)
     start = time.perf_counter()
     neighbours = NearestNeighbors(n_neighbors=min(3, len(level))).fit(spectra(parts["train"]))
     distance = {name: neighbours.kneighbors(spectra(waves))[0].mean(axis=1) for name, waves in parts.items()}
-    yield _of_windows("log spectrum, 3 nearest", distance, data, time.perf_counter() - start)
+    yield from both("log spectrum, 3 nearest", distance, time.perf_counter() - start)
+    rng = np.random.default_rng(0)
+    noise = {name: rng.normal(size=len(waves)) ** 2 for name, waves in parts.items()}
+    yield _of_windows(CHANCE, noise, data, 0.0)
 
 
 def _waves(windows: WindowSet) -> np.ndarray:
@@ -253,7 +291,7 @@ def _waves(windows: WindowSet) -> np.ndarray:
     return np.nan_to_num(waves - np.nansum(waves, axis=1, keepdims=True) / count_w1c)
 
 
-def _of_windows(detector: str, scores: dict[str, np.ndarray], data: StreamData, seconds: float) -> Scored:
+def _of_windows(detector: str, scores: Mapping[str, np.ndarray], data: StreamData, seconds: float) -> Scored:
     tables = {}
     for name in ("calibration", "test"):
         score_s, windows = scores[name].astype(np.float32), data.parts[name]

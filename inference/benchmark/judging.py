@@ -38,9 +38,23 @@ def _alarms(
         PRETRAINED: {PRETRAINED: share, PRETRAINED_ALONE: 1.0},
     }
     found = [each for name, model in models.items() for each in scored(model, data, shares.get(name, {name: 1.0}))]
-    if with_simple:
-        found += (simple_methods if benchmark.stream == "patchtst" else simple_vibration)(data)
-    return {each.detector: figures(each, unit, benchmark, ours.config.scoring) for each in found}
+    looks_ahead = {each.detector for each in found if each.detector != STATISTICS_ALONE} if _ahead(ours) else set()
+    if with_simple and benchmark.stream == "patchtst":
+        found += simple_methods(data)
+    elif with_simple:
+        found += simple_vibration(data, ours.config.scoring.smoothing_span)
+    return {
+        each.detector: {
+            **figures(each, unit, benchmark, ours.config.scoring),
+            "look_ahead": each.detector in looks_ahead,
+        }
+        for each in found
+    }
+
+
+def _ahead(model: Trained) -> bool:
+    """Whether its scores of a row count later rows."""
+    return model.scoring.stream == "patchtst" and model.config.scoring.look_ahead
 
 
 def _filling_in(

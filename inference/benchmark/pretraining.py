@@ -8,7 +8,8 @@ from core.data.files import matches
 from core.data.pooling import pool
 from core.errors import DataError
 from inference.benchmark.detectors import load
-from inference.benchmark.sets import RECIPES, BenchmarkSet
+from inference.benchmark.process import SHORTEST_WINDOW
+from inference.benchmark.sets import BenchmarkSet
 from inference.benchmark.unit import bounds, place
 
 PRETRAINED = "Landfall, pre-trained elsewhere"
@@ -23,7 +24,9 @@ _NORMAL = {
     "tep": "fdc/tep/d00_train_normal.parquet",
     "ett": "fdc/ett/*.csv.gz",
 }
+# Units take their windows from the model they start from, and some have little history.
 _RECIPE = (
+    f"data.window={SHORTEST_WINDOW}",
     "data.stride=8",
     "data.scaling.method=none",
     "training.batch_size=1024",
@@ -50,7 +53,7 @@ def pretrained(benchmark: BenchmarkSet, *, pack: Path, root: Path, work: Path, s
     name = f"elsewhere_than_{benchmark.name}_{seed}"
     sensors = work / "pools" / name
     pool(found, sensors, config=load("patchtst", (), root=root, work=work, name=name).config, root=pack, force=True)
-    recipe = (*RECIPES["patchtst"].overrides, *_RECIPE, *(_QUICK if quick else ()))
+    recipe = (*_RECIPE, *(_QUICK if quick else ()))
     shares = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "calibration": (0.95, 0.97), "test": (0.97, 1.0)}
     overrides = (place("data.root", sensors), f"seed={seed}", *recipe, *bounds('["*/*.parquet"]', **shares))
     return train(load("patchtst", overrides, root=root, work=work, name=name), root=root).checkpoint

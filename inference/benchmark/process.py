@@ -20,7 +20,8 @@ ETT_ROWS = {"train": (0, 12 * _MONTH), "validation": (12 * _MONTH, 16 * _MONTH),
 ETT_CONTEXT, ETT_PATCH = 512, 12
 ETT_WINDOW = ETT_CONTEXT // ETT_PATCH * ETT_PATCH
 _PARTS = ("train", "validation", "calibration")
-WINDOW = 64
+# The shortest window that the recipe takes unasked.
+SHORTEST_WINDOW = 64
 # Of the rows of a machine, the shares that validate and calibrate.
 _VALIDATION, _CALIBRATION = 0.15, 0.25
 
@@ -32,7 +33,7 @@ def skab(pack: Path, work: Path) -> Iterator[Unit]:
     if not experiments:
         return
     rows = {"train": (0, 240), "validation": (240, 304), "calibration": (304, 400), "test": (400, None)}
-    overrides = ["data.stride=2"]
+    overrides = ["data.guard=0"]  # the protocol leaves no gap between what teaches and what is scored
     for part, (start, stop) in rows.items():
         overrides += [f"data.parts.{part}.files={json.dumps(experiments)}", f"data.parts.{part}.start={start}"]
         overrides += [f"data.parts.{part}.stop={stop}"] if stop else []
@@ -41,7 +42,7 @@ def skab(pack: Path, work: Path) -> Iterator[Unit]:
     yield Unit("skab", tuple(overrides), false_alarm_rate=0.001 if calibration_rows >= 1000 else 0.01)
 
 
-def machines(folder: str, stride: int, history: int | None = None) -> Callable[[Path, Path], Iterator[Unit]]:
+def machines(folder: str, history: int | None = None) -> Callable[[Path, Path], Iterator[Unit]]:
     """Pairs of `NAME.train.parquet` and `NAME.test.parquet`. history: how many rows teach, the last ones; None: all."""
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
@@ -52,7 +53,7 @@ def machines(folder: str, stride: int, history: int | None = None) -> Callable[[
             yield Unit(
                 f"{folder}{f'_{history}' if history else ''}/{name}",
                 (
-                    f"data.stride={stride}",
+                    "data.guard=0",
                     *bounds(f'["fdc/{folder}/{train.name}"]', **rows),
                     f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
                 ),
@@ -71,7 +72,7 @@ def _num_rows(file: Path) -> int:
 
 def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
     """Where the normal rows of a machine teach, validate and calibrate: each has a window, where there are so many."""
-    least = min((WINDOW + 1) / max(num_rows, 1), 1 / 3)  # a row more, for bounds are rounded
+    least = min((SHORTEST_WINDOW + 1) / max(num_rows, 1), 1 / 3)  # a row more, for bounds are rounded
     calibrate_from = 1.0 - max(_CALIBRATION, least)
     validate_from = calibrate_from - max(_VALIDATION, least)
     return {
@@ -116,7 +117,6 @@ def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
             name,
             (
                 place("data.root", work),
-                "data.stride=4",
                 *(f'data.parts.{part}.files=["{name}.normal.parquet"]' for part in _PARTS),
                 f'data.parts.test.files=["{name}.test.parquet"]',
             ),
@@ -146,7 +146,7 @@ def tep(pack: Path, work: Path) -> Iterator[Unit]:
         "tep",
         (
             place("data.root", work / "tep"),
-            "data.stride=1",
+            "data.guard=0",
             'data.parts.train.files=["d00_train_normal.parquet"]',
             "data.parts.train.stop=1.0",
             f'data.parts.validation.files=["{normal[0]}"]',

@@ -34,6 +34,7 @@ _COLUMNS = {
     "score_seconds": "scoring, s",
 }
 _IN_A_LINE = ("vus_pr", "auroc", "test_mse", "f1")
+_LOOK_AHEAD = " (look-ahead)"
 _PIPE = r"\|"  # within a cell
 _LOWER_IS_BETTER = ("test_mse",)
 _SETS = {each.name: each for each in SETS}
@@ -90,7 +91,8 @@ class Findings:
             "(alarms among normal decisions) and MAR (misses) at a threshold set on normal data alone; no point "
             "adjustment. The oracle's F1 uses the labels to choose a threshold and is no result. A fault is found if "
             "an event starts inside it, or at most `scoring.event_gap` + 1 scores before it; other events are false. "
-            "By chance: what the same events find at random times."
+            "By chance: what the same events find at random times, and a row of scores that look at nothing. "
+            f"A row marked{_LOOK_AHEAD} scores a row of data by later ones too."
             + " After ± stands the standard deviation over seeds; simple methods have none."
             * (self.seeds > 1),
         ]
@@ -126,7 +128,8 @@ def _table(detectors: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     lines = [f"| detector | {' | '.join(_COLUMNS[name] for name in columns)} |", f"|---|{'---|' * len(columns)}"]
     for detector, found in detectors.items():
         cells = [_cell(name, [each.get(name) for each in found]) for name in columns]
-        lines.append(f"| {' | '.join([detector.replace('|', _PIPE), *cells])} |")
+        mark = _LOOK_AHEAD if found[0].get("look_ahead") else ""
+        lines.append(f"| {' | '.join([detector.replace('|', _PIPE) + mark, *cells])} |")
     return lines
 
 

@@ -21,10 +21,6 @@ def cwru(pack: Path, work: Path) -> Iterator[Unit]:
     yield Unit(
         "cwru",
         (
-            "data.window=2048",
-            "data.stride=128",
-            "data.score_stride=256",
-            "scalogram.frequency_min_hz=100",
             *bounds(healthy, train=(0.0, 0.4), validation=(0.4, 0.5), calibration=(0.5, 0.75)),
             'data.parts.test.files=["vibration/cwru/*.npy"]',
             "data.parts.test.start=0.75",
@@ -50,16 +46,11 @@ def motor(pack: Path, work: Path) -> Iterator[Unit]:
         "calibration": healthy[half + tenth : half + 3 * tenth],
         "test": [*healthy[half + 3 * tenth :], *faulty],
     }
-    overrides = [
-        place("data.root", work / "motor_pump"),
-        "data.window=1000",
-        "data.stride=250",
-        "data.score_stride=1000",
-    ]
+    overrides = [place("data.root", work / "motor_pump")]
     for part, files in groups.items():
         overrides += [f"data.parts.{part}.files={json.dumps(files)}", f"data.parts.{part}.start=0.0"]
         overrides += [f"data.parts.{part}.stop=1.0"]
-    yield Unit("motor_pump_3axis", (*overrides, "scalogram.frequency_min_hz=5"), false_alarm_rate=0.05)
+    yield Unit("motor_pump_3axis", tuple(overrides), false_alarm_rate=0.05)
 
 
 def fan(pack: Path, work: Path) -> Iterator[Unit]:
@@ -74,10 +65,6 @@ def fan(pack: Path, work: Path) -> Iterator[Unit]:
         yield Unit(
             f"fan_{speed}",
             (
-                "data.window=200",
-                "data.stride=200",
-                "data.score_stride=200",
-                "scalogram.frequency_min_hz=2",
                 *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
                 *bounds(files, **parts),
                 f'data.parts.test.files=["vibration/fan_3axis/fan_0_{speed}*.npz"]',
@@ -115,10 +102,6 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
                 name,
                 (
                     place("data.root", work / name),
-                    "data.window=2560",
-                    "data.stride=2560",
-                    "data.score_stride=2560",
-                    "scalogram.frequency_min_hz=100",
                     *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
                     *bounds('["taught.npz"]', **parts),
                     'data.parts.test.files=["healthy.npz","late.npz"]',

@@ -22,7 +22,7 @@ from inference.benchmark.figures import _oracle_f1, figures, over_units
 from inference.benchmark.peers import TRANSFORMERS, TransformersPatchTST
 from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
 from inference.benchmark.report import Findings
-from inference.benchmark.sets import RECIPES, BenchmarkSet
+from inference.benchmark.sets import QUICK, BenchmarkSet
 from inference.benchmark.unit import Unit
 from inference.thresholds import burst_interval
 from tests.inference.plants import plant
@@ -233,7 +233,7 @@ def hourly(tmp_path_factory):
 def tiny(monkeypatch):
     """A training of two steps."""
     overrides = ("training.epochs=1", "training.windows_per_epoch=64", "data.stride=24")
-    monkeypatch.setitem(RECIPES, "fill_in", replace(RECIPES["fill_in"], quick=overrides))
+    monkeypatch.setitem(QUICK, "filling_in", overrides)
 
 
 def filled_in_step_by_step(file) -> dict[str, float]:

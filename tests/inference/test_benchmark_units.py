@@ -12,8 +12,8 @@ import torch
 from core.data.windows import Series, WindowSet
 from inference.benchmark import process, vibration
 from inference.benchmark.__main__ import main
-from inference.benchmark.detectors import LANDFALL, SIMPLE, _standardised, _waves
-from inference.benchmark.process import WINDOW, _shares
+from inference.benchmark.detectors import CHANCE, LANDFALL, SIMPLE, Rows, _standardised, _waves
+from inference.benchmark.process import SHORTEST_WINDOW, _shares
 from inference.benchmark.report import Findings
 from tests.inference.plants import plant
 from tests.support import REPO_ROOT
@@ -88,10 +88,10 @@ def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path,
 
 
 # ----------------------------------------------------------------------------------------------------- rows and files
-@pytest.mark.parametrize("num_rows", [3 * (WINDOW + 1), 300, 312, 334, 433, 1000, 23687])
+@pytest.mark.parametrize("num_rows", [3 * (SHORTEST_WINDOW + 1), 300, 312, 334, 433, 1000, 23687])
 def test_a_short_machine_has_a_window_in_each_part(num_rows):
     rows = {part: round(stop * num_rows) - round(start * num_rows) for part, (start, stop) in _shares(num_rows).items()}
-    assert min(rows.values()) >= WINDOW
+    assert min(rows.values()) >= SHORTEST_WINDOW
     assert sum(rows.values()) == num_rows
     if num_rows > 440:
         assert rows["train"] == round(0.6 * num_rows)
@@ -134,6 +134,24 @@ def test_few_healthy_motors_make_every_part(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods
+def whole_rows(z_nc: np.ndarray) -> Rows:
+    return Rows(z_nc, np.zeros(len(z_nc), dtype=np.int64))
+
+
+@pytest.mark.parametrize("method", [name for name in SIMPLE if name != CHANCE])
+def test_a_mean_over_rows_starts_again_with_each_segment(method):
+    """What the first segment ends with is not seen in the second."""
+    rng = np.random.default_rng(0)
+    normal_nc, quiet_nc = (rng.normal(size=(rows, 1)) + 0.1 * rng.normal(size=(rows, 3)) for rows in (500, 200))
+    normal = whole_rows(normal_nc)
+    wild_nc = quiet_nc.copy()
+    wild_nc[90:100, 0] = 50.0
+    segment_n = np.repeat([0, 1], 100)
+    quiet_n, wild_n = (SIMPLE[method](normal, Rows(values_nc, segment_n))[1] for values_nc in (quiet_nc, wild_nc))
+    np.testing.assert_allclose(wild_n[100:], quiet_n[100:])
+    assert not np.allclose(wild_n[90:100], quiet_n[90:100])
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("method", SIMPLE)
 @pytest.mark.parametrize("num_channels", [1, 4])
@@ -143,7 +161,7 @@ def test_simple_methods_score_a_channel_alone_a_missing_one_and_numbers_beyond_m
     if num_channels > 1:
         normal_nc[:, 1] = np.nan
         normal_nc[:, 2] = new_nc[:, 2] = 5.0
-    for score_n in SIMPLE[method](*_standardised(normal_nc, new_nc)):
+    for score_n in SIMPLE[method](*map(whole_rows, _standardised(normal_nc, new_nc))):
         assert np.isfinite(score_n.astype(np.float32)).all()
     assert score_n[150] >= np.median(score_n)
 
