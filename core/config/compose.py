@@ -6,6 +6,7 @@ Precedence, weakest first: schema default < group file < configuration file < `L
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,6 +99,15 @@ def _tell_overruled_sizes(config: AnyConfig, asked: Sequence[Override], origins:
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
     """Validates plain values, such as a checkpoint holds. Raises ConfigError."""
     return validate(values, source=source, origins={})
+
+
+def with_values(config: AnyConfig, values: Mapping[str, Any], *, source: str) -> AnyConfig:
+    """The configuration with other values of some keys, dotted. Raises ConfigError."""
+    plain = config.model_dump(mode="json")
+    for key, value in values.items():
+        *sections, name = key.split(".")
+        functools.reduce(dict.__getitem__, sections, plain)[name] = value
+    return config_from_dict(plain, source=source)
 
 
 def execution_from_environment(environment: Mapping[str, str] | None = None) -> Execution:

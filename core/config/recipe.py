@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.config.faults import validate
+from core.config.compose import with_values
 from core.config.schema import AnyConfig, Scalogram, Stream
 
 AUTO = "auto"
@@ -210,8 +210,4 @@ def _get(config: AnyConfig, key: str) -> Any:
 
 
 def _with(config: AnyConfig, values: Mapping[str, Any]) -> AnyConfig:
-    plain = config.model_dump(mode="json")
-    for key, value in values.items():
-        section, name = key.split(".")
-        plain[section][name] = value
-    return validate(plain, source="the recipe for this data", origins={})
+    return with_values(config, values, source="the recipe for this data")

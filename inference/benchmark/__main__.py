@@ -46,6 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", action="store_true", help=peers)
     pretrained = "also start from a model of the sensors of the pack's other sets: minutes more for each set"
     parser.add_argument("--pretrained", action="store_true", help=pretrained)
+    parser.add_argument("--reuse", action="store_true", help="take models that an earlier run trained the same way")
+    chosen = (
+        "choose constants of the scores with the labels of other sets, and judge each set with those: leave one out"
+    )
+    parser.add_argument("--leave-one-out", action="store_true", help=chosen)
     add_root_argument(parser)
     return run_command(_run, parser, argv)
 
@@ -66,6 +71,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.peers:
         refuse_if_absent()
     findings = Findings(seeds=arguments.seeds, quick=arguments.quick)
+    if arguments.leave_one_out:
+        findings.constants = _constants(arguments, wanted, root=root, pack=pack, out=out)
     for benchmark in SETS:
         if benchmark.name in wanted:
             _one_set(benchmark, arguments, root=root, pack=pack, work=out / "work", findings=findings)
@@ -85,22 +92,51 @@ def _one_set(
     """Every seed trains every unit anew; simple methods have no seed and are asked once."""
     from inference.benchmark.detectors import LANDFALL, load
     from inference.benchmark.judging import JUDGES
-    from inference.benchmark.unit import place
 
-    device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
+    constants = findings.constants_of(benchmark)
     for seed in range(1, arguments.seeds + 1):
-        common = (place("data.root", pack), f"seed={seed}", *benchmark.overrides(quick=arguments.quick), *device)
+        common = (*_common(benchmark, arguments, pack, seed), *(f"{key}={each}" for key, each in constants.items()))
         with _left_out_if_it_fails(benchmark.name, findings):
             start_from = _pretrained(benchmark, arguments, root=root, pack=pack, work=work, seed=seed)
             for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
                 with _left_out_if_it_fails(unit.name, findings):
                     start = time.perf_counter()
                     configure = partial(load, benchmark.stream, (*common, *unit.overrides), root=root, work=work)
-                    peers = arguments.peers
-                    models = _models(benchmark, configure, unit.name, root=root, peers=peers, start_from=start_from)
+                    models = _models(benchmark, configure, unit.name, arguments, root=root, start_from=start_from)
                     judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
                     findings.add(benchmark.name, unit.name, seed, judged)
                     _tell(unit, seed, judged[LANDFALL], time.perf_counter() - start)
+
+
+def _common(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
+    """What every unit of a set is configured with."""
+    from inference.benchmark.unit import place
+
+    device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
+    return (place("data.root", pack), f"seed={seed}", *benchmark.overrides(quick=arguments.quick), *device)
+
+
+def _constants(
+    arguments: argparse.Namespace, wanted: Sequence[str], *, root: Path, pack: Path, out: Path
+) -> dict[str, Any]:
+    """By stream, the constants of each set that are chosen on the other sets, with the models of the first seed."""
+    from core.config.schema import STREAMS
+    from inference.benchmark.choosing import choose
+    from inference.benchmark.detectors import load, trained
+
+    def train(benchmark: BenchmarkSet, unit: Unit) -> Trained:
+        overrides = (*_common(benchmark, arguments, pack, 1), *unit.overrides)
+        loaded = load(benchmark.stream, overrides, root=root, work=out / "work", name=unit.name)
+        return trained(loaded, root=root, reuse=True)
+
+    from inference.benchmark.sets import SETS
+
+    streams = {each.stream for each in SETS if each.name in wanted and each.judged_by == "alarms"}
+    return {
+        stream: choose(stream, wanted, train, pack=pack, work=out / "work", root=root)
+        for stream in STREAMS
+        if stream in streams
+    }
 
 
 @contextmanager
@@ -144,19 +180,20 @@ def _models(
     benchmark: BenchmarkSet,
     configure: Callable[..., LoadedConfig],
     name: str,
+    arguments: argparse.Namespace,
     *,
     root: Path,
-    peers: bool,
     start_from: Path | None,
 ) -> dict[str, Trained]:
     from inference.benchmark.detectors import LANDFALL, trained
     from inference.benchmark.peers import TRANSFORMERS, in_place_of_ours
     from inference.benchmark.pretraining import PRETRAINED
 
-    models = {LANDFALL: trained(configure(name=name), root=root)}
+    reuse = arguments.reuse or arguments.leave_one_out
+    models = {LANDFALL: trained(configure(name=name), root=root, reuse=reuse)}
     if start_from is not None:
         models[PRETRAINED] = trained(configure(name=f"{name}.pretrained", start_from=start_from), root=root)
-    if peers and benchmark.stream == "patchtst":
+    if arguments.peers and benchmark.stream == "patchtst":
         with in_place_of_ours():
             models[TRANSFORMERS] = trained(configure(name=f"{name}.transformers"), root=root)
     return models

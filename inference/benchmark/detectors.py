@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import SCORING_PARTS, StreamData
 from core.data.windows import WindowSet
+from core.workspace import write_json
 from inference.benchmark.unit import place
 from inference.groups import groups_of, rows_of
 from inference.normal_rows import CONSTANT_SHARE
@@ -70,8 +73,9 @@ class Trained:
     seconds: float
 
 
-def trained(loaded: LoadedConfig, *, root: Path) -> Trained:
-    """Trains anew, and reads the checkpoint as scoring does."""
+def trained(loaded: LoadedConfig, *, root: Path, reuse: bool = False) -> Trained:
+    """Trains, and reads the checkpoint as scoring does. reuse: takes the checkpoint that is there, if an earlier run
+    trained it with the same configuration."""
     from core.checkpoint import describe
     from core.devices import threads
     from core.devices.batching import size_as_trained
@@ -80,14 +84,25 @@ def trained(loaded: LoadedConfig, *, root: Path) -> Trained:
     from inference.scoring import load_scoring_model
     from trainers.run import train
 
-    start = time.perf_counter()
-    train(loaded, root=root)
-    seconds = time.perf_counter() - start
     path = root / loaded.config.logging.checkpoint_path
+    note, settings = path.with_suffix(".training.json"), _training_settings(loaded.config)
+    known = json.loads(note.read_text(encoding="utf-8")) if reuse and path.is_file() and note.is_file() else {}
+    seconds = known.get("seconds", 0.0)
+    if known.get("settings") != settings:
+        start = time.perf_counter()
+        train(loaded, root=root)
+        seconds = time.perf_counter() - start
+        write_json(note, {"settings": settings, "seconds": seconds})
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = DeviceManager(config).plan(processes=1)
     threads.use(plan.threads, is_fixed=config.deterministic)
     return Trained(load_scoring_model(path, plan, config=config), config, seconds)
+
+
+def _training_settings(config: AnyConfig) -> dict[str, Any]:
+    """What decides what a model learns, as JSON keeps it."""
+    plain = config.model_dump(mode="json")
+    return json.loads(json.dumps({name: plain[name] for name in plain if name not in ("scoring", "logging")}))
 
 
 def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Iterator[Scored]:

@@ -41,18 +41,13 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     normal, test = (
         _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
     )
-    judged = test[test["label"].notna() & test["score"].notna()]
-    if judged.empty:
-        raise DataError("no row of its test is both labelled and scored", hint="see its values and NAME.labels.csv.gz")
-    elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions) if unit.other_sessions else None
-    others = judged[elsewhere] if elsewhere is not None else judged.iloc[:0]
-    judged = judged[~elsewhere] if elsewhere is not None else judged
+    judged, others = _judged(test, unit)
     by_row = benchmark.decision == "row"
     score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
     rate = _supported(normal["score"].to_numpy(), unit.false_alarm_rate)
     threshold = _threshold(normal["score"].to_numpy(), rate, fewest=1)
     at = detection_metrics(score_n, label_n, threshold)
-    parts = [(each["score"].to_numpy(), each["label"].to_numpy(dtype="int8")) for each in _parts(judged, benchmark)]
+    parts = _parts(judged, benchmark)
     found = {
         "f1": at.f1,
         "far": at.false_alarm_rate,
@@ -77,6 +72,16 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in found.items()
     }
+
+
+def headline(test: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet) -> float | None:
+    """The figure of a set alone; None where the labels leave it undefined. test: a score table.
+
+    Raises DataError where nothing that is scored is labelled.
+    """
+    judged, _ = _judged(_decisions(test, unit, benchmark, "test"), unit)
+    measure = {"auroc": auroc, "vus_pr": vus_pr}[benchmark.headline]
+    return _mean(measure(*part) for part in _parts(judged, benchmark))
 
 
 def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -119,10 +124,21 @@ def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: 
     )
 
 
-def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[pd.DataFrame]:
-    if benchmark.per == "unit":
-        return [judged]
-    return [part for _, part in judged.groupby("recording", observed=True)]
+def _judged(test: pd.DataFrame, unit: Unit) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The decisions that are scored and labelled, and those of other sessions among them."""
+    judged = test[test["label"].notna() & test["score"].notna()]
+    if judged.empty:
+        raise DataError("no row of its test is both labelled and scored", hint="see its values and NAME.labels.csv.gz")
+    if not unit.other_sessions:
+        return judged, judged.iloc[:0]
+    elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions)
+    return judged[~elsewhere], judged[elsewhere]
+
+
+def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Scores and labels of all decisions, or of each recording."""
+    tables = [judged] if benchmark.per == "unit" else [part for _, part in judged.groupby("recording", observed=True)]
+    return [(table["score"].to_numpy(), table["label"].to_numpy(dtype="int8")) for table in tables]
 
 
 def _supported(score_n: np.ndarray, rate: float) -> float:

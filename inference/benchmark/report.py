@@ -13,7 +13,7 @@ import numpy as np
 from core.workspace import atomic_file, utc_now, write_json, write_text
 from inference.benchmark.detectors import LANDFALL
 from inference.benchmark.figures import over_units
-from inference.benchmark.sets import SETS
+from inference.benchmark.sets import SETS, BenchmarkSet
 
 _COLUMNS = {
     "vus_pr": "VUS-PR",
@@ -43,7 +43,8 @@ _SETS = {each.name: each for each in SETS}
 class Findings:
     """What was found so far.
 
-    units: by set, unit and detector, the figures of each seed. sets: by set and detector, those of each seed, over the
+    constants: by stream, what `inference.benchmark.choosing` chose; empty where the defaults serve. units: by set, unit
+    and detector, the figures of each seed. sets: by set and detector, those of each seed, over the
     units. left_out: by the name of a unit, or of a set whose files make none, why it was not judged.
     """
 
@@ -51,12 +52,17 @@ class Findings:
         self.seeds, self.quick = seeds, quick
         self.units: dict[str, dict[str, dict[str, list[dict[str, Any]]]]] = {}
         self.left_out: dict[str, str] = {}
+        self.constants: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
     def add(self, benchmark: str, unit: str, seed: int, judged: Mapping[str, Mapping[str, Any]]) -> None:
         of_unit = self.units.setdefault(benchmark, {}).setdefault(unit, {})
         for detector, figures in judged.items():
             of_unit.setdefault(detector, []).append({"seed": seed, **figures})
+
+    def constants_of(self, benchmark: BenchmarkSet) -> Mapping[str, float]:
+        """The constants that the other sets chose for it, by their keys."""
+        return self.constants.get(benchmark.stream, {}).get("sets", {}).get(benchmark.name, {})
 
     @property
     def sets(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -76,6 +82,7 @@ class Findings:
             "sets": self.sets,
             "units": self.units,
             "left_out": self.left_out,
+            "constants": self.constants,
         }
         write_json(out / "benchmark.json", document)
         write_text(out / "benchmark.md", self.markdown())
@@ -96,11 +103,15 @@ class Findings:
             + " After ± stands the standard deviation over seeds; simple methods have none."
             * (self.seeds > 1),
         ]
+        if self.constants:
+            lines += ["", "Constants of each set were chosen with the labels of the other sets of its stream."]
         for name, detectors in self.sets.items():
             lines += ["", f"## {_SETS[name].title}", "", *_table(detectors)]
             if achieved := detectors[LANDFALL][0].get("achieved"):
                 lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {_told(achieved)}."]
                 lines += [_told_of_drift(detectors[LANDFALL][0])]
+        for stream, found in self.constants.items():
+            lines += ["", f"## Constants of {stream}, all sets together", "", *_constants_table(found)]
         if self.left_out:
             lines += ["", "## Left out", "", *(f"- {name}: {reason}" for name, reason in self.left_out.items())]
         return "\n".join(lines) + "\n"
@@ -130,6 +141,17 @@ def _table(detectors: Mapping[str, list[dict[str, Any]]]) -> list[str]:
         cells = [_cell(name, [each.get(name) for each in found]) for name in columns]
         mark = _LOOK_AHEAD if found[0].get("look_ahead") else ""
         lines.append(f"| {' | '.join([detector.replace('|', _PIPE) + mark, *cells])} |")
+    return lines
+
+
+def _constants_table(found: Mapping[str, Any]) -> list[str]:
+    """For each constant, what all sets choose together, what they chose without one, and how much the mean headline
+    differs over its grid."""
+    lines = ["| constant | chosen | without one set | effect on the mean figure |", "|---|---|---|---|"]
+    for effect in found["effects"]:
+        values = sorted({constants[effect["key"]] for constants in found["sets"].values()})
+        told = ", ".join(f"{value:.3g}" for value in values)
+        lines.append(f"| `{effect['key']}` | {effect['value']:.3g} | {told} | {effect['range']:.4f} |")
     return lines
 
 

@@ -1,0 +1,193 @@
+"""Constants chosen with labels, and judged on sets whose labels did not choose them: leave one set out.
+
+For each set, a coordinate search looks for the constants that are best on the *other* sets of its stream; sets of the
+same machines are left out together. It starts from neutral values, not from those that are the default. The model is
+trained once for each unit: none of the constants changes it.
+
+What was evaluated is kept in a file, so that a search that is interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.config.compose import with_values
+from core.config.schema import Stream
+from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
+from core.workspace import write_json
+from inference.benchmark.detectors import Trained, table_of
+from inference.benchmark.figures import headline
+from inference.benchmark.sets import SETS, BenchmarkSet
+from inference.benchmark.unit import Unit
+from inference.groups import normal_of
+from inference.part_scores import PartErrors, channel_baseline
+from inference.stream_scores import (
+    StreamErrors,
+    alone_in,
+    fit_statistics,
+    model_errors,
+    normal_errors,
+    stream_scores,
+)
+
+log = logging.getLogger(__name__)
+
+Constants = Mapping[str, float]
+"""By key of the configuration."""
+
+# Values to choose from, the neutral one first: what a textbook says, equal shares, equal spans.
+GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
+    "patchtst": {
+        "scoring.model_share": (0.5, 0.0, 0.15, 0.3),
+        "scoring.smoothing_span": (10, 5, 20, 30),
+        "scoring.charts.process.components_share": (1 / 3, 0.0, 0.6, 0.8),
+        "scoring.charts.process.components_spans": (1.0, 3.0, 6.0),
+        "scoring.charts.process.cusum_share": (0.5, 0.0, 0.25, 0.4, 0.75),
+        "scoring.charts.process.cusum_spans": (1.0, 1.5, 3.0),
+        "scoring.charts.process.cusum_allowance": (0.5, 0.25, 1.0),
+        "scoring.charts.process.tolerated_drift": (1.5, 1.0, 1.25, 3.0),
+        "scoring.charts.process.lags": (3, 1, 6, 12),
+        "scoring.charts.process.ridge": (0.1, 0.01, 1.0),
+        "scoring.charts.process.residual_floor": (0.1, 0.03, 0.3),
+    },
+    "swinmae": {
+        "scoring.model_share": (0.5, 0.0, 0.1, 0.3),
+        "scoring.smoothing_span": (8, 4, 16),
+        "scoring.charts.vibration.level_weight": (1.0, 0.0, 0.5, 0.7, 2.0),
+        "scoring.charts.vibration.excess_weight": (1.0, 0.0, 0.5, 2.0),
+        "scoring.charts.vibration.shrinkage": (0.05, 0.01, 0.2),
+        "scoring.charts.vibration.deviation_floor": (0.02, 0.005, 0.1),
+        "scoring.charts.vibration.bands": (64, 32, 128),
+        "scoring.charts.vibration.carriers": (8, 4, 16),
+    },
+}
+# Units of a set that constants are chosen by: others are like them, or of the machines of another set.
+_UNITS = {"smd": 2, "asd": 3, "smd_400": 0, "asd_400": 0}
+_UNITS_OF_OTHERS = 4
+# Rounds of the search over all constants, and the smallest gain that counts: less is chance.
+_ROUNDS, _SMALLEST_GAIN = 2, 5e-4
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What is needed to judge constants on a unit: its data and the model's errors."""
+
+    unit: Unit
+    benchmark: BenchmarkSet
+    model: Trained
+    root: Path
+
+    @cached_property
+    def data(self) -> StreamData:
+        return load_stream_data(self.model.config, root=self.root, parts=PART_NAMES, scaler=self.model.scoring.scaler)
+
+    @cached_property
+    def errors(self) -> dict[PartName, PartErrors]:
+        config, scoring = self.model.config, self.model.scoring
+        normal = normal_errors(config, scoring, normal_of(self.data.parts))
+        return {**normal, "test": model_errors(config, scoring, self.data.parts["test"], "test")}
+
+    def headline(self, constants: Constants) -> float | None:
+        """The figure that the set is known by; None where the unit's labels leave it undefined."""
+        config = with_values(self.model.config, constants, source="constants to choose from")
+        normal = {name: each for name, each in self.errors.items() if name != "test"}
+        learned, calibration_sc = fit_statistics(config, normal_of(self.data.parts), alone_in(config.stream, self.data))
+        charts = {"calibration": calibration_sc, "test": learned.errors(self.data.parts["test"])}
+        errors = StreamErrors(self.errors, channel_baseline(normal.values()), charts)
+        _, test = stream_scores(errors, config, self.data, share=config.scoring.model_share)
+        table = table_of(test, self.data.parts["test"].stretches, self.data)
+        return headline(table, self.unit, self.benchmark)
+
+
+class Choosing:
+    """Constants of a stream, chosen on all of its sets but one family at a time.
+
+    judges: of the units to choose by, one after the other. memo: the file of what was evaluated.
+    """
+
+    def __init__(self, stream: Stream, judges: Sequence[Judge], memo: Path):
+        self.grid, self.judges, self._memo_file = GRID[stream], judges, memo
+        self._memo: dict[str, float | None] = json.loads(memo.read_text()) if memo.is_file() else {}
+
+    @property
+    def families(self) -> list[str]:
+        return list(dict.fromkeys(judge.benchmark.family for judge in self.judges))
+
+    def neutral(self) -> dict[str, float]:
+        return {key: values[0] for key, values in self.grid.items()}
+
+    def chosen_without(self, family: str | None) -> dict[str, float]:
+        """The best of the search over the other families; None leaves none out."""
+        point = self.neutral()
+        for _ in range(_ROUNDS):
+            before = dict(point)
+            for key, values in self.grid.items():
+                best = self.mean(point, family)
+                for value in values:
+                    found = self.mean({**point, key: value}, family)
+                    if found > best + _SMALLEST_GAIN:
+                        best, point = found, {**point, key: value}
+            if point == before:
+                break
+        log.warning("without %s: %.4f elsewhere with %s", family, self.mean(point, family), _changes(point, self.grid))
+        return point
+
+    def mean(self, constants: Constants, without: str | None) -> float:
+        """The mean headline over families, of the means over their units."""
+        of_family: dict[str, list[float]] = {}
+        for judge in self.judges:
+            if judge.benchmark.family != without and (found := self._headline(judge, constants)) is not None:
+                of_family.setdefault(judge.benchmark.family, []).append(found)
+        return float(np.mean([np.mean(found) for found in of_family.values()]))
+
+    def effect(self, point: Constants) -> Iterator[tuple[str, float, float]]:
+        """For each constant, its value and how much the mean headline differs over its grid, the others as they are."""
+        for key, values in self.grid.items():
+            found = [self.mean({**point, key: value}, None) for value in values]
+            yield key, point[key], max(found) - min(found)
+
+    def _headline(self, judge: Judge, constants: Constants) -> float | None:
+        key = f"{judge.unit.name} {judge.model.scoring.sha256[:12]} {json.dumps(dict(constants), sort_keys=True)}"
+        if key not in self._memo:
+            self._memo[key] = judge.headline(constants)
+            write_json(self._memo_file, self._memo)
+        return self._memo[key]
+
+
+def choose(
+    stream: Stream, wanted: Sequence[str], train: Callable[[BenchmarkSet, Unit], Trained], *, pack: Path, work: Path,
+    root: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """The constants for each set that its own labels had no part in, those of all sets, and what each of them does."""
+    sets = [each for each in SETS if each.stream == stream and each.judged_by == "alarms" and each.name in wanted]
+    judges = [
+        Judge(unit, benchmark, train(benchmark, unit), root)
+        for benchmark in sets
+        for unit in islice(benchmark.units(pack, work), _UNITS.get(benchmark.name, _UNITS_OF_OTHERS))
+    ]
+    choosing = Choosing(stream, judges, work / f"chosen_{stream}.json")
+    of_family = {family: choosing.chosen_without(family) for family in choosing.families}
+    everywhere = choosing.chosen_without(None)
+    return {
+        "units": [judge.unit.name for judge in judges],
+        "neutral": choosing.neutral(),
+        "of_all": everywhere,
+        "effects": [
+            {"key": key, "value": value, "range": effect} for key, value, effect in choosing.effect(everywhere)
+        ],
+        "sets": {each.name: of_family[each.family] for each in sets if each.family in of_family},
+    }
+
+
+def _changes(point: Constants, grid: Mapping[str, tuple[float, ...]]) -> str:
+    told = [f"{key.rpartition('.')[2]} = {point[key]:g}" for key in grid if point[key] != grid[key][0]]
+    return ", ".join(told) or "neutral constants"
