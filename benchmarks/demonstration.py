@@ -45,6 +45,7 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
             local_config_file(stream), [f"data.root={root}", "logging.progress=off"], root=REPOSITORY, environment={}
         ).config
         data = load_stream_data(config, root=root, parts=PART_NAMES)
+        config = data.config
         charts, calibration_sc = fit_statistics(config, normal_of(data.parts), ())
         windows = data.parts["test"]
         calibration = _scores(data.parts["calibration"], calibration_sc, config)

@@ -108,6 +108,7 @@ def _model_and_input(context: Context, stream: Stream, part: PartName, most: int
     """The trained model, and its input for up to so many windows, evenly spaced over a part."""
     import torch
 
+    from core.config.recipe import as_trained
     from core.data.dataset import load_stream_data
     from core.data.inputs import Inputs
     from core.devices.manager import DeviceManager
@@ -115,6 +116,7 @@ def _model_and_input(context: Context, stream: Stream, part: PartName, most: int
 
     config = context.config(stream)
     scoring = load_scoring_model(context.checkpoint(stream), DeviceManager(config).plan(processes=1))
+    config = as_trained(config, scoring.config.model_dump(mode="json"))
     with tempfile.TemporaryDirectory() as folder:
         # Reading judges the files again; the reports of the run are evidence and stay as they are.
         elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
