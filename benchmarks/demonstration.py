@@ -24,6 +24,7 @@ from core.data.dataset import PART_NAMES, load_stream_data
 from core.data.synthetic import make_sample_data
 from core.data.windows import WindowSet
 from core.errors import EXIT_OK
+from core.numbers import duration_in_words, plain
 from inference.event_figures import event_figures
 from inference.groups import lengths_of, normal_of, rows_of
 from inference.metrics import auroc
@@ -82,7 +83,8 @@ def results(streams: Sequence[Stream], seeds: Sequence[int]) -> Iterator[str]:
             yield (
                 f"{stream}, data seed {seed}: {found['faults_found']} of {found['faults_total']} faults found "
                 f"(by chance {found['event_recall_by_chance'] * found['faults_total']:.1f}), "
-                f"{found['false_events']} false events in {found['recorded_hours']:.2f} h, AUROC {found['auroc']:.3f}, "
+                f"{found['false_events']} false events in {duration_in_words(3600 * found['recorded_hours'])} "
+                f"({plain(found['false_events_per_hour'], 2)} per hour), AUROC {found['auroc']:.3f}, "
                 f"{found['healthy_with_alarms']} of {found['healthy_recordings']} healthy recordings with an alarm"
             )
 

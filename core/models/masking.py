@@ -67,16 +67,13 @@ def complementary_masks(num_units: int, ratio: float, *, seed: int = 0) -> Tenso
     P is the smallest number of passes that hides no more than `ratio` in each, but at least two; a model is
     therefore never asked to predict from less than it saw in training. Sizes differ by one at most.
 
-    Units are dealt in neighbouring groups of P, each pass hiding one unit of every group in seeded random order. Each
-    pass is thus spread evenly (never more than two neighbours hidden together), and unlike a regular comb it cannot
-    fall in step with a periodic signal.
+    Which pass hides a unit is drawn at random from the seed: every way to deal the units is equally likely, as in the
+    masks of training, so that no pass is a regular comb that a periodic signal could fall in step with.
     """
     num_hidden(num_units, ratio)  # refuses a single unit
     num_passes = min(max(math.ceil(1.0 / ratio - 1e-9), 2), num_units)
-    num_groups = math.ceil(num_units / num_passes)
-    generator = torch.Generator().manual_seed(seed)
-    pass_of_unit = torch.rand(num_groups, num_passes, generator=generator).argsort(dim=1).flatten()[:num_units]
-    return pass_of_unit == torch.arange(num_passes).unsqueeze(1)
+    place_n = torch.randperm(num_units, generator=torch.Generator().manual_seed(seed))
+    return place_n % num_passes == torch.arange(num_passes).unsqueeze(1)
 
 
 def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
