@@ -48,7 +48,7 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     from core.devices import memory
     from inference.detector import fit
     from inference.groups import judged_alone
-    from inference.stored_detector import load_parts, load_stored, open_model
+    from inference.stored_detector import load_parts, load_stored, open_model, refuse_training_rows
     from inference.stream_scores import model_errors
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
@@ -58,6 +58,7 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
         before = None
     normal = load_parts(_calibration_alone(config), scoring, ("calibration",), root=root).parts
     windows, part = normal["calibration"], config.data.parts.calibration
+    refuse_training_rows(config, scoring, windows)
     log.info("learning from %s to %s of what data.parts.calibration.files names", part.start, part.stop)
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
@@ -73,7 +74,7 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     are at hand, else the one that was there before the first calibration. Raises as scoring does."""
     from core.devices import memory
     from inference.detector import Detector
-    from inference.stored_detector import fit_from, load_parts, open_model, parts_at_hand
+    from inference.stored_detector import fit_from, load_parts, open_model, parts_at_hand, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
@@ -84,6 +85,7 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
             return _replace(path, detector, root=root)
     parts = dict.fromkeys((*at_hand, "calibration", "test"))
     data = load_parts(config, scoring, tuple(parts), root=root)
+    refuse_training_rows(config, scoring, data.parts["calibration"])
     with memory.applied(scoring.plan):
         detector = fit_from(config, scoring, data)
     return _replace(path, detector, root=root)

@@ -5,8 +5,10 @@ All arithmetic is in 32 bit, whatever precision training used, so that a thresho
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +63,8 @@ class ScoringModel:
 
     config: the configuration it was trained with. sampling_rate_hz: of the training data, where known.
     mean_input: the mean training input, the shape of one sample; None where the checkpoint holds none.
-    sha256: digest of the checkpoint file.
+    sha256: digest of the checkpoint file. training_rows: as `core.data.overlap.rows_of` gave them; None where an older
+    Landfall wrote the checkpoint.
     """
 
     model: nn.Module
@@ -75,6 +78,7 @@ class ScoringModel:
     path: Path
     sha256: str
     mean_input: Tensor | None = None
+    training_rows: Sequence[Mapping[str, Any]] | None = None
 
     @property
     def stream(self) -> Stream:
@@ -121,6 +125,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
         path=path,
         sha256=description["sha256"],
         mean_input=None if (mean := state.get("mean_input")) is None else mean.to(plan.device),
+        training_rows=state.get("training_rows"),
     )
 
 

@@ -12,7 +12,9 @@ from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig
 from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
 from core.data.files import matches
+from core.data.overlap import shared_rows
 from core.data.recording import RATE_TOLERANCE
+from core.data.windows import WindowSet
 from core.devices import threads
 from core.devices.batching import size_as_trained
 from core.devices.manager import DeviceManager
@@ -25,6 +27,8 @@ from inference.scoring import ScoringModel, load_scoring_model
 from inference.stream_scores import alone_in, normal_errors
 
 log = logging.getLogger(__name__)
+
+_NUM_NAMED = 3
 
 
 def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> tuple[AnyConfig, ScoringModel]:
@@ -65,6 +69,7 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
         )
     else:
         data = load_parts(config, scoring, (*here, "test"), root=root)
+        refuse_training_rows(config, scoring, data.parts["calibration"])
         reason = reason or stored.change_of_data(normal_of(data.parts), alone_in(config.stream, data))
         if reason:
             log.info("fitting a detector: %s", reason)
@@ -87,6 +92,34 @@ def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Dete
         )
     errors = normal_errors(config, scoring, normal)
     return fit(config, scoring.sha256, normal, errors, alone=alone_in(config.stream, data))
+
+
+def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: WindowSet) -> None:
+    """Raises DataError for calibration rows that the model was trained on; `scoring.allow_training_rows` makes that a
+    warning."""
+    if scoring.training_rows is None:
+        log.warning(
+            "%s does not say which rows it was trained on: whether calibration rows are among them is not checked",
+            scoring.path.name,
+        )
+        return
+    shared = shared_rows(scoring.training_rows, calibration)
+    if not shared:
+        return
+    named = ", ".join(f"rows {each}" for each in shared[:_NUM_NAMED])
+    more = f" and {len(shared) - _NUM_NAMED} more ranges" if len(shared) > _NUM_NAMED else ""
+    problem = (
+        f"the model was trained on calibration data, {named}{more}: it errs less there than on new rows, so the "
+        "threshold would be too low"
+    )
+    if not config.scoring.allow_training_rows:
+        raise DataError(
+            problem,
+            path=shared[0].recording.path,
+            hint="name other rows in data.parts.calibration (files, start, stop); scoring.allow_training_rows=true "
+            "accepts such a threshold",
+        )
+    log.warning("%s; accepted, as scoring.allow_training_rows = true", problem)
 
 
 def load_stored(path: Path) -> tuple[Detector | None, str]:

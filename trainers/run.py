@@ -17,6 +17,7 @@ from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
 from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform, mean_input
+from core.data.overlap import rows_of
 from core.devices import memory, threads
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
@@ -225,6 +226,7 @@ def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) ->
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
         "data": {name: identity(data.parts[name]) for name in TRAINING_PARTS},
+        "training_rows": rows_of(data.parts["train"]),
     }
     trainer = Trainer(model, train, validation, context=context, batch=batch, bundle=bundle)
     decisions = {

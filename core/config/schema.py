@@ -311,6 +311,11 @@ class Scoring(Section):
     )
     charts: Charts = Field(Charts(), description="Constants of the control charts.")
     threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
+    allow_training_rows: bool = Field(
+        False,
+        description="Accept calibration rows that the model was trained on, with a warning. The model errs less on "
+        "them, so the threshold is too low and false alarms are more than asked for; without it that is refused.",
+    )
     event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart join one event.")
     event_release: float = Field(
         1.0,

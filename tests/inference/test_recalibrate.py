@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, DataError
 from core.numbers import ratio_in_words
 from inference.detector import Detector
 from inference.recalibrate import drift_in_words, main, previous_path
@@ -107,6 +107,7 @@ def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
         f"data.parts.{part}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
         for part, (start, stop) in rows.items()
     ]
+    own.append("scoring.allow_training_rows=true")
     assert len(score(trained, "patchtst", *own).detector.alone) == 2
     newer = ["data.parts.calibration.start=500", "data.parts.calibration.stop=800"]
     assert calibrate(trained, "patchtst", *own, *newer) == EXIT_OK
@@ -184,3 +185,50 @@ def test_drift_is_told_by_whether_the_interval_holds_the_rate(achieved, ratio, t
     assert words.endswith(
         f"where 1 in 100 were meant; high scores (90 % quantile) are {ratio_in_words(ratio)} times what they were."
     )
+
+
+# ----------------------------------------------------------------------------------------------- rows of the training
+TRAINED = {
+    "patchtst": ["data.parts.calibration.files=[data/fdc/train_2.csv]", "data.parts.calibration.start=0.0"],
+    "swinmae": ["data.parts.calibration.files=[data/vib/train_2.npy]", "data.parts.calibration.start=0.0"],
+}
+ELSEWHERE = [f"data.parts.{part}.files=[data/gone_*]" for part in ("train", "validation")]
+
+
+@both_streams
+def test_calibrating_on_rows_of_the_training_is_refused_with_these_rows(trained, stream, capsys, caplog):
+    score(trained, stream)
+    written = file_of(trained, stream).read_bytes()
+    assert calibrate(trained, stream, *TRAINED[stream]) == EXIT_DATA
+    told = capsys.readouterr().err
+    suffix, last = {"patchtst": ("csv", 540), "swinmae": ("npy", 3000)}[stream]
+    assert f"rows 0 to {last} of data/{'fdc' if suffix == 'csv' else 'vib'}/train_2.{suffix}" in told
+    assert "scoring.allow_training_rows=true" in told
+    assert file_of(trained, stream).read_bytes() == written
+
+    assert calibrate(trained, stream, *TRAINED[stream], "scoring.allow_training_rows=true") == EXIT_OK
+    assert "accepted, as scoring.allow_training_rows = true" in caplog.text
+    assert file_of(trained, stream).read_bytes() != written
+
+
+@both_streams
+def test_fitting_a_detector_to_rows_of_the_training_is_refused(trained, stream):
+    """Where the training's own split is not named, only the checkpoint knows it."""
+    with pytest.raises(DataError, match="train_2"):
+        score(trained, stream, *ELSEWHERE, *TRAINED[stream])
+    assert not file_of(trained, stream).exists()
+    score(trained, stream, *ELSEWHERE, *TRAINED[stream], "scoring.allow_training_rows=true")
+    with pytest.raises(DataError, match="train_2"):  # the detector that was accepted is not used without that either
+        score(trained, stream, *ELSEWHERE, *TRAINED[stream])
+    assert calibrate(trained, stream, *ELSEWHERE, *TRAINED[stream], "--from-config") == EXIT_DATA
+
+
+def test_rows_of_the_training_are_recognised_in_a_copy_that_has_grown(trained, capsys):
+    frame = pd.read_csv(trained / "data/fdc/train_1.csv", parse_dates=["timestamp"])
+    later = frame.assign(timestamp=frame["timestamp"] + pd.Timedelta(len(frame), "s"))
+    pd.concat([frame, later]).to_parquet(trained / "data/fdc/plant_log.parquet")
+    named = ["data.parts.calibration.files=[data/fdc/plant_log.parquet]"]
+    assert calibrate(trained, "patchtst", *named, "data.parts.calibration.start=0.0") == EXIT_DATA
+    assert "rows 0 to 540 of data/fdc/plant_log.parquet" in capsys.readouterr().err
+    # What chose the best epoch (rows 540 to 675) was not trained on.
+    assert calibrate(trained, "patchtst", *named, "data.parts.calibration.start=540") == EXIT_OK
