@@ -65,6 +65,8 @@ def test_the_card_of_a_stream_gives_its_run_its_events_and_its_data(opened):
         SECOND,
         "NVIDIA RTX 4000 Ada · bf16-mixed",
         "7 events in 14 recordings, from 5,120 scores",
+        "6 of 8, by chance 1.5, at most 3 in 95 %",
+        "3, 1.5 per hour, in 2 h 0 min",
         "13 of 14 files kept, 1 dropped, 1 with warnings",
     ):
         assert expected in text

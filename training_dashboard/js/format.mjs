@@ -46,3 +46,15 @@ export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 /** Hardware and arithmetic in a line: `NVIDIA RTX 4000 Ada · bf16-mixed`. */
 export const hardware = (device) =>
   [device?.name, device?.precision === "32" ? "32 bit" : device?.precision].filter(Boolean).join(" · ");
+/**
+ * What events are worth, as rows of name, value and note: faults found never without what chance finds, nor without
+ * false events in their time.
+ */
+export function faults({ faults_total: total, faults_found: found, false_events: untrue, recorded_hours: hours,
+  false_events_per_hour: perHour, event_recall_by_chance: mean, event_recall_by_chance_q95: most }) {
+  if (!isNumber(untrue)) return [];
+  const atMost = isNumber(most) ? `, at most ${rate(most * total)} in 95 %` : "";
+  const span = isNumber(perHour) ? `${rate(perHour)} per hour, in ${duration(3600 * hours)}` : "recorded time unknown";
+  const ofAll = ["Faults found", `${count(found)} of ${count(total)}`, `by chance ${rate(mean * total)}${atMost}`];
+  return [...(total > 0 ? [ofAll] : []), ["False events", count(untrue), span]];
+}

@@ -2,7 +2,7 @@
 import { heatMap, lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
 import {
-  clock, count, duration, figure, isNumber, percent, plain, plural, rate, score, severity, time,
+  clock, count, duration, faults, figure, isNumber, percent, plain, plural, score, severity, time,
 } from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { go, href } from "../route.mjs";
@@ -137,18 +137,9 @@ function figures({ threshold, scores, recordings, alarms, events }, found) {
     facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
       ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
       ["Threshold", threshold && [plain(threshold.value), small(basis)]]]),
-    block("Against the labels", found ? [facts([...faults(found), ...tiles.filter(([, key]) => isNumber(found[key]))
+    block("Against the labels", found ? [facts([...faults(found)
+      .map(([term, value, note]) => [term, [value, small(note)]]), ...tiles.filter(([, key]) => isNumber(found[key]))
       .map(([term, key, note]) => [term, [score(found[key]), note && small(note)]])], "tiles"), quiet(MATCHED)]
       : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms.")),
   ];
-}
-
-/** What events are worth: faults found never without what chance finds, and false events never without their time. */
-function faults({ faults_total: total, faults_found: found, false_events: untrue, recorded_hours: hours,
-  false_events_per_hour: perHour, event_recall_by_chance: mean, event_recall_by_chance_q95: most }) {
-  if (!isNumber(untrue)) return [];
-  const chance = `by chance ${rate(mean * total)}${isNumber(most) ? `, at most ${rate(most * total)} in 95 %` : ""}`;
-  const time = isNumber(perHour) ? `${rate(perHour)} per hour, in ${duration(3600 * hours)}` : "recorded time unknown";
-  return [["Faults found", total > 0 && [`${count(found)} of ${count(total)}`, small(chance)]],
-    ["False events", [count(untrue), small(time)]]];
 }

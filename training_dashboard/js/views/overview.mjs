@@ -1,7 +1,7 @@
 /** How the whole stands: the pipeline as a picture, a card per stream, the checklist, and what could not be read. */
 import { advice, badge, block, card, code, el, facts, fill, finding, fold, meter } from "../dom.mjs";
 import { quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
-import { count, duration, figure, hardware, isNumber, plural, time } from "../format.mjs";
+import { count, duration, faults, figure, hardware, isNumber, plural, time } from "../format.mjs";
 import { href } from "../route.mjs";
 
 export function overview(store, route, signal) {
@@ -57,6 +57,8 @@ function scoring(stream, { scores, detections, checkpoint }) {
   const link = { href: href("anomalies", { stream }), id: `events-${stream}` };
   return [el("p", {}, el("a", link, plural(scores.events, "event")),
     ` in ${plural(scores.recordings, "recording")}, from ${plural(scores.scores, "score")}`),
+  scores.detection && facts(faults(scores.detection)
+    .map(([term, value, note]) => [term, [el("b", {}, value), `, ${note}`]])),
   worst && quiet(`The worst: ${worst.sentence}.`)];
 }
 
