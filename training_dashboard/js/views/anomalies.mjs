@@ -130,16 +130,17 @@ function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }) {
 function figures({ threshold, scores, recordings, alarms, events }, found) {
   const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
   const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms intended`;
-  const tiles = found && [["AUROC", "auroc", "chance 0.5"], ["F1", "f1"], ["Precision", "precision"],
+  const shares = found && [["AUROC", "auroc", "chance 0.5"], ["F1", "f1"], ["Precision", "precision"],
     ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["Recall", "recall"],
-    ["False alarms", "false_alarm_rate", "of normal scores"]];
+    ["False alarms", "false_alarm_rate", "of normal scores"]].filter(([, key]) => isNumber(found[key]))
+    .map(([term, key, note]) => [term, score(found[key]), note]);
+  const tiles = found && [...faults(found), ...shares]
+    .map(([term, value, note]) => [term, [value, note && small(note)]]);
   return [
     facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
       ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
       ["Threshold", threshold && [plain(threshold.value), small(basis)]]]),
-    block("Against the labels", found ? [facts([...faults(found)
-      .map(([term, value, note]) => [term, [value, small(note)]]), ...tiles.filter(([, key]) => isNumber(found[key]))
-      .map(([term, key, note]) => [term, [score(found[key]), note && small(note)]])], "tiles"), quiet(MATCHED)]
+    block("Against the labels", found ? [facts(tiles, "tiles"), quiet(MATCHED)]
       : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms.")),
   ];
 }
