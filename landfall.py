@@ -30,7 +30,7 @@ COMMANDS: dict[str, Command] = {
     "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are whole"),
     "export": Command("pipelines.export_training_dashboard_state", "write what the dashboard shows"),
     "dashboard": Command("pipelines.serve_dashboard", "serve the dashboard on this machine"),
-    "devices": Command("core.devices.report", "the hardware found and what a run would use"),
+    "devices": Command("pipelines.devices.command", "the hardware found and what a run would use"),
     "import-artifacts": Command("pipelines.import_artifacts", "bring a run's files from Colab or a drive into place"),
     "sample-data": Command("core.data.synthetic", "make the synthetic plant's data"),
 }

@@ -169,3 +169,8 @@ class StoppedError(LandfallError):
         saved = "there was nothing to save yet" if checkpoint is None else f"saved {checkpoint}"
         hint = "start it again" if checkpoint is None else "go on with training.resume=auto"
         super().__init__(f"stopped: {reason}; {saved}", hint=hint)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or the name of its class."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

@@ -21,11 +21,11 @@ MAY_IMPORT = {
     "pipelines": set(PACKAGES),
 }
 # Their modules have an order; the docstring of the package states it.
-WITHOUT_CIRCLES = ("trainers",)
+WITHOUT_CIRCLES = ("core/devices", "pipelines/devices", "trainers")
 TRAINS_AND_SCORES = "inference/benchmark/"
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
-SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/manager.py"}
+SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/compat.py"}
 STARTS_FAST = (
     "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace", "core.checkpoint", "core.runlog",
     "migration", "migration.*", "migration.notebook.*", "migration.cell.*", "migration.shell.*", "migration.colab.*",

@@ -19,7 +19,13 @@ PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
 PROJECT = tomllib.loads((REPO_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DEVELOP = PROJECT["optional-dependencies"]["dev"]
 # Named by import where it differs from the name of its distribution.
-DISTRIBUTIONS = {"yaml": "pyyaml", "PIL": "pillow", "hydra": "hydra-core", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "PIL": "pillow",
+    "hydra": "hydra-core",
+    "sklearn": "scikit-learn",
+    "pynvml": "nvidia-ml-py",
+}
 # A runtime that only some machines have; the code that imports it looks first.
 OPTIONAL = {"torch-xla"}
 

@@ -22,7 +22,7 @@ from core.devices import memory, threads
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
 from core.devices.profiles import seed_and_fix
-from core.devices.report import REPORT_FILE, device_report
+from core.devices.record import RECORD_FILE, device_record
 from core.environment import environment_record
 from core.errors import CheckpointError, UsageError
 from core.lock import Lock
@@ -154,7 +154,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     loaded = replace(context.loaded, config=data.config)
     size = decide_model_size(replace(context, loaded=loaded), manager)
     if world.is_main:
-        write_json(context.root / config.logging.artifacts_dir / REPORT_FILE, device_report(manager))
+        write_json(context.root / config.logging.artifacts_dir / RECORD_FILE, device_record(manager))
     context = replace(context, run_id=run_id, loaded=replace(loaded, config=size.config))
     with memory.applied(plan):
         return _fit(context, size, data, lock, stop)

@@ -10,8 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 
 from core.data.windows import WindowSet
-from core.devices.backend import backend
-from core.devices.placement import move_to_device
+from core.devices.backend import backend, to_device
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class Feed:
         if self._expected and torch.equal(self._expected[0], index_b):
             self._expected.popleft()
         self._look_ahead()
-        return move_to_device(gathered, self.device)
+        return to_device(gathered, self.device)
 
     def expect(self, index_b_each: Iterable[torch.Tensor]) -> None:
         """Which batches are likely to be asked for next, in this order, in place of what was expected before."""

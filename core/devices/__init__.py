@@ -1,9 +1,14 @@
-"""The device layer: finds the hardware, decides what a run does with it, and says why. docs/devices.md tells more.
+"""The device layer: finds the hardware and decides what a run does with it, with reasons; see docs/devices.md.
 
-    from core.devices import get_device_manager
-    manager = get_device_manager()
+Layers, lowest first; a module imports only from layers above it in this list:
 
-The names below come from their modules when they are first asked for: importing the package imports no torch.
+1. capabilities, host, process_memory, process, tuning, threads, selftest, nvidia, tables
+2. plan, tpu, backend (the calls that differ between platforms)
+3. detect, memory, random_state, gauges, profiles
+4. preserved, retry, probe, batching
+5. manager (device, precision, memory of a run), record (the same as JSON)
+6. compat: the API that the requirements name. Its names are also those of this package; importing the package imports
+   no torch, as they are loaded on first use.
 """
 
 from __future__ import annotations
@@ -16,12 +21,12 @@ _MODULES = {
     "Detector": "capabilities",
     "SystemDetector": "detect",
     "DevicePlan": "plan",
-    "DeviceManager": "manager",
-    "get_device_manager": "manager",
-    "get_default_device": "manager",
-    "get_device_info": "manager",
-    "print_device_info": "manager",
-    "has_gpu": "manager",
+    "DeviceManager": "compat",
+    "get_device_manager": "compat",
+    "get_default_device": "compat",
+    "get_device_info": "compat",
+    "print_device_info": "compat",
+    "has_gpu": "compat",
 }
 
 

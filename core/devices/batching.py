@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
-from core.config.execution import DeviceKind
 from core.config.recipe import as_trained
 from core.config.schema import AnyConfig, Training
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.memory import memory_limit_mb
-from core.devices.tables import Costs, SizeName, Tier, Tiers, load_costs
+from core.devices.tables import SizeName, Tier, Tiers
 from core.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -55,15 +54,13 @@ class BatchPlan:
 class BatchConfig:
     """A batch made for one device from what suits a CPU.
 
-    largest: the most that memory allows, None where nobody said what a window takes. cost_per_hour_usd: of one device,
-    an estimate.
+    largest: the most that memory allows, None where the memory of a window was not given.
     """
 
     base: int
     batch_size: int
     factor: int
     largest: int | None
-    cost_per_hour_usd: float
     reason: str
 
 
@@ -74,7 +71,6 @@ def get_batch_config(
     tpu_batch_factor: int = 128,
     memory_share: float = 0.75,
     mb_per_sample: float | None = None,
-    costs: Costs | None = None,
 ) -> BatchConfig:
     """Scales a batch to the device: TPU × `tpu_batch_factor`, up to the next power of two; GPU × 4; CPU × 1.
 
@@ -94,13 +90,7 @@ def get_batch_config(
         if batch > largest:
             batch = _power_of_two_to(largest) if chosen.kind == "tpu" else largest
             reason += f"; {limit_mb} MiB hold {largest} of {mb_per_sample:g} MiB"
-    hourly = (costs or load_costs()).per_hour(chosen.kind)
-    return BatchConfig(base_batch_size, batch, factor, largest, hourly, reason)
-
-
-def run_cost(kind: DeviceKind, hours: float, count: int = 1, costs: Costs | None = None) -> float:
-    """Estimated USD of a run of `hours` on `count` devices."""
-    return (costs or load_costs()).per_hour(kind) * hours * count
+    return BatchConfig(base_batch_size, batch, factor, largest, reason)
 
 
 def tier_for(chosen: DeviceCapabilities, tiers: Tiers) -> Tier:

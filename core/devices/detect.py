@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from core.config.execution import DeviceKind
-from core.devices import nvidia_smi, tpu
+from core.devices import nvidia, tpu
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
-from core.devices.selftest import failure_on, first_line, native_dtypes
+from core.devices.selftest import failure_on, native_dtypes
+from core.errors import first_line
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +67,12 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
     other processes. The others are judged by what torch was built for.
     """
     if not torch.cuda.is_available():
-        return _known_to_nvidia_smi(torch)
+        return _known_to_the_driver(torch)
     gpus, left_out = _with_kernels(torch)
     index = _own_index(len(gpus))
     device, own = torch.device("cuda", index), gpus[index]
     failure = failure_on(device, torch)
-    verdicts = [failure, nvidia_smi.missing_kernels(_capability([own], torch), torch)] if failure else [_passed(own)]
+    verdicts = [failure, nvidia.missing_kernels(_capability([own], torch), torch)] if failure else [_passed(own)]
     total = min(gpu.total_memory for gpu in gpus)
     dtypes = () if failure else native_dtypes(device, _cuda_dtypes(gpus, torch), torch)
     return DeviceCapabilities(
@@ -86,7 +87,7 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
         compute_capability=_capability(gpus, torch),
         cuda_version=torch.version.cuda,
         hip_version=torch.version.hip,
-        driver_version=None if torch.version.hip else nvidia_smi.driver_version(),
+        driver_version=None if torch.version.hip else nvidia.driver_version(),
         supports_mixed_precision=_is_mixed(dtypes),
         supports_distributed=_supports_distributed("cuda", torch),
         unified_memory=all(bool(gpu.is_integrated) for gpu in gpus),
@@ -100,7 +101,7 @@ def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
     """
     gpus = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     for index, gpu in enumerate(gpus):
-        problem = nvidia_smi.missing_kernels(_capability([gpu], torch), torch)
+        problem = nvidia.missing_kernels(_capability([gpu], torch), torch)
         if problem and index > 0:
             left_out = f"GPU {index} ({gpu.name}) and any after it are left out: {problem}"
             return gpus[:index], f"{left_out}; CUDA_VISIBLE_DEVICES can hide it"
@@ -121,8 +122,8 @@ def _cuda_dtypes(gpus: Sequence[Any], torch: Any) -> tuple[str, ...]:
     return _REDUCED if first and others else ("float16",)
 
 
-def _known_to_nvidia_smi(torch: Any) -> DeviceCapabilities | None:
-    gpus = nvidia_smi.query()
+def _known_to_the_driver(torch: Any) -> DeviceCapabilities | None:
+    gpus = nvidia.query()
     if not gpus:
         return None
     return DeviceCapabilities(
@@ -133,7 +134,7 @@ def _known_to_nvidia_smi(torch: Any) -> DeviceCapabilities | None:
         memory_free_mb=min(gpu.memory_free_mb for gpu in gpus),
         native_dtypes=(),
         usable=False,
-        reason=nvidia_smi.why_unusable(gpus[0], torch),
+        reason=nvidia.why_unusable(gpus[0], torch),
         compute_capability=gpus[0].compute_capability,
         cuda_version=torch.version.cuda,
         driver_version=gpus[0].driver_version,

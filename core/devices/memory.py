@@ -13,30 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
 
-from core.config.execution import Device, Memory
-from core.config.schema import Stream
+from core.config.execution import Device
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, ConfigFault
 
 log = logging.getLogger(__name__)
-
-# The largest number of parameters each strategy is for; a small model leaves the memory to others.
-_STRATEGY_BY_PARAMETERS = ((1_000_000, "conservative"), (100_000_000, "balanced"), (float("inf"), "aggressive"))
-
-
-def optimize_for_model_size(num_parameters: int) -> Memory:
-    """The strategy for a model: conservative below a million parameters, balanced below a hundred, else aggressive."""
-    return Memory(strategy=next(strategy for bound, strategy in _STRATEGY_BY_PARAMETERS if num_parameters < bound))
-
-
-# Updates of the `device` section for mixed-precision training, with the memory strategy of each model's default size.
-MIXED_PRECISION_PRESETS: dict[Stream, dict[str, Any]] = {
-    stream: {"amp": True, "enable_mixed_precision": True, "enable_x64": False, "memory": {"strategy": strategy}}
-    for stream, strategy in (("patchtst", "conservative"), ("swinmae", "balanced"))
-}
 
 
 # --------------------------------------------------------------------------------------------------------- environment
@@ -161,17 +144,3 @@ def applied(plan: DevicePlan) -> Iterator[None]:
     device.select(plan.index)
     with contextlib.nullcontext() if plan.memory_limit_mb is None else device.limited(plan.memory_limit_mb):
         yield
-
-
-def footprint(plan: DevicePlan) -> dict[str, float | None]:
-    """Memory of the plan's device in MiB: what this process has allocated, reserved and at most reserved (`peak`), what
-    is free, the total, and the limit. Figures of a device that this torch cannot reach are None."""
-    from core.devices.backend import backend
-
-    device = backend(plan.kind)
-    figures: dict[str, float | None] = dict.fromkeys(("allocated", "reserved", "peak", "free", "total"))
-    if device.is_present:
-        free, total = device.memory_mb()
-        values = (device.allocated_mb(), device.reserved_mb(), device.peak_memory_mb(), free, total)
-        figures = {name: round(value, 1) for name, value in zip(figures, values, strict=True)}
-    return {**figures, "limit": plan.memory_limit_mb}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 from core.config.execution import Profile
+from core.errors import LandfallError
 
 log = logging.getLogger(__name__)
 
@@ -92,3 +95,33 @@ def restart_with(environment: Mapping[str, str]) -> None:
     if os.name == "nt":  # there the shell would not wait for what exec starts
         raise SystemExit(subprocess.call(command, env=complete))
     os.execve(sys.executable, command, complete)
+
+
+def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:
+    """The last line a Python program prints, parsed as JSON; it imports the same modules as this process.
+
+    environment: variables on top of this process's. Raises LandfallError where it fails or takes longer.
+    """
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
+    command = [sys.executable, "-c", program]
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            env=variables,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LandfallError(f"no answer in {timeout_s:g} s") from error
+    except OSError as error:
+        raise LandfallError(f"Python does not start: {error}") from error
+    if answer.returncode:
+        said = (answer.stderr.strip() or "nothing").splitlines()[-1]
+        raise LandfallError(f"it failed (exit code {answer.returncode}): {said}")
+    try:
+        return json.loads(answer.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise LandfallError("its answer is not JSON") from error

@@ -9,31 +9,13 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from core.config.compose import CONFIG_DIR
 from core.config.execution import Execution, Profile
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES
 from core.devices.process import adopt, wrong_environment
-from core.devices.tables import read_yaml
-from core.errors import UsageError
 
 log = logging.getLogger(__name__)
-
-PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
-
-
-def list_profiles(root: Path) -> list[str]:
-    return sorted(path.stem for path in (root / PROFILE_DIR).glob("*.yaml"))
-
-
-def load_profile(name: str, root: Path) -> Execution:
-    """A profile by itself, over the defaults. Raises UsageError for one that is missing, ConfigError for its faults."""
-    known = list_profiles(root)
-    if name not in known:
-        raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
-    return read_yaml(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
 
 
 # ------------------------------------------------------------------------------------------------------------ following

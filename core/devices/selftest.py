@@ -1,4 +1,4 @@
-"""Real operations whose answers are known: a device may call itself available and run no kernel, or a wrong one."""
+"""Real operations with known results: a device may be reported as available and run no kernel, or a wrong one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+
+from core.errors import first_line
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ def failure_on(device: torch.device, torch: Any = torch) -> str | None:
             product.sum().backward()
             gradient = host.sum(0)[:, None].expand(_SIZE, _SIZE)
             right = torch.equal(product.detach().cpu(), host @ host) and torch.equal(weight.grad.cpu(), gradient)
-    except Exception as error:  # half a driver raises anything
+    except Exception as error:  # a broken driver raises anything
         return f"{device} is present but failed a small operation: {first_line(error)}"
     return None if right else f"{device} is present but computed wrong numbers"
 
@@ -50,13 +52,8 @@ def _computes_in(name: str, device: torch.device, torch: Any) -> bool:
 def _integers(torch: Any) -> torch.Tensor:
     """A float32 matrix of -2 to 2 on the CPU, shape (32, 32).
 
-    No sum in a product of two exceeds 4 · 32 = 128, so that it is exact in every type down to bfloat16, which holds
-    integers up to 256: a wrong number has no tolerance to hide in.
+    No sum in a product of two exceeds 4 · 32 = 128, so it is exact in every type down to bfloat16, which holds integers
+    up to 256: the comparison needs no tolerance.
     """
     values = torch.arange(_SIZE * _SIZE, device="cpu") % 5 - 2
     return values.reshape(_SIZE, _SIZE).to(torch.float32)
-
-
-def first_line(error: BaseException) -> str:
-    """The gist of an exception."""
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

@@ -1,4 +1,4 @@
-"""The tables a user may edit: hardware tiers, model sizes and costs under `configs/hardware/`. Imports no torch."""
+"""The tables a user may edit: hardware tiers and model sizes under `configs/hardware/`. Imports no torch."""
 
 from __future__ import annotations
 
@@ -56,31 +56,15 @@ class Tiers(TierTable):
     models: Mapping[Stream, Mapping[SizeName, Mapping[str, Any]]]
 
 
-class Costs(Section):
-    """`costs.yaml`: estimated USD for one device and hour."""
-
-    cpu: float = Field(ge=0.0)
-    gpu: float = Field(ge=0.0)
-    tpu: float = Field(ge=0.0)
-
-    def per_hour(self, kind: DeviceKind) -> float:
-        return getattr(self, kind if kind in ("cpu", "tpu") else "gpu")
-
-
 def load_tiers(root: Path | None = None) -> Tiers:
     """The tiers and model sizes of a workspace, by default the one around the current folder, else this source's.
 
     Raises UsageError for a file that is missing or no YAML, ConfigError naming file and keys for wrong content.
     """
-    root = root or _tables_root()
+    root = root or tables_root()
     table = read_yaml(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
     models = {stream: {size: _read_size(stream, size, root) for size in SIZE_NAMES} for stream in SCHEMAS}
     return Tiers(tiers=table.tiers, models=models)
-
-
-def load_costs(root: Path | None = None) -> Costs:
-    """As `load_tiers`."""
-    return read_yaml(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or _tables_root())
 
 
 def read_yaml(file: str, schema: type[S], *, root: Path) -> S:
@@ -127,7 +111,8 @@ def _fault(details: Any, section: str | None) -> ConfigFault:
     return ConfigFault(key or "the file", problem)
 
 
-def _tables_root() -> Path:
+def tables_root() -> Path:
+    """The workspace around the current folder, else that of this source."""
     try:
         return find_root()
     except UsageError:

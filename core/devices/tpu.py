@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.frameworks import ask_python
+from core.devices.process import ask_python
 from core.errors import LandfallError
 
 log = logging.getLogger(__name__)

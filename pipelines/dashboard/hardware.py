@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import Field
-
-from core.devices.report import REPORT_FILE
+from core.devices.record import RECORD_FILE
+from core.devices.tables import HARDWARE_DIR
+from core.errors import LandfallError
 from pipelines.dashboard.documents import Fact
-from pipelines.dashboard.inputs import Input, Problems, read_model
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.run_documents import BatchSummary, DeviceSummary, Environment, RunStream
 from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
+from pipelines.devices.advice import advice_for
+from pipelines.devices.costs import cost_per_hour, load_costs
+from pipelines.devices.document import DeviceRecord
+from pipelines.devices.frameworks import installed_frameworks
 
 
 # ----------------------------------------------------------------------------------------------------------- decisions
@@ -70,90 +74,42 @@ def memory_of(run: RunStream) -> MemoryUse | None:
 
 
 # -------------------------------------------------------------------------------------------------------------- report
-class _Advice(Input):
-    finding: str
-    action: str
-
-
-class _Plan(Input):
-    kind: str
-    name: str
-    precision: str
-    threads: int
-    device_reason: str
-    precision_reason: str
-    memory_reason: str
-    misfits: list[str] = Field(default_factory=list)
-
-
-class _Found(Input):
-    kind: str
-    name: str
-    count: int
-    memory_total_mb: float
-    memory_free_mb: float
-    usable: bool
-    reason: str
-
-
-class _Memory(Input):
-    total_mb: float
-    free_mb: float
-    limit_mb: float | None
-
-
-class _Batch(Input):
-    tier: str
-    batch_size: int
-    model_size: str
-
-
-class _Cost(Input):
-    usd_per_hour: float
-
-
-class _Report(Input):
-    """`landfall devices --json`, as far as the page shows it."""
-
-    plan: _Plan
-    devices: list[_Found]
-    memory: _Memory
-    batch: _Batch
-    cost: _Cost
-    frameworks: dict[str, str | None] = Field(default_factory=dict)
-    recommendations: list[_Advice] = Field(default_factory=list)
-
-
 def read_device(root: Path, problems: Problems) -> DeviceState | None:
-    """The report that the latest run left; None where no run did."""
-    path = root / "artifacts" / REPORT_FILE
-    report = read_model(path, _Report, problems)
-    if report is None:
+    """The record that the latest run left; None where no run did."""
+    path = root / "artifacts" / RECORD_FILE
+    record = read_model(path, DeviceRecord, problems)
+    if record is None:
         return None
+    table = root / HARDWARE_DIR / "costs.yaml"
+    try:
+        costs = load_costs(root if table.exists() else None)
+        cost = [Fact(what="Cost", value=f"{cost_per_hour(record, costs):.2f} USD/h, an estimate")]
+    except LandfallError as error:
+        cost = []
+        problems.add(table, error.message)
     return DeviceState(
-        kind=report.plan.kind,
-        name=report.plan.name,
-        precision=report.plan.precision,
+        kind=record.plan.kind,
+        name=record.plan.name,
+        precision=record.plan.precision,
         reported_at=datetime.fromtimestamp(path.stat().st_mtime, UTC),
-        facts=[Fact(what=what, value=value) for what, value in _facts(report)],
+        facts=[*(Fact(what=what, value=value) for what, value in _facts(record)), *cost],
     )
 
 
-def _facts(report: _Report) -> Iterator[tuple[str, str]]:
-    plan, memory, batch = report.plan, report.memory, report.batch
+def _facts(record: DeviceRecord) -> Iterator[tuple[str, str]]:
+    plan, memory, batch = record.plan, record.memory, record.batch
     limit = f"; a run may take {_gib(memory.limit_mb)} ({plan.memory_reason})" if memory.limit_mb is not None else ""
     yield "Device", f"{plan.name} ({plan.kind}): {plan.device_reason}"
     yield "Precision", f"{in_words(plan.precision)}: {plan.precision_reason}"
     yield "Memory", f"{_gib(memory.total_mb)}, {_gib(memory.free_mb)} free{limit}"
     yield "CPU threads", str(plan.threads)
-    yield "Tier", f"{batch.tier}: starts from {batch.batch_size} windows a step and the {batch.model_size} model"
-    yield "Cost", f"{report.cost.usd_per_hour:.2f} USD/h, an estimate"
-    yield "Frameworks", ", ".join(f"{name} {version or '–'}" for name, version in report.frameworks.items())
-    for device in report.devices:
+    yield "Tier", f"{batch.tier}: default batch size {batch.batch_size}, {batch.model_size} model"
+    yield "Frameworks", ", ".join(f"{name} {version or '–'}" for name, version in installed_frameworks().items())
+    for device in record.devices:
         free = f"{_gib(device.memory_free_mb)} of {_gib(device.memory_total_mb)} free"
         yield "Found", f"{device.kind}: {device.name}, {free if device.usable else 'not usable'}; {device.reason}"
     yield from (("Not as asked", misfit) for misfit in plan.misfits)
-    yield from (("Recommendation", f"{advice.finding} → {advice.action}") for advice in report.recommendations)
+    yield from (("Recommendation", f"{advice.finding} → {advice.action}") for advice in advice_for(record))
 
 
 def _gib(megabytes: float) -> str:

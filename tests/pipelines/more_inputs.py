@@ -68,6 +68,7 @@ def write_devices(root: Path) -> Path:
         "precision_reason": "bf16 is native",
         "memory_reason": "balanced",
         "misfits": ["8 devices were asked for, 1 is here"],
+        "count": 1,
     }
     found = {
         "kind": "cuda",
@@ -75,18 +76,22 @@ def write_devices(root: Path) -> Path:
         "count": 1,
         "memory_total_mb": 20_480,
         "memory_free_mb": 20_000,
+        "native_dtypes": ["float32", "float16", "bfloat16"],
         "usable": True,
         "reason": "a matrix product came out right",
     }
+    routing = {
+        "mode": "auto", "prefer": "auto", "set_by": "default", "order": ["cuda", "xpu"], "allow_tpu": False,
+        "prefer_cuda": True, "strict": False,
+    }  # fmt: skip
     report = {
         "schema_version": 1,
         "plan": plan,
         "devices": [found, found | {"kind": "xpu", "usable": False, "reason": "the driver is too old"}],
-        "memory": {"total_mb": 20_480, "free_mb": 20_000, "limit_mb": 15_360},
-        "batch": {"tier": "gpu-16", "batch_size": 256, "model_size": "full"},
-        "cost": {"usd_per_hour": 0.8},
-        "frameworks": {"PyTorch": "2.9.0", "JAX": None},
-        "recommendations": [{"finding": "the driver is old", "action": "install 580"}],
+        "routing": routing,
+        "memory": {"total_mb": 20_480, "free_mb": 20_000, "limit_mb": 15_360, "strategy": "balanced", "share": 0.75},
+        "batch": {"tier": "gpu-16", "batch_size": 256, "model_size": "full", "gradient_checkpointing": False},
+        "host": {"ram_mb": 64_000, "torch_cuda": "13.0", "cuda_visible_devices": None},
     }
     path = root / "artifacts/devices.json"
     write_json(path, report)

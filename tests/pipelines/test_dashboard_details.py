@@ -231,7 +231,9 @@ def test_the_device_report_becomes_labelled_rows(workspace):
     facts = [(fact.what, fact.value) for fact in device.facts]
     assert facts[0] == ("Device", "NVIDIA RTX 4000 Ada (cuda): first usable of cuda, cpu")
     assert ("Memory", "20.0 GiB, 19.5 GiB free; a run may take 15.0 GiB (balanced)") in facts
-    assert ("Recommendation", "the driver is old → install 580") in facts
+    assert ("Cost", "0.50 USD/h, an estimate") in facts
+    (advice,) = [value for what, value in facts if what == "Recommendation" and "cannot be used" in value]
+    assert advice.startswith("NVIDIA RTX 4000 Ada cannot be used → ")
     assert [value for what, value in facts if what == "Found"][1].endswith("not usable; the driver is too old")
 
 

@@ -9,17 +9,15 @@ from core.devices.batching import (
     effective_batch,
     get_batch_config,
     resolve_model_size,
-    run_cost,
     tier_for,
 )
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.tables import Costs, load_tiers
+from core.devices.tables import load_tiers
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 TIERS = load_tiers(REPO_ROOT)
-COSTS = Costs(cpu=0.0, gpu=0.5, tpu=2.0)
 
 
 def device(kind: str, memory_mb: int = 16_000, free_mb: int | None = None) -> DeviceCapabilities:
@@ -67,13 +65,13 @@ def test_the_order_of_the_rows_does_not_matter():
     [("tpu", 1, 128), ("tpu", 2, 256), ("tpu", 3, 512), ("cuda", 8, 32), ("mps", 3, 12), ("cpu", 7, 7)],
 )
 def test_a_batch_is_scaled_to_the_device(kind, base, batch):
-    found = get_batch_config(device(kind), base, costs=COSTS)
+    found = get_batch_config(device(kind), base)
     assert (found.base, found.batch_size, found.largest) == (base, batch, None)
     assert f"{base} × {found.factor} on {kind}" in found.reason
 
 
 def test_the_factor_of_a_tpu_can_be_set():
-    assert get_batch_config(device("tpu"), 3, tpu_batch_factor=8, costs=COSTS).batch_size == 32
+    assert get_batch_config(device("tpu"), 3, tpu_batch_factor=8).batch_size == 32
 
 
 @pytest.mark.parametrize(
@@ -87,13 +85,13 @@ def test_the_factor_of_a_tpu_can_be_set():
     ],
 )
 def test_memory_caps_the_batch(kind, free_mb, share, batch, largest):
-    found = get_batch_config(device(kind, 10_000, free_mb), 50, memory_share=share, mb_per_sample=100.0, costs=COSTS)
+    found = get_batch_config(device(kind, 10_000, free_mb), 50, memory_share=share, mb_per_sample=100.0)
     assert (found.batch_size, found.largest) == (batch, largest)
     assert f"hold {largest} of 100 MiB" in found.reason
 
 
 def test_memory_that_is_plentiful_leaves_the_batch():
-    found = get_batch_config(device("cuda", 10_000), 8, mb_per_sample=1.0, costs=COSTS)
+    found = get_batch_config(device("cuda", 10_000), 8, mb_per_sample=1.0)
     assert (found.batch_size, found.largest) == (32, 7_500)
     assert "hold" not in found.reason
 
@@ -101,15 +99,7 @@ def test_memory_that_is_plentiful_leaves_the_batch():
 @pytest.mark.parametrize("figures", [{"base_batch_size": 0}, {"base_batch_size": 1, "mb_per_sample": 0.0}])
 def test_figures_that_cannot_be_are_refused(figures):
     with pytest.raises(ValueError, match="must be positive"):
-        get_batch_config(device("cuda"), **figures, costs=COSTS)
-
-
-def test_cost_is_per_device_and_hour(monkeypatch):
-    assert get_batch_config(device("tpu"), 1, costs=COSTS).cost_per_hour_usd == 2.0
-    assert run_cost("cuda", 3.0, 8, COSTS) == pytest.approx(12.0)
-    assert run_cost("cpu", 100.0, 4, COSTS) == 0.0
-    monkeypatch.chdir(REPO_ROOT)
-    assert run_cost("xpu", 2.0) == pytest.approx(1.0), "without a table the workspace's own is read"
+        get_batch_config(device("cuda"), **figures)
 
 
 # ------------------------------------------------------------------------------------------------------ effective batch

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.devices import detect, host, nvidia_smi, tpu
+from core.devices import detect, host, nvidia, tpu
 from core.devices.detect import DETECTORS, SystemDetector, detect_cpu, detect_cuda, detect_mps, detect_xpu
 from tests.support import REPO_ROOT
 
@@ -69,7 +69,7 @@ def _plain_machine(tmp_path, monkeypatch):
     for name in ("LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "TPU_NAME", "TPU_ZONE", "TPU_ACCELERATOR_TYPE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(nvidia_smi, "driver_version", lambda: "580.65.06")
+    monkeypatch.setattr(nvidia, "driver_version", lambda: "580.65.06")
 
 
 # --------------------------------------------------------------------------------------------------------------- CUDA

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from core.config.execution import Device, Execution
-from core.devices import manager as manager_module
+from core.devices import compat
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.manager import DeviceManager, get_default_device, get_device_info, get_device_manager, has_gpu
+from core.devices.compat import DeviceManager, get_default_device, get_device_info, get_device_manager, has_gpu
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, UsageError
 from tests.support import REPO_ROOT
@@ -57,7 +57,7 @@ def warnings(caplog) -> list[str]:
     [
         ((AMPERE, CPU), "cuda", "bf16-mixed", "A100 computes bfloat16 natively"),
         ((TURING, CPU), "cuda", "16-mixed", "T4 has no native bfloat16; float16 with loss scaling"),
-        ((APPLE, CPU), "mps", "32", "mixed precision on mps is not chosen unasked"),
+        ((APPLE, CPU), "mps", "32", "mixed precision on mps is not chosen by default"),
         ((ARC, CPU), "xpu", "bf16-mixed", "Arc A770 computes bfloat16 natively"),
         ((CPU,), "cpu", "32", f"{CPU.name} does not compute bfloat16 natively"),
         ((replace(CPU, native_dtypes=("float32", "bfloat16")),), "cpu", "bf16-mixed", "computes bfloat16 natively"),
@@ -153,7 +153,7 @@ def test_emulated_arithmetic_is_used_on_demand_with_a_warning(caplog):
 def test_the_arithmetic_of_a_missing_gpu_is_not_forced_on_the_cpu(caplog):
     chosen = plan(CPU, precision="16-mixed", device={"prefer": "gpu"})
     assert chosen.precision == "32"
-    assert "16-mixed was asked for a device that is missing" in chosen.precision_reason
+    assert "16-mixed was requested for a device that is missing" in chosen.precision_reason
     assert any("precision 16-mixed was meant for another device" in text for text in warnings(caplog))
 
 
@@ -288,7 +288,7 @@ def test_tensors_are_made_and_moved_where_the_work_is():
 # ------------------------------------------------------------------------------------------------- one for the process
 @pytest.fixture
 def fresh(monkeypatch):
-    monkeypatch.setattr(manager_module, "_manager", None)
+    monkeypatch.setattr(compat, "_manager", None)
 
 
 def test_one_manager_serves_the_process(fresh):

@@ -15,7 +15,8 @@ from core.config.schema import STREAMS
 from core.devices import memory
 from core.devices.backend import BACKENDS, backend
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.memory import MIXED_PRECISION_PRESETS, memory_limit_mb, optimize_for_model_size, prepare_environment
+from core.devices.compat import MIXED_PRECISION_PRESETS, optimize_for_model_size
+from core.devices.memory import memory_limit_mb, prepare_environment
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError
 from core.models.factory import build_model
@@ -274,17 +275,3 @@ def test_a_plan_takes_its_device_and_its_limit(monkeypatch, limit_mb, limits):
     monkeypatch.setitem(BACKENDS, "cuda", gpu)
     with memory.applied(plan("cuda", limit_mb, index=2)):
         assert gpu.calls == [("select", 2), *limits]
-
-
-def test_the_footprint_of_a_cpu_is_measured():
-    figures = memory.footprint(plan(limit_mb=4_000))
-    assert list(figures) == ["allocated", "reserved", "peak", "free", "total", "limit"]
-    assert 0 < figures["allocated"] <= figures["peak"] + 20
-    assert figures["free"] < figures["total"]
-    assert figures["limit"] == 4_000
-
-
-def test_the_footprint_of_hardware_that_is_not_there_is_unknown():
-    figures = memory.footprint(plan("mps", limit_mb=11_326))
-    assert figures.pop("limit") == 11_326
-    assert set(figures.values()) == {None}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.devices import placement
-from core.devices.placement import create_tensor, distribute_data, move_to_device
+from core.devices import backend
+from core.devices.compat import create_tensor, distribute_data, move_to_device
 from core.errors import UsageError
 
 CPU, ELSEWHERE = torch.device("cpu"), torch.device("meta")  # a device every torch has, and tensors really move to
@@ -169,7 +169,7 @@ def test_only_the_way_to_cuda_is_pinned(device, way):
 
 
 def test_a_whole_data_set_is_not_pinned(monkeypatch):
-    monkeypatch.setattr(placement, "LARGEST_PINNED", 7)
+    monkeypatch.setattr(backend, "LARGEST_PINNED", 7)
     tensor = torch.ones(2).as_subclass(Travelling)
     assert move_to_device(tensor, "cuda").way == ["cuda"]
 

@@ -5,8 +5,9 @@ import yaml
 
 from core.config.compose import config_from_dict, load_config
 from core.config.schema import STREAMS
-from core.devices.tables import load_costs, load_tiers
+from core.devices.tables import load_tiers
 from core.errors import ConfigError, UsageError
+from pipelines.devices.costs import load_costs
 from tests.support import REPO_ROOT
 
 TIERS, COSTS = "configs/hardware/tiers.yaml", "configs/hardware/costs.yaml"

@@ -1,14 +1,15 @@
-"""What would make runs better on this machine: one rule a row of a table."""
+"""What would make runs better on this machine: each rule is a row of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from core.config.execution import Device
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
-from core.devices.nvidia_smi import OLDEST_DRIVERS
+from core.devices.nvidia import OLDEST_DRIVERS
 from core.devices.plan import DevicePlan
+from pipelines.devices.document import DeviceRecord
 
 
 @dataclass(frozen=True)
@@ -21,23 +22,36 @@ class Advice:
 
 @dataclass(frozen=True)
 class Situation:
-    """What the rules look at; the last three are those of `report.Facts`."""
+    """What the rules look at, all of it from a run's record."""
 
     plan: DevicePlan
-    settings: Device
+    prefer: str
+    allow_tpu: bool
     found: Sequence[DeviceCapabilities]
     chosen: DeviceCapabilities
-    environment: Mapping[str, str]
+    cuda_visible_devices: str | None
     torch_cuda: str | None
     ram_mb: int
+
+    @classmethod
+    def of(cls, record: DeviceRecord) -> Self:
+        """record: with its `host`."""
+        routing, host = record.routing, record.host
+        return cls(
+            record.plan, routing.prefer, routing.allow_tpu, record.devices, record.chosen,
+            host.cuda_visible_devices, host.torch_cuda, host.ram_mb,
+        )  # fmt: skip
 
     @property
     def cpu(self) -> DeviceCapabilities | None:
         return next((found for found in self.found if found.kind == "cpu"), None)
 
 
-def recommendations(situation: Situation) -> list[Advice]:
-    """What every rule that fires has to say, most urgent first."""
+def advice_for(record: DeviceRecord) -> list[Advice]:
+    """The advice of every rule that applies, most urgent first; none for a record without its host."""
+    if record.host is None:
+        return []
+    situation = Situation.of(record)
     return [advice for rule in RULES for advice in rule(situation)]
 
 
@@ -70,7 +84,7 @@ def torch_for(gpu: DeviceCapabilities, torch_cuda: str | None) -> str:
     if build is None:
         return f"update the NVIDIA driver to {OLDEST_DRIVERS[builds[-1].cuda]} or newer"
     if torch_cuda is not None and int(torch_cuda.split(".")[0]) == build.cuda:
-        return "this torch build fits the GPU: restart the machine, or install the NVIDIA driver anew"
+        return "this torch build fits the GPU: restart the machine, or reinstall the NVIDIA driver"
     return f"make setup TORCH_INDEX=https://download.pytorch.org/whl/{build.tag}"
 
 
@@ -78,8 +92,8 @@ def torch_for(gpu: DeviceCapabilities, torch_cuda: str | None) -> str:
 def missing_preference(s: Situation) -> list[Advice]:
     if not s.plan.fallback:
         return []
-    finding = f"device.prefer = {s.settings.prefer} cannot be followed: {s.chosen.name} is used instead"
-    return [Advice(finding, "mend that device, or set device.prefer=auto (unset COMPUTE_PREFER)")]
+    finding = f"device.prefer = {s.prefer} cannot be followed: {s.chosen.name} is used instead"
+    return [Advice(finding, "repair that device, or set device.prefer=auto (unset COMPUTE_PREFER)")]
 
 
 def misfits(s: Situation) -> list[Advice]:
@@ -88,16 +102,16 @@ def misfits(s: Situation) -> list[Advice]:
 
 def unusable_gpus(s: Situation) -> list[Advice]:
     broken = [found for found in s.found if found.kind in GPU_KINDS and not found.usable]
-    return [Advice(f"{gpu.name} cannot be used", _cure(gpu, s)) for gpu in broken]
+    return [Advice(f"{gpu.name} cannot be used", _remedy(gpu, s)) for gpu in broken]
 
 
-def _cure(gpu: DeviceCapabilities, s: Situation) -> str:
+def _remedy(gpu: DeviceCapabilities, s: Situation) -> str:
     if gpu.kind != "cuda" or gpu.hip_version:
         return "update its driver, or install a torch build for it: make setup TORCH_INDEX=…"
-    if s.environment.get("CUDA_VISIBLE_DEVICES", "unset").strip() in ("", "-1"):
+    if s.cuda_visible_devices is not None and s.cuda_visible_devices.strip() in ("", "-1"):
         return "unset CUDA_VISIBLE_DEVICES"
-    if gpu.count == 0:  # it was announced, but its driver gave no answer
-        return "install its driver anew; nvidia-smi must list the GPU"
+    if gpu.count == 0:  # it was found, but its driver does not answer
+        return "reinstall its driver; nvidia-smi must list the GPU"
     return torch_for(gpu, s.torch_cuda)
 
 
@@ -107,7 +121,7 @@ def unused_tpu(s: Situation) -> list[Advice]:
         return []
     if not tpu.usable:
         return [Advice(f"{tpu.name} cannot be used", "install a torch_xla that drives it, then COMPUTE_ALLOW_TPU=true")]
-    if s.settings.allow_tpu:
+    if s.allow_tpu:
         return []
     return [Advice(f"{tpu.name} is not used: it is not allowed", "COMPUTE_ALLOW_TPU=true (device.allow_tpu=true)")]
 
@@ -120,12 +134,12 @@ def idle_devices(s: Situation) -> list[Advice]:
 
 
 def little_free_memory(s: Situation) -> list[Advice]:
-    """Less than a tenth free: somebody else is at work there."""
+    """Less than a tenth free: another process uses it."""
     if s.chosen.memory_free_mb >= 0.1 * s.chosen.memory_total_mb:
         return []
-    where = "nvidia-smi shows who" if s.chosen.kind == "cuda" else "the system's process list shows who"
+    where = "nvidia-smi lists the processes" if s.chosen.kind == "cuda" else "see the system's process list"
     free = f"{s.chosen.memory_free_mb / 1024:.1f} of {s.chosen.memory_total_mb / 1024:.1f} GiB"
-    return [Advice(f"only {free} of {s.chosen.name} are free", f"end what holds its memory ({where})")]
+    return [Advice(f"only {free} of {s.chosen.name} are free", f"end the processes that hold its memory ({where})")]
 
 
 def no_native_bfloat16(s: Situation) -> list[Advice]:
@@ -140,7 +154,7 @@ def no_native_bfloat16(s: Situation) -> list[Advice]:
 
 
 def container_limit(s: Situation) -> list[Advice]:
-    """A difference of 2 % is bookkeeping of the kernel, not a limit."""
+    """A difference of 2 % is the kernel's own memory, not a limit."""
     if s.cpu is None or s.cpu.memory_total_mb >= 0.98 * s.ram_mb:
         return []
     sizes = f"{s.cpu.memory_total_mb / 1024:.1f} of {s.ram_mb / 1024:.1f} GiB"
@@ -154,7 +168,7 @@ def too_many_threads(s: Situation) -> list[Advice]:
     share = max(1, physical // s.plan.count)
     return [
         Advice(
-            f"{s.plan.count * s.plan.threads} threads on {physical} physical cores get in each other's way",
+            f"{s.plan.count * s.plan.threads} threads on {physical} physical cores slow each other down",
             f"max_threads={share}",
         )
     ]

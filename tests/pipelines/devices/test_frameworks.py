@@ -3,8 +3,9 @@ import sys
 import pytest
 import torch
 
-from core.devices.frameworks import ask_python, framework_devices, installed_frameworks
+from core.devices.process import ask_python
 from core.errors import LandfallError
+from pipelines.devices.frameworks import framework_devices, installed_frameworks
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 from types import SimpleNamespace
 
+import pynvml
 import pytest
 
-from core.devices import nvidia_smi
-from core.devices.nvidia_smi import Gpu
+from core.devices import nvidia
+from core.devices.nvidia import Gpu, query_nvidia_smi
 from core.errors import LandfallError
 
 T4 = Gpu("Tesla T4", 15360, 15000, "535.104.05", "7.5")
@@ -25,7 +26,7 @@ def program(tmp_path, monkeypatch):
 # -------------------------------------------------------------------------------------------------------------- query
 def test_nothing_is_run_where_it_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert nvidia_smi.query() == []
+    assert query_nvidia_smi() == []
 
 
 def test_the_driver_describes_every_gpu(program):
@@ -35,7 +36,7 @@ def test_the_driver_describes_every_gpu(program):
 echo 'Tesla T4, 15360, 15000, 535.104.05, 7.5'
 echo 'NVIDIA GB10, [N/A], [N/A], 580.95, 12.1'"""
     )
-    assert nvidia_smi.query() == [T4, Gpu("NVIDIA GB10", 0, 0, "580.95", "12.1")]
+    assert query_nvidia_smi() == [T4, Gpu("NVIDIA GB10", 0, 0, "580.95", "12.1")]
 
 
 def test_an_old_driver_does_not_tell_the_compute_capability(program):
@@ -45,13 +46,13 @@ def test_an_old_driver_does_not_tell_the_compute_capability(program):
   *) echo 'Tesla K80, 11441, 11000, 450.80.02' ;;
 esac"""
     )
-    assert nvidia_smi.query() == [Gpu("Tesla K80", 11441, 11000, "450.80.02", None)]
+    assert query_nvidia_smi() == [Gpu("Tesla K80", 11441, 11000, "450.80.02", None)]
 
 
 @pytest.mark.parametrize("code", [0, 6])
 def test_a_driver_without_a_gpu_finds_none(program, code):
     program(f"echo 'No devices were found'; exit {code}")
-    assert nvidia_smi.query() == []
+    assert query_nvidia_smi() == []
 
 
 @pytest.mark.parametrize(
@@ -66,13 +67,13 @@ def test_a_driver_without_a_gpu_finds_none(program, code):
 def test_half_a_driver_is_an_error_with_what_it_said(program, script, said):
     program(script)
     with pytest.raises(LandfallError, match=said):
-        nvidia_smi.query()
+        query_nvidia_smi()
 
 
 def test_a_hanging_driver_is_not_waited_for(program):
     program("exec sleep 30")
     with pytest.raises(LandfallError, match=r"no answer in 0\.1 s"):
-        nvidia_smi.query(timeout_s=0.1)
+        query_nvidia_smi(timeout_s=0.1)
 
 
 def test_a_program_that_does_not_start_is_an_error(tmp_path, monkeypatch):
@@ -81,29 +82,102 @@ def test_a_program_that_does_not_start_is_an_error(tmp_path, monkeypatch):
     path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LandfallError, match="does not start"):
-        nvidia_smi.query()
+        query_nvidia_smi()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.104.05  Release Build  (builder@host)",
-    ],
-)
-def test_linux_has_the_driver_version_in_a_file(tmp_path, program, line):
-    program("exit 1")
-    file = tmp_path / "proc/driver/nvidia/version"
-    file.parent.mkdir(parents=True)
-    file.write_text(f"{line}\nGCC version:  gcc version 12.3.0\n")
-    assert nvidia_smi.driver_version(tmp_path) == "535.104.05"
-
-
-def test_elsewhere_nvidia_smi_tells_the_driver_version(tmp_path, program):
+def test_the_driver_version_is_none_where_the_driver_does_not_answer(program):
     program("echo 'Tesla T4, 15360, 15000, 535.104.05, 7.5'")
-    assert nvidia_smi.driver_version(tmp_path) == "535.104.05"
+    assert nvidia.driver_version() == "535.104.05"
     program("exit 1")
-    assert nvidia_smi.driver_version(tmp_path) is None
+    assert nvidia.driver_version() is None
+
+
+# --------------------------------------------------------------------------------------------------------------- NVML
+UUID = "5a0b1c2d-0000-1111-2222-333344445555"
+
+
+class Driver:
+    """NVIDIA's library of a machine with two GPUs: one is busy 57 percent of the time, unless it is a slice, and one
+    shares the CPU's memory."""
+
+    def __init__(self, monkeypatch, *, is_slice: bool = False, fails: bool = False):
+        self.is_slice, self.fails = is_slice, fails
+        nvidia._has_nvml.cache_clear()
+        for name in (name for name in dir(self) if name.startswith("nvml")):
+            monkeypatch.setattr(pynvml, name, getattr(self, name))
+
+    def nvmlInit(self):
+        if self.fails:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    def nvmlDeviceGetCount(self):
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        if handle == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(total=15360 * 2**20, free=15000 * 2**20)
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle):
+        return (7, 5) if handle == 0 else (12, 1)
+
+    def nvmlDeviceGetName(self, handle):
+        return "Tesla T4" if handle == 0 else "NVIDIA GB10"
+
+    def nvmlSystemGetDriverVersion(self):
+        return "535.104.05"
+
+    def nvmlDeviceGetHandleByUUID(self, name):
+        if name != f"GPU-{UUID}":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return 0
+
+    def nvmlDeviceGetUtilizationRates(self, handle):
+        if self.is_slice:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(gpu=57, memory=3)
+
+
+@pytest.fixture(autouse=True)
+def _driver_of_this_machine():
+    nvidia._has_nvml.cache_clear()
+    yield
+    nvidia._has_nvml.cache_clear()
+
+
+def test_nvml_describes_every_gpu(monkeypatch):
+    Driver(monkeypatch)
+    assert nvidia.query() == [T4, Gpu("NVIDIA GB10", 0, 0, "535.104.05", "12.1")]
+    assert nvidia.driver_version() == "535.104.05"
+
+
+def test_without_nvml_the_text_of_nvidia_smi_is_read(monkeypatch, program):
+    Driver(monkeypatch, fails=True)
+    program("echo 'Tesla T4, 15360, 15000, 535.104.05, 7.5'")
+    assert nvidia.query() == [T4]
+    assert nvidia.utilisation(UUID) is None
+
+
+def test_a_driver_that_fails_is_an_error(monkeypatch):
+    driver = Driver(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: driver.nvmlDeviceGetHandleByUUID("none"))
+    with pytest.raises(LandfallError, match="driver fails"):
+        nvidia.query()
+    assert nvidia.driver_version() is None
+
+
+def test_utilisation_is_found_by_the_uuid_with_or_without_its_prefix(monkeypatch):
+    Driver(monkeypatch)
+    assert nvidia.utilisation(UUID) == nvidia.utilisation(f"GPU-{UUID}") == 0.57
+    assert nvidia.utilisation("00000000-0000-0000-0000-000000000000") is None
+
+
+def test_the_utilisation_of_a_slice_of_a_gpu_is_unknown(monkeypatch):
+    Driver(monkeypatch, is_slice=True)
+    assert nvidia.utilisation(UUID) is None
 
 
 # ------------------------------------------------------------------------------------------------------------- reasons
@@ -133,13 +207,13 @@ def broken_init():
 )
 def test_the_reason_says_why_torch_cannot_use_a_gpu(torch, gpu, reason, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert nvidia_smi.why_unusable(gpu, torch).startswith(reason)
+    assert nvidia.why_unusable(gpu, torch).startswith(reason)
 
 
 @pytest.mark.parametrize("value", ["", "-1"])
 def test_a_gpu_may_be_hidden_on_purpose(value, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
-    assert nvidia_smi.why_unusable(T4, fake_torch()) == f"CUDA_VISIBLE_DEVICES={value!r} hides it"
+    assert nvidia.why_unusable(T4, fake_torch()) == f"CUDA_VISIBLE_DEVICES={value!r} hides it"
 
 
 @pytest.mark.parametrize(
@@ -157,11 +231,11 @@ def test_a_gpu_may_be_hidden_on_purpose(value, monkeypatch):
 )
 def test_which_gpus_run_the_code_of_a_build(arch, runs_on, not_on):
     torch = fake_torch(archs=["sm_50", arch])
-    assert [nvidia_smi.missing_kernels(capability, torch) for capability in runs_on] == [None] * len(runs_on)
-    assert all(arch in nvidia_smi.missing_kernels(capability, torch) for capability in not_on)
+    assert [nvidia.missing_kernels(capability, torch) for capability in runs_on] == [None] * len(runs_on)
+    assert all(arch in nvidia.missing_kernels(capability, torch) for capability in not_on)
 
 
 def test_what_cannot_be_judged_is_not_complained_about():
-    assert nvidia_smi.missing_kernels(None, fake_torch()) is None
-    assert nvidia_smi.missing_kernels("6.0", fake_torch(archs=())) is None
-    assert nvidia_smi.missing_kernels("9.0", fake_torch(archs=("gfx90a",))) is None
+    assert nvidia.missing_kernels(None, fake_torch()) is None
+    assert nvidia.missing_kernels("6.0", fake_torch(archs=())) is None
+    assert nvidia.missing_kernels("9.0", fake_torch(archs=("gfx90a",))) is None

@@ -1,24 +1,20 @@
-"""The document `landfall devices --json` prints, as a model; `report.schema.json` beside it is made from this.
+"""The documents about devices as models: the record that a run leaves, and all that `landfall devices --json` prints.
 
-Schema version 1. A reader ignores fields it does not know, so fields may be added without a new version; a changed
-meaning needs one.
+Schema version 1; `landfall devices --schema` prints the JSON Schema. A reader ignores unknown fields, so fields may be
+added without a new version; a changed meaning needs one.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.config.execution import DeviceKind
-from core.devices.batching import BatchConfig
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
+from core.devices.record import SCHEMA_VERSION
 from core.workspace import json_text
-
-SCHEMA_VERSION = 1
-SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 
 Status = Literal["PASS", "WARN", "FAIL", "SKIP"]
 
@@ -32,7 +28,7 @@ class Document(BaseModel):
 class Routing(Document):
     mode: Literal["auto", "manual"] = Field(description="`manual` where device.prefer names a device.")
     prefer: str = Field(description="device.prefer in force.")
-    set_by: str = Field(description="Who set device.prefer: a variable, `configuration` or `default`.")
+    set_by: str = Field(description="What set device.prefer: a variable, `configuration` or `default`.")
     order: list[DeviceKind] = Field(description="Priority of the platforms.")
     allow_tpu: bool = Field(description="Whether `auto` may take a TPU.")
     prefer_cuda: bool = Field(description="Whether a CUDA GPU may be used.")
@@ -42,21 +38,37 @@ class Routing(Document):
 class MemoryUse(Document):
     """Of one device, in MiB."""
 
-    total_mb: int = Field(description="All there is.")
-    free_mb: int = Field(description="What nobody holds.")
+    total_mb: int = Field(description="Total memory.")
+    free_mb: int = Field(description="Free memory.")
     limit_mb: int | None = Field(description="What a run may take.")
     strategy: str = Field(description="Memory strategy in force.")
     share: float = Field(description="Share of the memory the strategy takes.")
 
 
-class StartingBatch(Document):
-    """What the hardware tier suggests before anything is measured."""
+class TierBatch(Document):
+    """The defaults of the hardware tier, before anything is measured."""
 
     tier: str = Field(description="Row of configs/hardware/tiers.yaml.")
     batch_size: int = Field(description="Windows per optimizer step under `training.batch_size: auto`.")
     model_size: Literal["full", "reduced"] = Field(description="Model size under `model.size: auto`.")
-    gradient_checkpointing: bool = Field(description="Whether activations are computed again in the backward pass.")
-    examples: list[BatchConfig] = Field(description="Batches on this device, for a base of one window and the default.")
+    gradient_checkpointing: bool = Field(description="Whether activations are recomputed in the backward pass.")
+
+
+class BatchExample(Document):
+    """A batch made for one device from what suits a CPU."""
+
+    base: int
+    batch_size: int
+    factor: int
+    largest: int | None
+    cost_per_hour_usd: float
+    reason: str
+
+
+class StartingBatch(TierBatch):
+    examples: list[BatchExample] = Field(
+        description="Batches on this device, for a base of one window and the default."
+    )
 
 
 class RunCost(Document):
@@ -77,32 +89,56 @@ class Recommendation(Document):
 
 
 class CheckResult(Document):
-    check: str = Field(description="What was tried.")
+    check: str = Field(description="What was checked.")
     subject: str = Field(description="On what: a device or a folder.")
     status: Status = Field(description="FAIL will stop a run; WARN slows it or may stop it; SKIP does not apply here.")
     detail: str = Field(description="What was seen.")
     cure: str | None = Field(None, description="What to do about it; null where nothing is wrong.")
 
 
-class DeviceReport(Document):
-    """What hardware was found, what a run would use, and why."""
+class Host(Document):
+    ram_mb: int = Field(description="Memory of the machine in MiB, whatever a container may use of it.")
+    torch_cuda: str | None = Field(description="CUDA version of the torch build.")
+    cuda_visible_devices: str | None = Field(description="The variable that hides GPUs; null where it is not set.")
+
+
+class DeviceRecord(Document):
+    """What hardware a run found, what it used, and why."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     plan: DevicePlan = Field(description="Device, precision and memory of a run.")
     routing: Routing = Field(description="What steered the choice.")
     devices: list[DeviceCapabilities] = Field(description="Every platform found, usable or not.")
     memory: MemoryUse = Field(description="Of the device in use.")
+    batch: TierBatch = Field(description="Batch and model size to start from.")
+    host: Host | None = Field(None, description="What advice depends on; null in records of an older version.")
+
+    @model_validator(mode="after")
+    def _plan_is_for_a_device_found(self) -> Self:
+        if all(found.kind != self.plan.kind for found in self.devices):
+            raise ValueError(f"the plan is for {self.plan.kind}, which is not among the devices")
+        return self
+
+    @property
+    def chosen(self) -> DeviceCapabilities:
+        """The platform in use."""
+        return next(found for found in self.devices if found.kind == self.plan.kind)
+
+
+class DeviceReport(DeviceRecord):
+    """What hardware was found, what a run would use, and why."""
+
     batch: StartingBatch = Field(description="Batch and model size to start from.")
     cost: Cost = Field(description="Estimated cost.")
     frameworks: dict[str, str | None] = Field(description="Installed versions; null where a framework is absent.")
     framework_devices: dict[str, list[str] | str] | None = Field(
-        None, description="What other frameworks see, or why not; null unless asked for with --verbose."
+        None, description="What other frameworks see, or why not; null without --verbose."
     )
     recommendations: list[Recommendation] = Field(description="What would make runs better.")
-    checks: list[CheckResult] | None = Field(None, description="Results of --doctor; null unless asked for.")
+    checks: list[CheckResult] | None = Field(None, description="Results of --doctor; null without --doctor.")
 
 
 def schema_text() -> str:
-    """The JSON Schema of the document, as the published file holds it."""
+    """The JSON Schema of the report."""
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json_text(dialect | DeviceReport.model_json_schema(mode="serialization"))

@@ -1,20 +1,28 @@
-"""GPUs that NVIDIA's driver knows and torch cannot use, and why it cannot."""
+"""NVIDIA's GPUs as their driver describes them, and why torch cannot use one. Imports no torch.
+
+The driver is asked through its library, NVML (`nvidia-ml-py`); where that is missing, through the text of nvidia-smi.
+"""
 
 from __future__ import annotations
 
 import csv
+import functools
+import logging
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from core.devices.selftest import first_line
-from core.errors import LandfallError
+import pynvml
 
+from core.errors import LandfallError, first_line
+
+log = logging.getLogger(__name__)
+
+_MEBIBYTE = 2**20
 _FIELDS = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 # Oldest driver (major version) that runs programs of a CUDA major version, after
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -23,7 +31,7 @@ OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as the driver describes it; memory in MiB. What the driver does not tell is 0 or None."""
+    """A GPU as the driver describes it; memory in MiB. What the driver does not report is 0 or None."""
 
     name: str
     memory_total_mb: int
@@ -32,13 +40,69 @@ class Gpu:
     compute_capability: str | None = None
 
 
-def query(timeout_s: float = 10.0) -> list[Gpu]:
-    """Every GPU of the machine, none where nvidia-smi is not installed; LandfallError where it fails."""
+def query() -> list[Gpu]:
+    """Every GPU of the machine, none without NVIDIA's driver. Raises LandfallError where the driver fails."""
+    if not _has_nvml():
+        return query_nvidia_smi()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [_described(handle) for handle in handles]
+    except pynvml.NVMLError as error:
+        raise LandfallError(f"NVIDIA's driver fails: {error}") from error
+
+
+def driver_version() -> str | None:
+    """Of NVIDIA's driver; None where it does not answer."""
+    try:
+        return next((gpu.driver_version for gpu in query()), None)
+    except LandfallError:
+        return None
+
+
+def utilisation(uuid: str) -> float | None:
+    """Share of the last moments in which the GPU ran a kernel, 0 to 1; None where the driver does not report it, as for
+    a slice of a GPU (MIG)."""
+    if not _has_nvml():
+        return None
+    name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    try:
+        return pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByUUID(name)).gpu / 100
+    except pynvml.NVMLError:
+        return None
+
+
+@functools.cache
+def _has_nvml() -> bool:
+    """Whether the driver's library answers; it stays open for the process."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        log.debug("no NVML: %s", error)
+        return False
+    return True
+
+
+def _described(handle: Any) -> Gpu:
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        total, free = memory.total, memory.free
+    except pynvml.NVMLError_NotSupported:  # a GPU that shares the CPU's memory
+        total = free = 0
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return Gpu(
+        pynvml.nvmlDeviceGetName(handle), total // _MEBIBYTE, free // _MEBIBYTE, pynvml.nvmlSystemGetDriverVersion(),
+        f"{major}.{minor}",
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------- nvidia-smi
+def query_nvidia_smi(timeout_s: float = 10.0) -> list[Gpu]:
+    """As `query`, from the text of nvidia-smi; none where it is not installed."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
     answer = _ask(program, _FIELDS, timeout_s)
-    if "not a valid field" in answer.stdout:  # older drivers do not tell the compute capability
+    if "not a valid field" in answer.stdout:  # older drivers do not know the compute capability
         answer = _ask(program, _FIELDS[:-1], timeout_s)
     if "No devices were found" in answer.stdout:
         return []
@@ -69,24 +133,12 @@ def _gpus(text: str) -> Iterator[Gpu]:
 
 
 def _megabytes(text: str) -> int:
-    """A GPU that shares the CPU's memory says [N/A]."""
+    """0 for [N/A], of a GPU that shares the CPU's memory."""
     return int(text) if text.strip().isdigit() else 0
 
 
 def _version(text: str) -> str | None:
     return text if re.fullmatch(r"\d+(\.\d+)*", text) else None
-
-
-def driver_version(root: Path = Path("/")) -> str | None:
-    """Of NVIDIA's driver: from a file where Linux has one, for nothing; else from nvidia-smi."""
-    file = root / "proc/driver/nvidia/version"
-    if file.exists():
-        found = re.search(r"\b\d+\.\d[\d.]*", file.read_text(encoding="utf-8"))
-        return found[0] if found else None
-    try:
-        return next((gpu.driver_version for gpu in query()), None)
-    except LandfallError:
-        return None
 
 
 # ------------------------------------------------------------------------------------------------------------- reasons
@@ -111,7 +163,7 @@ def missing_kernels(capability: str | None, torch: Any) -> str | None:
 
 def _runs_on(architecture: str, capability: str) -> bool:
     parsed = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", architecture)
-    if parsed is None:  # AMD's names say nothing of NVIDIA's
+    if parsed is None:  # one of AMD's names
         return True
     wanted, have = (int(parsed[2]), int(parsed[3])), tuple(int(part) for part in capability.split("."))
     if parsed[4] == "a":
@@ -145,10 +197,10 @@ def _no_kernels(gpu: Gpu, torch: Any) -> str | None:
     return missing_kernels(gpu.compute_capability, torch)
 
 
-def _what_torch_says(gpu: Gpu, torch: Any) -> str:
+def _torch_fails(gpu: Gpu, torch: Any) -> str:
     try:
         torch.cuda.init()
-    except Exception as error:  # half a driver raises anything
+    except Exception as error:  # a broken driver raises anything
         return f"torch cannot start CUDA: {first_line(error)}"
     return "torch finds no CUDA device and does not say why"
 
@@ -158,5 +210,5 @@ _REASONS: tuple[Callable[[Gpu, Any], str | None], ...] = (
     _hidden,
     _driver_too_old,
     _no_kernels,
-    _what_torch_says,
+    _torch_fails,
 )

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from core.config.execution import Execution
-from core.devices import doctor
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.doctor import CHECKS, Check, Finding, Patient, agreement, examine, grade
 from core.devices.manager import DeviceManager
-from core.devices.report import main
-from core.devices.report_document import CheckResult
+from pipelines.devices import doctor
+from pipelines.devices.command import main
+from pipelines.devices.doctor import CHECKS, Check, CheckContext, Finding, agreement, grade, run_checks
+from pipelines.devices.document import CheckResult
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 ABSENT = DeviceCapabilities(
@@ -37,51 +37,51 @@ def manager(*found: DeviceCapabilities) -> DeviceManager:
 
 
 def results(found: tuple[DeviceCapabilities, ...], root: Path) -> dict[tuple[str, str], CheckResult]:
-    return {(result.check, result.subject): result for result in examine(manager(*found), root)}
+    return {(result.check, result.subject): result for result in run_checks(manager(*found), root)}
 
 
 def statuses(findings) -> list[tuple[str, str]]:
     return [(finding.subject, finding.status) for finding in findings]
 
 
-def test_this_machine_is_examined_in_full_and_left_as_it_was(tmp_path):
-    examined = results((CPU,), tmp_path)
-    assert list(dict.fromkeys(check for check, _ in examined)) == [check.title for check in CHECKS]
-    passed = {check for (check, _), result in examined.items() if result.status == "PASS"}
+def test_this_machine_is_run_checksd_in_full_and_left_as_it_was(tmp_path):
+    run_checksd = results((CPU,), tmp_path)
+    assert list(dict.fromkeys(check for check, _ in run_checksd)) == [check.title for check in CHECKS]
+    passed = {check for (check, _), result in run_checksd.items() if result.status == "PASS"}
     assert passed >= {"forward and backward", "bfloat16 product", "data loader worker"}
-    assert examined["parity with the CPU", "–"].status == examined["pinned memory", "–"].status == "SKIP"
-    assert all(result.cure is None for result in examined.values() if result.status in ("PASS", "SKIP"))
+    assert run_checksd["parity with the CPU", "–"].status == run_checksd["pinned memory", "–"].status == "SKIP"
+    assert all(result.cure is None for result in run_checksd.values() if result.status in ("PASS", "SKIP"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(torch.xpu.is_available(), reason="the GPU that is to be absent is here")
-def test_each_device_that_fails_is_named_with_a_cure_and_the_rest_is_examined(tmp_path):
-    examined = results((ABSENT, CPU), tmp_path)
+def test_each_device_that_fails_is_named_with_a_cure_and_the_rest_is_run_checksd(tmp_path):
+    run_checksd = results((ABSENT, CPU), tmp_path)
     for check in ("forward and backward", "parity with the CPU", "bfloat16 product"):
         for device in ("xpu:0", "xpu:1"):
-            assert examined[check, device].status == "FAIL"
-            assert examined[check, device].detail
-            assert examined[check, device].cure
-    assert examined["forward and backward", "cpu"].status == "PASS"
-    assert examined["data loader worker", "one worker"].status == "PASS"
+            assert run_checksd[check, device].status == "FAIL"
+            assert run_checksd[check, device].detail
+            assert run_checksd[check, device].cure
+    assert run_checksd["forward and backward", "cpu"].status == "PASS"
+    assert run_checksd["data loader worker", "one worker"].status == "PASS"
 
 
 def test_what_was_found_broken_is_a_warning():
     broken = replace(ABSENT, usable=False, reason="no driver")
-    (finding,) = doctor.unusable_platforms(Patient(manager(broken, CPU), Path()))
+    (finding,) = doctor.unusable_platforms(CheckContext(manager(broken, CPU), Path()))
     assert finding == Finding("xpu", "WARN", "Arc: no driver")
 
 
 def test_a_check_that_raises_is_a_failed_line_and_the_next_one_runs(monkeypatch, tmp_path):
-    def half_done(patient):
+    def half_done(context):
         yield Finding("cpu", "PASS", "first half")
         raise KeyError("driver")
 
-    def fine(patient):
+    def fine(context):
         yield Finding("cpu", "PASS", "well")
 
     monkeypatch.setattr(doctor, "CHECKS", (Check("odd", half_done, "mend it"), Check("next", fine, "mend that")))
-    assert examine(manager(CPU), tmp_path) == [
+    assert run_checks(manager(CPU), tmp_path) == [
         CheckResult(check="odd", subject="cpu", status="PASS", detail="first half"),
         CheckResult(check="odd", subject="", status="FAIL", detail="KeyError: 'driver'", cure="mend it"),
         CheckResult(check="next", subject="cpu", status="PASS", detail="well"),
@@ -89,15 +89,15 @@ def test_a_check_that_raises_is_a_failed_line_and_the_next_one_runs(monkeypatch,
 
 
 def test_a_workspace_that_cannot_be_written_fails_with_a_cure(tmp_path):
-    examined = results((CPU,), tmp_path / "gone")
-    assert examined["disk write speed", ""].status == "FAIL"
-    assert "local disk" in examined["disk write speed", ""].cure
+    run_checksd = results((CPU,), tmp_path / "gone")
+    assert run_checksd["disk write speed", ""].status == "FAIL"
+    assert "local disk" in run_checksd["disk write speed", ""].cure
 
 
 def test_shared_memory_is_looked_at_where_there_is_some(tmp_path):
-    absent = Patient(manager(CPU), tmp_path, shared_memory=tmp_path / "shm")
+    absent = CheckContext(manager(CPU), tmp_path, shared_memory=tmp_path / "shm")
     assert statuses(doctor.shared_memory(absent)) == [(str(tmp_path / "shm"), "SKIP")]
-    present = Patient(manager(CPU), tmp_path, shared_memory=tmp_path)
+    present = CheckContext(manager(CPU), tmp_path, shared_memory=tmp_path)
     assert statuses(doctor.shared_memory(present)) != [(str(tmp_path), "SKIP")]
 
 
@@ -122,7 +122,7 @@ def test_a_device_agrees_with_the_cpu_within_the_arithmetic_of_tensor_cores(got,
 
 @pytest.mark.parametrize("status, code", [("PASS", 0), ("WARN", 0), ("SKIP", 0), ("FAIL", 1)])
 def test_only_a_failure_is_an_exit_code(monkeypatch, capsys, status, code):
-    checks = (Check("one", lambda patient: iter([Finding("cpu", status, "so")]), "mend it"),)
+    checks = (Check("one", lambda context: iter([Finding("cpu", status, "so")]), "mend it"),)
     monkeypatch.setattr(doctor, "CHECKS", checks)
     assert main(["--doctor", "--json"]) == code
     cure = "mend it" if status in ("WARN", "FAIL") else None

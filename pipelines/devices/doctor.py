@@ -1,4 +1,4 @@
-"""Real work on every device, disk and worker, each with the way out where it fails: `landfall devices --doctor`."""
+"""Real work on every device, disk and worker, with a remedy for each failure: `landfall devices --doctor`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from core.devices.manager import DeviceManager
-from core.devices.report_document import CheckResult, Status
 from core.errors import UsageError
 from core.workspace import find_root
+from pipelines.devices.document import CheckResult, Status
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -39,7 +39,7 @@ BFLOAT16_TOLERANCE = 2e-2
 
 @dataclass(frozen=True)
 class Finding:
-    """What one trial gave on one subject: a device or a folder."""
+    """The result of one check on one subject: a device or a folder."""
 
     subject: str
     status: Status
@@ -47,8 +47,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Patient:
-    """What is examined: the hardware, and the folder that runs write to. shared_memory: where workers pass batches."""
+class CheckContext:
+    """What is checked: the hardware, and the folder that runs write to. shared_memory: where workers pass batches."""
 
     manager: DeviceManager
     root: Path
@@ -61,26 +61,26 @@ class Patient:
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the examination: what is tried, and the cure where it does not pass."""
+    """A check, and the remedy where it does not pass."""
 
     title: str
-    run: Callable[[Patient], Iterator[Finding]]
-    cure: str
+    run: Callable[[CheckContext], Iterator[Finding]]
+    remedy: str
 
 
-def examine(manager: DeviceManager, root: Path | None = None) -> list[CheckResult]:
-    """The results of every check, in order; one that raises has failed. root: by default the workspace around here."""
-    patient = Patient(manager, root or _workspace())
-    return [result for check in CHECKS for result in _results(check, patient)]
+def run_checks(manager: DeviceManager, root: Path | None = None) -> list[CheckResult]:
+    """The results of every check, in order; one that raises has failed. root: default: the current workspace."""
+    context = CheckContext(manager, root or _workspace())
+    return [result for check in CHECKS for result in _results(check, context)]
 
 
-def _results(check: Check, patient: Patient) -> Iterator[CheckResult]:
+def _results(check: Check, context: CheckContext) -> Iterator[CheckResult]:
     try:
-        for finding in check.run(patient):
-            cure = check.cure if finding.status in ("WARN", "FAIL") else None
-            yield CheckResult(check=check.title, **vars(finding), cure=cure)
-    except Exception as error:  # half a driver raises whatever it likes, and the checks after this one must run
-        yield CheckResult(check=check.title, subject="", status="FAIL", detail=_words(error), cure=check.cure)
+        for finding in check.run(context):
+            remedy = check.remedy if finding.status in ("WARN", "FAIL") else None
+            yield CheckResult(check=check.title, **vars(finding), cure=remedy)
+    except Exception as error:  # a broken driver raises anything, and the next checks must run
+        yield CheckResult(check=check.title, subject="", status="FAIL", detail=_words(error), cure=check.remedy)
 
 
 def _workspace() -> Path:
@@ -91,36 +91,36 @@ def _workspace() -> Path:
 
 
 # ------------------------------------------------------------------------------------------------------------- devices
-def unusable_platforms(patient: Patient) -> Iterator[Finding]:
-    broken = [found for found in patient.manager.found if not found.usable]
+def unusable_platforms(context: CheckContext) -> Iterator[Finding]:
+    broken = [found for found in context.manager.found if not found.usable]
     for found in broken:
         yield Finding(found.kind, "WARN", f"{found.name}: {found.reason}")
     if not broken:
-        yield Finding("all", "PASS", "nothing was found that cannot be used")
+        yield Finding("all", "PASS", "everything found can be used")
 
 
-def forward_and_backward(patient: Patient) -> Iterator[Finding]:
-    yield from _on_each(patient.manager.devices, _train_step, "no device")
+def forward_and_backward(context: CheckContext) -> Iterator[Finding]:
+    yield from _on_each(context.manager.devices, _train_step, "no device")
 
 
-def parity_with_cpu(patient: Patient) -> Iterator[Finding]:
-    yield from _on_each(patient.accelerators, _compare_with_cpu, "the CPU is the reference")
+def parity_with_cpu(context: CheckContext) -> Iterator[Finding]:
+    yield from _on_each(context.accelerators, _compare_with_cpu, "the CPU is the reference")
 
 
-def bfloat16_matmul(patient: Patient) -> Iterator[Finding]:
-    native = {found.kind for found in patient.manager.found if "bfloat16" in found.native_dtypes}
-    yield from _on_each(patient.manager.devices, lambda device: _multiply_bfloat16(device, native), "no device")
+def bfloat16_matmul(context: CheckContext) -> Iterator[Finding]:
+    native = {found.kind for found in context.manager.found if "bfloat16" in found.native_dtypes}
+    yield from _on_each(context.manager.devices, lambda device: _multiply_bfloat16(device, native), "no device")
 
 
-def pinned_memory(patient: Patient) -> Iterator[Finding]:
-    gpus = [device for device in patient.accelerators if device.type == "cuda"]
+def pinned_memory(context: CheckContext) -> Iterator[Finding]:
+    gpus = [device for device in context.accelerators if device.type == "cuda"]
     yield from _on_each(gpus, _copy_pinned, "only a CUDA GPU reads pinned memory")
 
 
 def _on_each(
     devices: list[torch.device], work: Callable[[torch.device], tuple[bool, str]], none: str
 ) -> Iterator[Finding]:
-    """One finding a device; a device whose work raises has failed, and the next one is tried."""
+    """One finding per device; a device whose work raises has failed, and the next one is checked."""
     for device in devices:
         try:
             passed, detail = work(device)
@@ -132,8 +132,8 @@ def _on_each(
 
 
 class Trial(nn.Module):
-    """The operations of both models in small: convolution, the two normalisations, attention, and a Fourier
-    transform as in the scalogram."""
+    """A small model with the operations of both streams: convolution, the two normalisations, attention, and the
+    Fourier transform of the scalogram."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ def _compare_with_cpu(device: torch.device) -> tuple[bool, str]:
 
 
 def agreement(got: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> tuple[bool, str]:
-    """Whether a device computes what the CPU does, within the arithmetic of its tensor cores."""
+    """Whether a device agrees with the CPU, within the precision of its tensor cores."""
     worst = max(_difference(one, other) for one, other in zip(got, reference, strict=True))
     return worst <= PARITY_TOLERANCE, f"outputs and gradients differ by {worst:.1e} at most"
 
@@ -208,10 +208,10 @@ def _difference(got: torch.Tensor, want: torch.Tensor) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------- disk and workers
-def disk_write_speed(patient: Patient) -> Iterator[Finding]:
+def disk_write_speed(context: CheckContext) -> Iterator[Finding]:
     """Written through to the disk, and removed."""
     block = os.urandom(MIB)
-    with tempfile.TemporaryFile(dir=patient.root) as file:
+    with tempfile.TemporaryFile(dir=context.root) as file:
         start = time.perf_counter()
         for _ in range(WRITE_SIZE_MIB):
             file.write(block)
@@ -221,23 +221,23 @@ def disk_write_speed(patient: Patient) -> Iterator[Finding]:
     yield Finding("workspace", grade(speed, WRITE_MIB_PER_S), f"{speed:.0f} MiB/s")
 
 
-def free_disk(patient: Patient) -> Iterator[Finding]:
-    usage = shutil.disk_usage(patient.root)
+def free_disk(context: CheckContext) -> Iterator[Finding]:
+    usage = shutil.disk_usage(context.root)
     free = usage.free / GIB
     yield Finding("workspace", grade(free, FREE_DISK_GIB), f"{free:.1f} of {usage.total / GIB:.1f} GiB free")
 
 
-def shared_memory(patient: Patient) -> Iterator[Finding]:
-    folder = patient.shared_memory
+def shared_memory(context: CheckContext) -> Iterator[Finding]:
+    folder = context.shared_memory
     if not folder.is_dir():
-        yield Finding(str(folder), "SKIP", "this system has none and needs none")
+        yield Finding(str(folder), "SKIP", "this system has no such folder")
         return
     usage = shutil.disk_usage(folder)
     free = usage.free / GIB
     yield Finding(str(folder), grade(free, SHARED_MEMORY_GIB), f"{free:.2f} of {usage.total / GIB:.2f} GiB free")
 
 
-def worker_process(patient: Patient) -> Iterator[Finding]:
+def worker_process(context: CheckContext) -> Iterator[Finding]:
     start = time.perf_counter()
     (batch,) = next(iter(_loader()))
     took = f"the first batch came after {time.perf_counter() - start:.1f} s"
@@ -251,7 +251,7 @@ def _loader() -> DataLoader:
 
 
 def grade(value: float, limits: tuple[float, float]) -> Status:
-    """limits: below the first `value` is a warning, below the second a failure."""
+    """A warning below the first limit, a failure below the second."""
     warn, fail = limits
     return "FAIL" if value < fail else "WARN" if value < warn else "PASS"
 

@@ -1,0 +1,287 @@
+"""The API that Landfall's requirements name, over the device layer; notebooks may use it, Landfall itself does not.
+
+from core.devices import get_device_manager
+manager = get_device_manager()
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from core.config.compose import CONFIG_DIR, execution_from_environment
+from core.config.execution import Device, DeviceKind, Execution, Memory
+from core.config.schema import Stream
+from core.devices import manager, memory
+from core.devices.backend import to_device
+from core.devices.batching import BatchConfig, get_batch_config
+from core.devices.capabilities import GPU_KINDS
+from core.devices.manager import torch_devices
+from core.devices.record import device_record
+from core.devices.tables import read_yaml
+from core.errors import UsageError
+
+Value = TypeVar("Value")
+
+PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
+# The largest number of parameters each strategy is for; a small model leaves the memory to others.
+_STRATEGY_BY_PARAMETERS = ((1_000_000, "conservative"), (100_000_000, "balanced"), (float("inf"), "aggressive"))
+
+
+def optimize_for_model_size(num_parameters: int) -> Memory:
+    """The strategy for a model: conservative below a million parameters, balanced below a hundred, else aggressive."""
+    return Memory(strategy=next(strategy for bound, strategy in _STRATEGY_BY_PARAMETERS if num_parameters < bound))
+
+
+# Updates of the `device` section for mixed-precision training, with the memory strategy of each model's default size.
+MIXED_PRECISION_PRESETS: dict[Stream, dict[str, Any]] = {
+    stream: {"amp": True, "enable_mixed_precision": True, "enable_x64": False, "memory": {"strategy": strategy}}
+    for stream, strategy in (("patchtst", "conservative"), ("swinmae", "balanced"))
+}
+
+
+class DeviceManager(manager.DeviceManager):
+    """A device manager that also lists devices, places tensors and scales batches."""
+
+    @property
+    def has_gpu(self) -> bool:
+        return self.gpu_count > 0
+
+    @property
+    def gpu_count(self) -> int:
+        return len(self.gpu_devices)
+
+    @property
+    def gpu_devices(self) -> list[torch.device]:
+        return self._devices_of(GPU_KINDS)
+
+    @property
+    def cpu_devices(self) -> list[torch.device]:
+        return self._devices_of(("cpu",))
+
+    def _devices_of(self, kinds: Sequence[DeviceKind]) -> list[torch.device]:
+        usable = [found for found in self.found if found.usable and found.kind in kinds]
+        return [device for found in usable for device in torch_devices(found)]
+
+    @property
+    def default_device(self) -> torch.device:
+        return torch_devices(self.capabilities)[0]
+
+    def create_tensor(
+        self, data: Any, *, dtype: torch.dtype | None = None, device_id: int | None = None
+    ) -> torch.Tensor:
+        """A tensor on the device in use; floating numbers take the default type, float64 under `device.enable_x64`."""
+        if dtype is None and self.config.device.enable_x64 and torch.as_tensor(data).is_floating_point():
+            dtype = torch.float64
+        return create_tensor(data, self._device(device_id), dtype=dtype)
+
+    def move_to_device(self, value: Any, device_id: int | None = None) -> Any:
+        """Tensors in nested dicts, lists, tuples and dataclasses moved; what is there already is not copied."""
+        return move_to_device(value, self._device(device_id))
+
+    def distribute_data(self, batch: Any, devices: Sequence[torch.device] | None = None) -> list[Any]:
+        """The batch in consecutive shares, one per device; sizes differ by one at most."""
+        return distribute_data(batch, devices or torch_devices(self.capabilities))
+
+    def get_batch_config(self, base_batch_size: int, *, mb_per_sample: float | None = None) -> BatchConfig:
+        settings = self.config.device
+        return get_batch_config(
+            self.capabilities,
+            base_batch_size,
+            tpu_batch_factor=settings.tpu_batch_factor,
+            memory_share=settings.memory.share,
+            mb_per_sample=mb_per_sample,
+        )
+
+    def optimize_for_model_size(self, num_parameters: int) -> None:
+        """Takes the memory strategy that suits a model of this size for the plans to come."""
+        strategy = optimize_for_model_size(num_parameters)
+        self._adopt(self.config.device.model_copy(update={"memory": strategy}))
+
+    def use_mixed_precision(self, stream: Stream) -> None:
+        """Takes the preset for mixed-precision training of the stream's model for the plans to come."""
+        values = {**self.config.device.model_dump(), **MIXED_PRECISION_PRESETS[stream]}
+        self._adopt(Device.model_validate(values))
+
+    def _adopt(self, device: Device) -> None:
+        self.config = self.config.model_copy(update={"device": device})
+        memory.prepare_environment(device)
+
+    def _device(self, index: int | None) -> torch.device:
+        devices = torch_devices(self.capabilities)
+        if index is not None and not 0 <= index < len(devices):
+            raise UsageError(f"device {index} does not exist: there are {len(devices)} of {self.capabilities.kind}")
+        return devices[index or 0]
+
+    def get_device_info(self) -> Mapping[str, Any]:
+        """Plan, routing, devices, memory and batch: the record that a run leaves."""
+        return device_record(self)
+
+
+# ---------------------------------------------------------------------------------------------------- one for a process
+_manager: DeviceManager | None = None
+
+
+def get_device_manager(
+    config: Execution | Device | None = None,
+    force_reinit: bool = False,
+    prefer: str | None = None,
+    allow_tpu: bool | None = None,
+) -> DeviceManager:
+    """The manager of this process, created at the first call; arguments other than None create a new one.
+
+    `prefer` and `allow_tpu` change `config`, by default the settings of the present manager.
+    """
+    global _manager
+    overrides = {key: value for key, value in (("prefer", prefer), ("allow_tpu", allow_tpu)) if value is not None}
+    if _manager is None or force_reinit or config is not None or overrides:
+        if config is None:
+            config = execution_from_environment() if _manager is None or force_reinit else _manager.config
+        execution = Execution(device=config) if isinstance(config, Device) else config
+        device = Device.model_validate({**execution.device.model_dump(), **overrides})
+        _manager = DeviceManager(execution.model_copy(update={"device": device}))
+    return _manager
+
+
+def get_default_device() -> torch.device:
+    return get_device_manager().default_device
+
+
+def has_gpu() -> bool:
+    return get_device_manager().has_gpu
+
+
+def get_device_info() -> Mapping[str, Any]:
+    return get_device_manager().get_device_info()
+
+
+def print_device_info() -> None:
+    """The device, precision, threads and memory of this process on stdout, with their reasons, for notebooks."""
+    plan = get_device_info()["plan"]
+    rows = {"device": f"{plan['kind']}: {plan['name']}", **{name: plan[name] for name in ("precision", "threads")}}
+    rows["memory"] = f"up to {plan['memory_limit_mb']} MiB"
+    sys.stdout.writelines(f"{name:<12}{value} ({plan[f'{name}_reason']})\n" for name, value in rows.items())
+
+
+# ------------------------------------------------------------------------------------------------------------- profiles
+def list_profiles(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / PROFILE_DIR).glob("*.yaml"))
+
+
+def load_profile(name: str, root: Path) -> Execution:
+    """A profile by itself, over the defaults. Raises UsageError for one that is missing, ConfigError for its faults."""
+    known = list_profiles(root)
+    if name not in known:
+        raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
+    return read_yaml(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
+
+
+# -------------------------------------------------------------------------------------------------------------- tensors
+def create_tensor(data: Any, device: torch.device | str, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A new tensor of numbers, an array or a tensor, in memory of its own and without its history.
+
+    Without `dtype`, floating numbers take torch's default type and others keep theirs. Raises what torch raises for
+    data that are no numbers.
+    """
+    if isinstance(data, torch.Tensor):
+        tensor = data.detach().clone()
+    else:
+        array = np.asarray(data, order="C")  # torch knows no negative strides and no foreign byte order
+        tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+    if dtype is None:
+        dtype = torch.get_default_dtype() if tensor.is_floating_point() else tensor.dtype
+    return to_device(tensor.to(dtype), torch.device(device))
+
+
+def move_to_device(value: Value, device: torch.device | str) -> Value:
+    """The value with every tensor in it on the device, through dicts, lists, tuples and dataclasses of any depth.
+
+    Everything else stays as it is, and so does each container in which nothing moves: it is the same object then.
+    """
+    target = torch.device(device)
+
+    def moved(part: Any) -> Any:
+        return to_device(part, target) if isinstance(part, torch.Tensor) else _rebuilt(part, moved)
+
+    return moved(value)
+
+
+def distribute_data(batch: Value, devices: Sequence[torch.device | str]) -> list[Value]:
+    """The batch in consecutive shares, the first on the first device, and so on; sizes differ by one at most.
+
+    Tensors and arrays are split along their first axis, and so are lists and tuples without tensors that are as long,
+    such as the names of the samples. What has no axis is in every share. There are fewer shares than devices where
+    there are fewer samples. Raises UsageError without devices, and for a batch with no or with different sizes.
+    """
+    if not devices:
+        raise UsageError("a batch cannot be distributed over no devices")
+    sizes = set(_first_axes(batch))
+    if not sizes and isinstance(batch, list | tuple):
+        sizes = {len(batch)}
+    if len(sizes) != 1:
+        found = f"parts of {', '.join(map(str, sorted(sizes)))} samples" if sizes else "no samples"
+        raise UsageError(f"a batch with {found} cannot be split over devices")
+    size = sizes.pop()
+    smallest, remainder = divmod(size, len(devices))
+    shares, start = [], 0
+    for index, device in enumerate(devices[:size]):
+        stop = start + smallest + (index < remainder)
+        shares.append(move_to_device(_cut(batch, slice(start, stop), size), device))
+        start = stop
+    return shares
+
+
+def _first_axes(value: Any) -> Iterator[int]:
+    """Lengths of the first axes of all tensors and arrays in the value."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        if value.ndim:
+            yield len(value)
+        return
+    for part in _parts(value).values():
+        yield from _first_axes(part)
+
+
+def _cut(value: Any, samples: slice, size: int) -> Any:
+    """The samples of a batch of `size`."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return value[samples] if value.ndim else value
+    if type(value) in (list, tuple) and len(value) == size and not list(_first_axes(value)):
+        return value[samples]
+    return _rebuilt(value, lambda part: _cut(part, samples, size))
+
+
+# ---------------------------------------------------------------------------------------------------------- containers
+def _parts(value: Any) -> dict[Any, Any]:
+    """What a container holds, by key, position or field; nothing for what is no container."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {}
+
+
+def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
+    """The container with the function applied to its parts; the container itself where they all stay the same."""
+    parts = _parts(value)
+    changed = {key: new for key, part in parts.items() if (new := function(part)) is not part}
+    if not changed:
+        return value
+    if isinstance(value, tuple):
+        parts = {**parts, **changed}.values()
+        return type(value)._make(parts) if hasattr(value, "_make") else type(value)(parts)
+    result = copy.copy(value)
+    for key, part in changed.items():
+        if isinstance(value, dict | list):
+            result[key] = part
+        else:
+            object.__setattr__(result, key, part)  # past `frozen`; no __post_init__, for nothing is made anew
+    return result

@@ -1,0 +1,82 @@
+"""The hardware found and what was decided about it, as JSON; every run leaves this record in its artifacts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import psutil
+
+from core.devices.batching import tier_for
+from core.devices.manager import DeviceManager
+from core.devices.tables import Tiers, load_tiers
+
+SCHEMA_VERSION = 1
+# File of a run's record, below `logging.artifacts_dir`.
+RECORD_FILE = "devices.json"
+
+
+@dataclass(frozen=True)
+class Host:
+    """What advice depends on besides the devices.
+
+    environment: variables that may have decided the choice. torch_cuda: CUDA version of the torch build. ram_mb: memory
+    of the machine, whatever a container may use of it.
+    """
+
+    environment: Mapping[str, str]
+    torch_cuda: str | None
+    ram_mb: int
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        from core.devices.backend import torch_versions
+
+        return cls(os.environ, torch_versions()["cuda"], psutil.virtual_memory().total // 2**20)
+
+
+def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers | None = None) -> dict[str, Any]:
+    """Plan, routing, devices, memory and batch of this machine; `landfall devices --json` adds advice and costs."""
+    host = host or Host.of_this_process()
+    plan, chosen, settings = manager.plan(), manager.capabilities, manager.config.device
+    tier = tier_for(chosen, tiers or load_tiers())
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "plan": plan.to_json(),
+        "routing": {
+            "mode": "auto" if settings.prefer == "auto" else "manual",
+            "prefer": settings.prefer,
+            "set_by": _origin_of_preference(settings.prefer, host.environment),
+            "order": list(settings.order),
+            "allow_tpu": settings.allow_tpu,
+            "prefer_cuda": settings.prefer_cuda,
+            "strict": settings.strict,
+        },
+        "devices": [found.to_json() for found in manager.found],
+        "memory": {
+            "total_mb": chosen.memory_total_mb,
+            "free_mb": chosen.memory_free_mb,
+            "limit_mb": plan.memory_limit_mb,
+            "strategy": settings.memory.strategy,
+            "share": settings.memory.share,
+        },
+        "batch": {
+            "tier": tier.name,
+            "batch_size": tier.batch_size,
+            "model_size": tier.model_size,
+            "gradient_checkpointing": tier.gradient_checkpointing,
+        },
+        "host": {
+            "ram_mb": host.ram_mb,
+            "torch_cuda": host.torch_cuda,
+            "cuda_visible_devices": host.environment.get("CUDA_VISIBLE_DEVICES"),
+        },
+    }
+
+
+def _origin_of_preference(prefer: str, environment: Mapping[str, str]) -> str:
+    variables = ("LANDFALL_DEVICE__PREFER", "COMPUTE_PREFER")
+    match = next((name for name in variables if environment.get(name, "").lower() == prefer), None)
+    return match or ("default" if prefer == "auto" else "configuration")

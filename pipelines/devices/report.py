@@ -1,0 +1,83 @@
+"""The complete device report: a run's record, and what the command adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from core.config.schema import Training
+from core.devices.batching import get_batch_config
+from core.devices.manager import DeviceManager
+from core.devices.record import Host, device_record
+from core.devices.tables import Tiers, load_tiers
+from pipelines.devices.advice import advice_for
+from pipelines.devices.costs import Costs, cost_per_hour, load_costs
+from pipelines.devices.document import CheckResult, DeviceRecord, DeviceReport
+from pipelines.devices.frameworks import framework_devices, installed_frameworks
+
+RUN_HOURS = (1, 8)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the report contains besides the decisions of the manager.
+
+    frameworks: installed versions. framework_devices: what other frameworks see; None where they were not asked.
+    """
+
+    host: Host
+    frameworks: Mapping[str, str | None]
+    tiers: Tiers
+    costs: Costs
+    framework_devices: Mapping[str, list[str] | str] | None = None
+
+    @classmethod
+    def of_this_machine(cls, *, verbose: bool = False) -> Self:
+        """`verbose` starts the other frameworks, which takes seconds."""
+        return cls(
+            host=Host.of_this_process(),
+            frameworks=installed_frameworks(),
+            tiers=load_tiers(),
+            costs=load_costs(),
+            framework_devices=framework_devices() if verbose else None,
+        )
+
+
+def device_report(
+    manager: DeviceManager, facts: Facts | None = None, *, checks: Sequence[CheckResult] | None = None
+) -> dict[str, Any]:
+    """Everything `landfall devices --json` prints, valid by its schema; facts default to this machine's.
+
+    Raises pydantic's ValidationError where a detector returned something else.
+    """
+    facts = facts or Facts.of_this_machine()
+    record = DeviceRecord.model_validate(device_record(manager, facts.host, facts.tiers))
+    document = {
+        **record.model_dump(mode="json"),
+        "cost": {
+            "usd_per_hour": cost_per_hour(record, facts.costs),
+            "runs": [{"hours": hours, "usd": hours * cost_per_hour(record, facts.costs)} for hours in RUN_HOURS],
+        },
+        "frameworks": dict(facts.frameworks),
+        "framework_devices": facts.framework_devices,
+        "recommendations": [asdict(advice) for advice in advice_for(record)],
+        "checks": checks,
+    }
+    document["batch"]["examples"] = _examples(manager, record, facts.costs)
+    return DeviceReport.model_validate(document).model_dump(mode="json")
+
+
+def _examples(manager: DeviceManager, record: DeviceRecord, costs: Costs) -> list[dict[str, Any]]:
+    """Batches on the device in use, for a base of one window and the default."""
+    default = Training().batch_size
+    bases = (1, record.batch.batch_size if default == "auto" else default)
+    hourly = {"cost_per_hour_usd": costs.per_hour(record.plan.kind)}
+    settings = manager.config.device
+    scaled = (
+        get_batch_config(
+            manager.capabilities, base, tpu_batch_factor=settings.tpu_batch_factor, memory_share=settings.memory.share
+        )
+        for base in bases
+    )
+    return [{**asdict(batch), **hourly} for batch in scaled]
