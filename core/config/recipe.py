@@ -1,7 +1,7 @@
 """The default recipe: what `auto` stands for in windows, patches, strides and the windows of an epoch.
 
-Everything follows from what is known without labels: gap-free rows of the splits that train and validate, channels, and
-of vibration the sampling rate. `landfall train`, `make validate`, the notebooks and the benchmark take it from here;
+Everything follows from what is known without labels: gap-free rows of the splits of normal data, channels, and of
+vibration the sampling rate. `landfall train`, `make validate`, the notebooks and the benchmark take it from here;
 a checkpoint holds what was chosen, and scoring takes it from there.
 """
 
@@ -47,15 +47,18 @@ _SCORE_STRIDES = 4
 class History:
     """The data a recipe is made for.
 
-    train, validation: rows of each gap-free segment of the splits. guard: rows that lie between two splits, -1 one
-    window. sampling_rate_hz: of vibration.
+    splits: rows of each gap-free segment of the splits `train` and `validation`, and of `calibration` where it shares
+    their recordings. guard: rows that lie between two splits, -1 one window. sampling_rate_hz: of vibration.
     """
 
-    train: Sequence[int]
-    validation: Sequence[int]
+    splits: Mapping[str, Sequence[int]]
     num_channels: int
     guard: int = 0
     sampling_rate_hz: float | None = None
+
+    def shortest(self) -> tuple[int, str]:
+        """The usual length of a segment in the split where it is least, and the split."""
+        return min((_usual_length(rows_s), name) for name, rows_s in self.splits.items())
 
 
 def is_open(config: AnyConfig) -> bool:
@@ -132,9 +135,8 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
 
 
 def _process_window(patch: int | str, history: History) -> tuple[int, str]:
-    splits = {"train": _usual_length(history.train), "validation": _usual_length(history.validation)}
-    name = min(splits, key=lambda each: splits[each])
-    rows, step = splits[name], 1 if patch == AUTO else patch
+    rows, name = history.shortest()
+    step = 1 if patch == AUTO else patch
     told = f"half of the rows of the split {name} are in segments of {rows} rows or more"
     for window in _WINDOWS:
         if _WINDOWS_A_SPLIT * window <= rows:
@@ -153,7 +155,7 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
         window, why = _LONGEST_WAVE, f"at {rate_hz:g} Hz, up to a second"
         while window > 1.5 * rate_hz and window >= 2 * shortest:
             window //= 2
-        rows = min(_usual_length(history.train), _usual_length(history.validation))
+        rows, _ = history.shortest()
         if rows < 2 * window:
             window, why = rows, f"records of {rows} samples are one window"
     return {
@@ -173,9 +175,10 @@ def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
     fewest, stride = _FEWEST_WINDOWS[config.stream], max(window // _STRIDES[config.stream], 1)
 
     def num_windows() -> int:
-        return sum((rows - window) // stride + 1 for rows in history.train if rows >= window)
+        return sum((rows - window) // stride + 1 for rows in train if rows >= window)
 
-    if not any(rows > window for rows in history.train):
+    train = history.splits["train"]
+    if not any(rows > window for rows in train):
         return stride, "a window for each segment"
     while num_windows() < fewest and stride > 1:
         stride //= 2

@@ -233,17 +233,21 @@ def _with_recipe(
     if missing := [name for name in TRAINING_PARTS if not stretches[name]]:
         hint = f"see data.parts.{missing[0]}, or set data.window and the other keys that are auto"
         raise DataError(f"the part {missing[0]} has no rows to choose a recipe by", hint=hint)
-    train, validation = (
-        np.concatenate([_gapless(stretch, recordings, config.data.gap_factor) for stretch in stretches[name]])
-        for name in TRAINING_PARTS
-    )
+    known = {stretch.recording for name in TRAINING_PARTS for stretch in stretches[name]}
+    calibration = _stretches_of(config.data.parts.calibration, recordings, data_root)
+    stretches["calibration"] = [stretch for stretch in calibration if stretch.recording in known]
+    segments_s2 = {
+        name: np.concatenate([_gapless(stretch, recordings, config.data.gap_factor) for stretch in found])
+        for name, found in stretches.items()
+        if found
+    }
     # A guard shortens what follows another split in the same recording: of many segments a single one.
-    shared = {stretch.recording for stretch in stretches["train"]} & {s.recording for s in stretches["validation"]}
+    is_shared = len(known) < sum(map(len, stretches.values()))
+    is_whole = len(segments_s2["validation"]) < 2 * len(stretches["validation"])
     history = History(
-        train=np.diff(train, axis=1)[:, 0].tolist(),
-        validation=np.diff(validation, axis=1)[:, 0].tolist(),
+        {name: np.diff(each_s2, axis=1)[:, 0].tolist() for name, each_s2 in segments_s2.items()},
         num_channels=len(recordings[0].channels),
-        guard=config.data.guard if shared and len(validation) < 2 * len(stretches["validation"]) else 0,
+        guard=config.data.guard if is_shared and is_whole else 0,
         sampling_rate_hz=rate_hz,
     )
     config, reasons = recipe.resolved(config, history)

@@ -15,11 +15,13 @@ def local(stream: str, *overrides: str) -> AnyConfig:
 
 
 def process(train: list[int], validation: list[int], *overrides: str, channels: int = 20, guard: int = -1):
-    return resolved(local("patchtst", *overrides), History(train, validation, channels, guard))[0]
+    return resolved(
+        local("patchtst", *overrides), History({"train": train, "validation": validation}, channels, guard)
+    )[0]
 
 
 def vibration(rows: int, rate_hz: float, *, count: int = 4, overrides: tuple[str, ...] = ()):
-    history = History([rows] * count, [rows] * count, 3, sampling_rate_hz=rate_hz)
+    history = History({"train": [rows] * count, "validation": [rows] * count}, 3, sampling_rate_hz=rate_hz)
     return resolved(local("swinmae", *overrides), history)[0]
 
 
@@ -81,7 +83,7 @@ def test_a_window_of_vibration_is_a_second_or_a_record(rows, rate_hz, window, lo
 
 def test_every_choice_has_its_reason():
     config = local("patchtst")
-    _, reasons = resolved(config, History([9_000], [3_000], 8))
+    _, reasons = resolved(config, History({"train": [9_000], "validation": [3_000]}, 8))
     assert [reason.split(" = ")[0] for reason in reasons] == [
         "data.window", "model.patch_length", "model.patch_stride", "data.stride", "data.score_stride",
         "training.windows_per_epoch",

@@ -67,6 +67,51 @@ def load(root: Path, config: AnyConfig, parts=TRAINING_PARTS, **options) -> Stre
     return load_stream_data(config, root=root, parts=parts, **options)
 
 
+# --------------------------------------------------------------------------------------------------------------- recipe
+AUTO = {"window": "auto", "stride": "auto", "score_stride": "auto"}
+
+
+def adaptive(rows: int, root: Path, **data) -> AnyConfig:
+    write_ramp(root, "plant.csv", rows)
+    plain = make_config(**{**AUTO, "guard": -1, **data}).model_dump(mode="json")
+    plain["model"] |= {"patch_length": "auto", "patch_stride": "auto"}
+    return config_from_dict(plain, source="a test")
+
+
+@pytest.mark.parametrize(("rows", "window", "patch"), [(10_000, 256, 16), (1_200, 64, 8), (250, 16, 8)])
+def test_a_recipe_follows_from_the_splits_of_normal_data(tmp_path, caplog, rows, window, patch):
+    caplog.set_level(logging.INFO)
+    config = adaptive(rows, tmp_path)
+    data = load(tmp_path, config)
+    assert (data.config.data.window, data.config.model.patch_length) == (window, patch)
+    assert data.parts["train"].window == window
+    assert f"data.window = {window}: " in caplog.text
+    assert data.config.data.parts == config.data.parts
+    again = load(tmp_path, data.config, SCORING_PARTS, scaler=data.scaler)
+    assert again.config == data.config
+
+
+def test_gaps_make_windows_shorter(tmp_path):
+    config = adaptive(10_000, tmp_path)
+    write_ramp(tmp_path, "plant.csv", 10_000)
+    frame = pd.read_csv(tmp_path / "data/plant.csv", parse_dates=["timestamp"])
+    frame["timestamp"] += pd.to_timedelta(np.arange(len(frame)) // 100 * 3600, unit="s")
+    frame.to_csv(tmp_path / "data/plant.csv", index=False)
+    assert load(tmp_path, config).config.data.window == 64
+
+
+def test_a_recipe_needs_the_splits_of_training(tmp_path):
+    write_ramp(tmp_path, "later.csv", 500)
+    plain = adaptive(5_000, tmp_path).model_dump(mode="json")
+    for name in ("train", "validation"):
+        plain["data"]["parts"][name]["files"] = ["data/plant.csv"]
+    plain["data"]["parts"]["test"] = {"files": ["data/later.csv"]}
+    config = config_from_dict(plain, source="a test")
+    scaler = load(tmp_path, config).scaler
+    with pytest.raises(DataError, match="train"):
+        load(tmp_path, config, ("test",), scaler=scaler)
+
+
 # ------------------------------------------------------------------------------------------------------------ splitting
 def test_windows_never_cross_a_recording_a_gap_or_a_part(tmp_path):
     write_ramp(tmp_path, "one.csv", 400, gap_at=90)
