@@ -147,7 +147,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     threads.use(plan.threads, is_fixed=config.deterministic or plan.count > 1)
 
     run_id = saved["run_id"] if saved else context.run_id or new_run_id()
-    lock.tell(run_id)
+    lock.name_run(run_id)
     if (origin := origin_of(context)) is not None:
         context = replace(context, loaded=replace(context.loaded, config=as_trained(config, origin["config"])))
     data = load_stream_data(context.config, root=context.root, parts=TRAINING_PARTS, run_id=run_id)

@@ -102,7 +102,7 @@ def test_nothing_is_put_under_a_run_that_writes_it(drive, workspace, target):
             import_artifacts(drive, root=workspace, replace=True)
         assert not (workspace / MODEL).exists()
     assert MODEL in import_artifacts(drive, root=workspace)
-    assert not list(workspace.rglob(".*.lock"))
+    assert not list(workspace.rglob(".*.lock*"))
 
 
 def damage(name: str, text: str | None):
