@@ -29,6 +29,8 @@ from inference.running import Cusum, Ewma
 
 # A residual counts up to so many standard deviations: its mean shall be of this day again after a jump to 1e30.
 RESIDUAL_CAP = 1000.0
+# What the CUSUM takes for noise, in normal deviations of the residual: half of the smallest shift it is to see, one.
+_ALLOWANCE = 0.5
 # Smallest mean square of a CUSUM that it is measured by: a channel that is quiet but for rare jumps has next to none.
 CUSUM_FLOOR = 0.1
 _VALUES_AT_A_TIME = 2**19
@@ -176,7 +178,7 @@ def _standardised(regression: Autoregression, values_nc: np.ndarray, stretches_k
 
 
 def _push(span: int, num_channels: int, settings: ProcessCharts) -> Cusum:
-    return Cusum(settings.cusum_spans * span, settings.cusum_allowance, num_channels)
+    return Cusum(settings.cusum_spans * span, _ALLOWANCE, num_channels)
 
 
 def _deviations(residual_nc: np.ndarray, square_c: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Constants of the control charts, with where each value comes from.
 
-Where nothing else is said, a value was chosen with the labels of the development sets (docs/experiments.md).
+Where nothing else is said, a value was chosen with the labels of the development sets. What each of them does, and what
+sets lose whose labels had no part in the choice, is in docs/experiments.md, "constants chosen on other sets".
 """
 
 from __future__ import annotations
@@ -14,16 +15,8 @@ class ProcessCharts(Section):
     """Control charts of process sensors (`inference.control_charts`)."""
 
     lags: Count = Field(6, description="Process sensors: past rows of all channels that predict the next one.")
-    ridge: Positive = Field(
-        0.1, description="Process sensors: penalty of that regression, as a share of a channel's variance."
-    )
     residual_floor: Positive = Field(
         0.1, description="Process sensors: smallest reference residual, in standard deviations of its channel."
-    )
-    cusum_allowance: Positive = Field(
-        0.5,
-        description="Process sensors: what the CUSUM takes for noise, in standard deviations of the residual; the "
-        "textbook value, half of the smallest shift to see, one.",
     )
     cusum_spans: Positive = Field(1.5, description="Process sensors: memory of the CUSUM, in smoothing spans.")
     cusum_share: Fraction = Field(

@@ -52,10 +52,8 @@ GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
         "scoring.charts.process.components_spans": (1.0, 3.0, 6.0),
         "scoring.charts.process.cusum_share": (0.5, 0.0, 0.25, 0.4, 0.75),
         "scoring.charts.process.cusum_spans": (1.0, 1.5, 3.0),
-        "scoring.charts.process.cusum_allowance": (0.5, 0.25, 1.0),
         "scoring.charts.process.tolerated_drift": (1.5, 1.0, 1.25, 3.0),
         "scoring.charts.process.lags": (3, 1, 6, 12),
-        "scoring.charts.process.ridge": (0.1, 0.01, 1.0),
         "scoring.charts.process.residual_floor": (0.1, 0.03, 0.3),
     },
     "swinmae": {

@@ -33,7 +33,7 @@ def test_it_is_the_ridge_regression_of_a_linear_algebra_book():
     own_nc = np.mean(lagged, axis=0)
     inertia_c = (own_nc * z_nc).sum(axis=0) / (own_nc**2).sum(axis=0)
     x_nf = np.column_stack([*lagged, np.ones(len(z_nc))]).clip(-autoregression.CLIP, autoregression.CLIP)
-    extra_ff = np.eye(x_nf.shape[1])[:-1] * np.sqrt(CHARTS.ridge * len(z_nc))
+    extra_ff = np.eye(x_nf.shape[1])[:-1] * np.sqrt(autoregression.PENALTY * len(z_nc))
     target = np.concatenate([z_nc - inertia_c * own_nc, np.zeros((len(extra_ff), 3))])
     expected_fc = np.linalg.lstsq(np.concatenate([x_nf, extra_ff]), target, rcond=None)[0]
     np.testing.assert_allclose(regression.inertia_c, inertia_c)
