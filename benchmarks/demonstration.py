@@ -19,19 +19,18 @@ import numpy as np
 
 from core.cli import run_command
 from core.config.compose import load_config, local_config_file
-from core.config.schema import STREAMS, AnyConfig, Stream
+from core.config.schema import STREAMS, Stream
 from core.data.dataset import PART_NAMES, load_stream_data
 from core.data.synthetic import make_sample_data
 from core.data.windows import WindowSet
 from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
+from inference.detector import fit
 from inference.event_figures import event_figures
 from inference.groups import lengths_of, normal_of, rows_of
 from inference.metrics import auroc
-from inference.part_scores import PartErrors, PartScores, score_part
+from inference.part_scores import PartErrors
 from inference.score_table import score_table
-from inference.stream_scores import fit_statistics
-from inference.thresholds import calibrate
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SEEDS = (7, *range(201, 210))
@@ -42,17 +41,14 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make_sample_data(root, seed=seed)
-        config = load_config(
-            local_config_file(stream), [f"data.root={root}", "logging.progress=off"], root=REPOSITORY, environment={}
-        ).config
+        overrides = [f"data.root={root}", "scoring.model_share=0", "logging.progress=off"]
+        config = load_config(local_config_file(stream), overrides, root=REPOSITORY, environment={}).config
         data = load_stream_data(config, root=root, parts=PART_NAMES)
         config = data.config
-        charts, calibration_sc = fit_statistics(config, normal_of(data.parts), ())
-        windows = data.parts["test"]
-        calibration = _scores(data.parts["calibration"], calibration_sc, config)
-        test = _scores(windows, charts.errors(windows), config)
-        threshold = calibrate(calibration.score_s, config.scoring.threshold).value
-        table = score_table(test, windows.series, windows.stretches, channels=data.channels, threshold=threshold)
+        normal, windows = normal_of(data.parts), data.parts["test"]
+        detector = fit(config, "no model", normal, {name: _no_errors(part, stream) for name, part in normal.items()})
+        scores, threshold = detector.score(_no_errors(windows, stream), windows), detector.threshold.value
+        table = score_table(scores, windows.series, windows.stretches, channels=data.channels, threshold=threshold)
     judged = table[table["label"].notna() & table["score"].notna()]
     healthy = judged[judged.groupby("recording", observed=True)["label"].transform("max") == 0]
     return {
@@ -63,16 +59,16 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
     }
 
 
-def _scores(windows: WindowSet, error_sc: np.ndarray, config: AnyConfig) -> PartScores:
-    """The charts' errors as scores: they are smoothed already."""
-    if config.stream == "patchtst":
-        lengths_k = lengths_of(windows)
-        row_s, segment_s = rows_of(windows.stretches), np.repeat(np.arange(len(lengths_k)), lengths_k)
-        errors = PartErrors(error_sc, row_s, segment_s, rows_per_entry=1)
+def _no_errors(windows: WindowSet, stream: Stream) -> PartErrors:
+    """In place of those of a model."""
+    if stream == "patchtst":
+        lengths_k, row_s = lengths_of(windows), rows_of(windows.stretches)
+        segment_s, rows_per_entry = np.repeat(np.arange(len(lengths_k)), lengths_k), 1
     else:
-        last_s = windows.starts_w.numpy() + windows.window - 1
-        errors = PartErrors(error_sc, last_s, windows.file_of(), rows_per_entry=windows.window)
-    return score_part(errors, np.ones(error_sc.shape[1]), smoothing_span=1)
+        row_s, segment_s = windows.starts_w.numpy() + windows.window - 1, windows.file_of()
+        rows_per_entry = windows.window
+    error_sc = np.zeros((len(row_s), windows.series.values_nc.shape[1]), dtype=np.float32)
+    return PartErrors(error_sc, row_s, segment_s, rows_per_entry)
 
 
 def results(streams: Sequence[Stream], seeds: Sequence[int]) -> Iterator[str]:

@@ -102,8 +102,8 @@ class _AddUp:
         share, cusum = charts.components_share, settings.cusum_share
         self.usual_3c = charts.usual_3c
         self.share_3 = np.array([(1 - share) * (1 - cusum), (1 - share) * cusum, share])
-        self.square, self.push = Ewma(charts.span, num_channels), _push(charts.span, num_channels, settings)
-        self.left = Ewma(settings.components_spans * charts.span, num_channels)
+        self.square, self.push = Ewma(charts.span, num_channels, 1.0), _push(charts.span, num_channels, settings)
+        self.left = Ewma(settings.components_spans * charts.span, num_channels, 1.0)
 
     def __call__(self, residual_nc: np.ndarray, left_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
         def measured(square_nc: np.ndarray, which: int) -> np.ndarray:

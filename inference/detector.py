@@ -10,29 +10,40 @@ import hashlib
 import json
 import logging
 import zipfile
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from core.config.schema import AnyConfig, Stream, Threshold
+from core.config.schema import AnyConfig, Scoring, Stream
 from core.data.dataset import PartName
 from core.data.identity import digest_of_recording
-from core.data.windows import Series, WindowSet
-from core.errors import OutputError
+from core.data.windows import WindowSet
+from core.errors import DataError, OutputError
 from core.workspace import atomic_file, json_text, utc_now
+from inference.calibration import restricted, second_half
 from inference.groups import POOLED, Levels, fit_levels, keys_of, lengths_of, level_of, recordings_in
 from inference.part_scores import PartErrors, PartScores, channel_baseline, score_part
-from inference.score_table import recordings_of, starts_of, times_of
-from inference.stream_scores import STATISTICS, Statistics, fit_statistics
-from inference.thresholds import Achieved, CalibratedThreshold, CalibrationSample
+from inference.score_table import recordings_of, times_of
+from inference.stream_scores import (
+    STATISTICS,
+    ReferenceFeatures,
+    Statistics,
+    alone_in,
+    fit_statistics,
+    reference_features,
+)
+from inference.thresholds import CalibratedThreshold, CalibrationSample, FalseAlarms, calibrate
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _NS_PER_S = 1e9
+# Settings that decide which scores are alarms, and which alarms are events.
+_ALARM_SETTINGS = {"threshold", "event_gap", "event_release", "event_min_length", "event_min_seconds"}
 _OF_STATISTICS, _DIGEST, _HEADER = "statistics.", "sha256", "header"
 
 
@@ -41,22 +52,24 @@ class Detector:
     """What makes scores of a model's errors, and alarms of scores.
 
     checkpoint_sha256: of the model whose errors it knows. settings: what it was made with, by their keys in a
-    configuration; `threshold_settings` those of the threshold, which the sample can be asked for anew.
+    configuration; alarm_settings: those of the threshold and of events, which the sample can be asked for anew.
     baseline_c: the model's normal error of each channel, float64 (C,). statistics: None where only the model speaks.
     levels, alone: of recordings that are each judged by their own past (`inference.groups`). sample: the scores of the
-    calibration data. data: an identity of the rows and windows of each normal part. recordings: those of calibration.
+    calibration data. halves: those of the first half, and of the second by a detector of the first; None where half is
+    too little. data: an identity of the rows and windows of each normal part. recordings: those of calibration.
     change: what an explicit calibration changed; None where the configuration's own parts were learned from.
     """
 
     stream: Stream
     checkpoint_sha256: str
     settings: Mapping[str, Any]
-    threshold_settings: Threshold
+    alarm_settings: Scoring
     baseline_c: np.ndarray
     statistics: Statistics | None
     levels: Levels
     alone: tuple[str, ...]
     sample: CalibrationSample
+    halves: tuple[CalibrationSample, CalibrationSample] | None
     threshold: CalibratedThreshold
     data: Mapping[str, str]
     recordings: tuple[str, ...]
@@ -74,11 +87,12 @@ class Detector:
         statistic_sc = self.statistics.errors(windows) if self.statistics else None
         return self.levels.alike(_scores(errors, self.baseline_c, statistic_sc, self.settings), windows)
 
-    def with_threshold(self, settings: Threshold) -> Detector:
-        """The same with another kind of threshold. Raises DataError where the sample cannot support it."""
-        if settings == self.threshold_settings:
+    def with_alarms(self, settings: Scoring) -> Detector:
+        """The same with another threshold or other events. Raises DataError where the sample cannot support it."""
+        settings = alarm_settings(settings)
+        if settings == self.alarm_settings:
             return self
-        return replace(self, threshold_settings=settings, threshold=self.sample.threshold(settings))
+        return replace(self, alarm_settings=settings, threshold=_calibrated(self.sample, self.halves, settings))
 
     # ------------------------------------------------------------------------------------------------------ fits here?
     def fault(self, config: AnyConfig, checkpoint_sha256: str) -> str | None:
@@ -90,13 +104,11 @@ class Detector:
                      if self.settings.get(key) != asked[key]]  # fmt: skip
         return f"the one that is stored was made with {'; '.join(differing)}" if differing else None
 
-    def change_of_data(self, normal: Mapping[PartName, WindowSet], alone: Collection[str]) -> str | None:
+    def change_of_data(self, normal: Mapping[PartName, WindowSet]) -> str | None:
         """What is no longer as it was learned from, in words; None where all that is at hand is."""
         changed = [name for name, part in normal.items() if identity(part) != self.data.get(name)]
         if changed:
             return f"the data of {' and '.join(changed)} is not what the one that is stored was made of"
-        if normal.keys() == self.data.keys() and tuple(alone) != self.alone:
-            return "other recordings than then are judged each by its own past"
         return None
 
     # ------------------------------------------------------------------------------------------------------- the file
@@ -104,7 +116,12 @@ class Detector:
         statistics = self.statistics.to_arrays() if self.statistics else {}
         arrays = {
             "baseline_c": self.baseline_c,
-            "sample_n": self.sample.score_n,
+            **_sample_arrays("", self.sample),
+            **{
+                name: array
+                for number, half in enumerate(self.halves or ())
+                for name, array in _sample_arrays(f"half.{number}.", half).items()
+            },
             "level_g": np.array(list(self.levels.level.values()), dtype=np.float32),
             "usual_level": self.levels.usual,
             **{_OF_STATISTICS + name: array for name, array in statistics.items()},
@@ -114,10 +131,10 @@ class Detector:
             "stream": self.stream,
             "checkpoint_sha256": self.checkpoint_sha256,
             "settings": dict(self.settings),
-            "threshold_settings": self.threshold_settings.model_dump(mode="json"),
-            "threshold": asdict(self.threshold),
-            "seconds_per_score": self.sample.seconds_per_score,
-            "in_time": self.sample.in_time,
+            "alarm_settings": self.alarm_settings.model_dump(mode="json", include=_ALARM_SETTINGS),
+            "threshold": self.threshold.to_json(),
+            "seconds_per_score": [each.seconds_per_score for each in (self.sample, *(self.halves or ()))],
+            "span": self.sample.span,
             "groups": list(self.levels.level),
             "alone": list(self.alone),
             "data": dict(self.data),
@@ -158,18 +175,24 @@ class Detector:
             if name.startswith(_OF_STATISTICS)
         }
         threshold = dict(header["threshold"])
+        threshold["expected"] = FalseAlarms(**threshold["expected"])
         if threshold["achieved"] is not None:
-            threshold["achieved"] = Achieved(**threshold["achieved"])
+            threshold["achieved"] = FalseAlarms(**threshold["achieved"])
+        sample, *halves = (
+            CalibrationSample(arrays[f"{of}sample_n"], arrays[f"{of}segment_n"], seconds, header["span"])
+            for of, seconds in zip(("", "half.0.", "half.1."), header["seconds_per_score"], strict=False)
+        )
         return cls(
             stream=header["stream"],
             checkpoint_sha256=header["checkpoint_sha256"],
             settings=header["settings"],
-            threshold_settings=Threshold(**header["threshold_settings"]),
+            alarm_settings=Scoring(**header["alarm_settings"]),
             baseline_c=arrays["baseline_c"],
             statistics=STATISTICS[header["stream"]].from_arrays(statistics) if statistics else None,
             levels=Levels(dict(zip(header["groups"], arrays["level_g"], strict=True)), arrays["usual_level"][()]),
             alone=tuple(header["alone"]),
-            sample=CalibrationSample(arrays["sample_n"], header["seconds_per_score"], header["in_time"]),
+            sample=sample,
+            halves=tuple(halves) or None,
             threshold=CalibratedThreshold(**threshold),
             data=header["data"],
             recordings=tuple(header["recordings"]),
@@ -189,48 +212,129 @@ def fit(
     checkpoint_sha256: str,
     normal: Mapping[PartName, WindowSet],
     errors: Mapping[PartName, PartErrors],
-    *,
-    alone: Collection[str] = (),
 ) -> Detector:
     """Learns from the normal parts, `calibration` among them. errors: the model's, of that and perhaps of others.
 
-    alone: the recordings that are each judged by their own past. Where there are such, others are judged by the past of
-    all, at the level of its own; so are their calibration scores.
-    Raises DataError where the calibration data cannot support the threshold.
+    Calibration scores are made by what was learned without them, as those of new data will be. The whole is then
+    fitted once more to the first half of the calibration data and tested on the second.
+    Raises DataError where the calibration data cannot support a threshold.
     """
+    features = reference_features(config, normal)
+    detector, _ = fit_with_scores(config, checkpoint_sha256, normal, errors, features)
+    halves = _halves(config, checkpoint_sha256, normal, errors, features, detector.alone)
+    threshold = _calibrated(detector.sample, halves, detector.alarm_settings)
+    return replace(detector, halves=halves, threshold=threshold)
+
+
+def fit_with_scores(
+    config: AnyConfig,
+    checkpoint_sha256: str,
+    normal: Mapping[PartName, WindowSet],
+    errors: Mapping[PartName, PartErrors],
+    features: ReferenceFeatures | None = None,
+) -> tuple[Detector, np.ndarray]:
+    """As `fit`, without the test on the second half; and the scores (S,) of the part `calibration`. features: of the
+    normal parts of vibration, where they are known."""
     calibration, settings = normal["calibration"], settings_of(config)
-    baseline_c = channel_baseline(errors.values())
+    alone = alone_in(config.stream, normal.values())
+    second_s = second_half(calibration, errors["calibration"], alone)
     learn = settings["scoring.model_share"] < 1.0
 
-    def judged_by(past_of: Collection[str]) -> tuple[Statistics | None, PartScores]:
-        statistics, statistic_sc = fit_statistics(config, normal, past_of) if learn else (None, None)
-        return statistics, _scores(errors["calibration"], baseline_c, statistic_sc, settings)
+    def judged_by(past_of: tuple[str, ...]) -> tuple[Statistics | None, np.ndarray]:
+        """Statistics, and calibration scores (S,), those of each half without its own model errors."""
+        statistics, statistic_sc = fit_statistics(config, normal, past_of, features) if learn else (None, None)
+        of_half = [
+            _scores(errors["calibration"], channel_baseline(errors, without_s=half_s), statistic_sc, settings).score_s
+            for half_s in (~second_s, second_s)
+        ]
+        return statistics, np.where(second_s, of_half[1], of_half[0])
 
-    statistics, scores = judged_by(alone)
-    scores, levels = fit_levels(scores, calibration, alone)
+    statistics, score_s = judged_by(alone)
+    score_s, levels = fit_levels(score_s, second_s, calibration, alone)
     if alone:
-        of_all, scores_of_all = judged_by(())
+        of_all, score_of_all_s = judged_by(())
         statistics = statistics.joined(of_all) if learn else None
-        pooled = level_of(scores_of_all.score_s)
-        levels = replace(levels, level={**levels.level, POOLED: levels.usual if np.isnan(pooled) else pooled})
-        others_s = levels.alike(scores_of_all, calibration).score_s
+        pooled = level_of(score_of_all_s)
+        levels = replace(
+            levels, level={**levels.level, POOLED: levels.usual if np.isnan(pooled) else np.float32(pooled)}
+        )
         is_alone_s = np.repeat([key != POOLED for key in keys_of(calibration, alone)], lengths_of(calibration))
-        scores = replace(scores, score_s=np.where(is_alone_s, scores.score_s, others_s))
-    sample = _sample(scores, calibration.series)
-    return Detector(
+        score_s = np.where(is_alone_s, score_s, score_of_all_s * (levels.usual / levels.level[POOLED]))
+    sample = calibration_sample(score_s, errors["calibration"], calibration, config.scoring.smoothing_span)
+    detector = Detector(
         stream=config.stream,
         checkpoint_sha256=checkpoint_sha256,
         settings=settings,
-        threshold_settings=config.scoring.threshold,
-        baseline_c=baseline_c,
+        alarm_settings=alarm_settings(config.scoring),
+        baseline_c=channel_baseline(errors),
         statistics=statistics,
         levels=levels,
-        alone=tuple(alone),
+        alone=alone,
         sample=sample,
-        threshold=sample.threshold(config.scoring.threshold),
+        halves=None,
+        threshold=calibrate(sample, config.scoring),
         data={name: identity(part) for name, part in normal.items()},
         recordings=tuple(recordings_in(calibration)),
     )
+    return detector, score_s
+
+
+def _halves(
+    config: AnyConfig,
+    checkpoint_sha256: str,
+    normal: Mapping[PartName, WindowSet],
+    errors: Mapping[PartName, PartErrors],
+    features: ReferenceFeatures,
+    alone: tuple[str, ...],
+) -> tuple[CalibrationSample, CalibrationSample] | None:
+    """The sample of a detector that is fitted to the first half of the calibration data, and its scores of the second
+    half; None where half is too little."""
+    whole = normal["calibration"], errors["calibration"]
+    second_s = second_half(*whole, alone)
+    if not second_s.any() or second_s.all():
+        return None
+    (first, first_errors), (second, second_errors) = (restricted(*whole, half_s) for half_s in (~second_s, second_s))
+    normal, errors = {**normal, "calibration": first}, {**errors, "calibration": first_errors}
+    try:
+        with _without_messages():  # they were logged for the whole
+            rehearsed, _ = fit_with_scores(config, checkpoint_sha256, normal, errors, features.restricted(~second_s))
+            score_s = rehearsed.score(second_errors, second).score_s
+    except DataError:
+        return None
+    sample = calibration_sample(score_s, second_errors, second, config.scoring.smoothing_span)
+    return (rehearsed.sample, sample) if len(sample.score_n) else None
+
+
+def _calibrated(
+    sample: CalibrationSample, halves: tuple[CalibrationSample, CalibrationSample] | None, settings: Scoring
+) -> CalibratedThreshold:
+    """The threshold, and the false alarms on the second half of one that is set by the first."""
+    threshold, achieved = calibrate(sample, settings), None
+    if halves is not None:
+        first, second = halves
+        with suppress(DataError):
+            achieved = second.false_alarms(calibrate(first, settings).value, settings)
+    return threshold.with_achieved(achieved)
+
+
+def _sample_arrays(prefix: str, sample: CalibrationSample) -> dict[str, np.ndarray]:
+    return {f"{prefix}sample_n": sample.score_n, f"{prefix}segment_n": sample.segment_n}
+
+
+@contextmanager
+def _without_messages() -> Iterator[None]:
+    package = logging.getLogger("inference")
+    before = package.level
+    package.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        package.setLevel(before)
+
+
+def alarm_settings(settings: Scoring) -> Scoring:
+    """Only what decides which scores are alarms, and which alarms are events; the rest by default."""
+    return Scoring(**settings.model_dump(include=_ALARM_SETTINGS))
 
 
 def settings_of(config: AnyConfig) -> dict[str, Any]:
@@ -253,22 +357,19 @@ def _scores(
     return score_part(errors, baseline_c, smoothing_span=span, statistic_sc=statistic_sc, share=share)
 
 
-def _sample(scores: PartScores, series: Series) -> CalibrationSample:
-    """The calibration scores in order of time: each recording whole, by their starts where all have time stamps."""
-    known_s = ~np.isnan(scores.score_s)
-    row_s, score_s = scores.row_s[known_s], scores.score_s[known_s]
-    recording_s, time_s = recordings_of(series, row_s), times_of(series, row_s)
+def calibration_sample(score_s: np.ndarray, errors: PartErrors, windows: WindowSet, span: int) -> CalibrationSample:
+    """Scores (S,) of normal data as a sample, without entries that have none. span: of the means in the scores."""
+    series = windows.series
+    known_s = ~np.isnan(score_s)
+    row_s = errors.row_s[known_s]
+    recording_s = recordings_of(series, row_s)
+    step_m = np.diff(times_of(series, row_s))[np.diff(recording_s) == 0] if len(row_s) else np.empty(0)
     stamps = {series.recordings[index].time_source for index in np.unique(recording_s)}
-    order_s = np.arange(len(row_s))
-    if stamps == {"timestamp"}:
-        order_s = np.argsort(starts_of(series)[recording_s], kind="stable")
-    time_s, recording_s = time_s[order_s], recording_s[order_s]
-    half, step_m = len(order_s) // 2, np.diff(time_s)[np.diff(recording_s) == 0]
-    in_time = stamps == {"timestamp"} and bool(time_s[:half].max(initial=time_s[0]) <= time_s[half:].min())
     return CalibrationSample(
-        score_s[order_s],
+        score_s[known_s].astype(np.float32),
+        errors.stretch_s[known_s],
         seconds_per_score=float(np.median(step_m)) / _NS_PER_S if len(step_m) and "index" not in stamps else None,
-        in_time=in_time or len(np.unique(recording_s)) == 1,
+        span=span,
     )
 
 

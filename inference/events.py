@@ -11,6 +11,7 @@ import pandas as pd
 from core.config.schema import Scoring
 from core.data.blocks import give_back
 from core.numbers import duration_in_words, ratio_in_words
+from inference import alarms
 
 TOP_CHANNELS = 3
 _VALUES_AT_A_TIME = 2**20
@@ -79,28 +80,11 @@ def _sentence(event: Any) -> str:
 
 
 def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
-    """Lines of the first and last score of each event, int64 (E,) each."""
-    alarm_s, stretch_s = scores["alarm"].to_numpy(dtype=bool), scores["stretch"].to_numpy()
-    line_m = np.flatnonzero(_held(scores, alarm_s, stretch_s, settings.event_release))
-    begins_m = np.ones(len(line_m), dtype=bool)
-    begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(stretch_s[line_m]) != 0)
-    first_e, last_e = line_m[begins_m], line_m[np.roll(begins_m, -1)]
-    alarms_before_s = np.append(0, np.cumsum(alarm_s))
-    alarms_e = alarms_before_s[last_e + 1] - alarms_before_s[first_e]
-    second_s = scores["seconds"].to_numpy()
-    seconds_e = second_s[last_e] - second_s[first_e]
-    kept_e = (alarms_e >= settings.event_min_length) & (seconds_e >= settings.event_min_seconds)
-    return first_e[kept_e], last_e[kept_e]
-
-
-def _held(scores: pd.DataFrame, alarm_s: np.ndarray, stretch_s: np.ndarray, release: float) -> np.ndarray:
-    """Alarms, and the scores after them that stay above the release: bool (S,)."""
-    above_s = alarm_s | (scores["score"] > release * scores["threshold"]).to_numpy(dtype=bool)
-    goes_on_s = above_s & np.append(False, above_s[:-1]) & (np.diff(stretch_s, prepend=-1) == 0)
-    alarms_s = np.cumsum(alarm_s)
-    # Of each run above the release, how many alarms there were before it.
-    line_s = np.maximum.accumulate(np.where(goes_on_s, 0, np.arange(len(above_s))))
-    return above_s & (alarms_s > alarms_s[line_s] - alarm_s[line_s])
+    """Lines of the first and last score of each event of a score table (`inference.alarms.event_spans`)."""
+    if scores.empty:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    score_s, threshold = scores["score"].to_numpy(), float(scores["threshold"].iloc[0])
+    return alarms.event_spans(score_s, threshold, scores["stretch"].to_numpy(), scores["seconds"].to_numpy(), settings)
 
 
 def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -> np.ndarray:

@@ -43,18 +43,23 @@ def recordings_in(windows: WindowSet) -> list[str]:
     return [series.recordings[index].file_id for index in np.unique(_recording(windows.stretches, series.offsets_r))]
 
 
-def judged_alone(normal: Iterable[WindowSet], scored: Collection[str]) -> tuple[str, ...]:
-    """The recordings `scored`, where each has `OWN_ROWS` normal rows; else none."""
-    rows = dict.fromkeys(scored, 0)
+def judged_alone(normal: Iterable[WindowSet]) -> tuple[str, ...]:
+    """The recordings that are each judged by their own past: those with `OWN_ROWS` normal rows, and more rows after
+    them. Which other recordings are scored does not matter."""
+    rows: dict[int, int] = {}
+    last: dict[int, int] = {}
     for windows in normal:
-        stretches_k2 = windows.stretches
+        series, stretches_k2 = windows.series, windows.stretches
         for index, (start, stop) in zip(
-            _recording(stretches_k2, windows.series.offsets_r), stretches_k2.tolist(), strict=True
+            _recording(stretches_k2, series.offsets_r).tolist(), stretches_k2.tolist(), strict=True
         ):
-            file_id = windows.series.recordings[index].file_id
-            if file_id in rows:
-                rows[file_id] += stop - start
-    return tuple(scored) if rows and min(rows.values()) >= OWN_ROWS else ()
+            rows[index] = rows.get(index, 0) + stop - start
+            last[index] = max(last.get(index, 0), stop)
+    return tuple(
+        series.recordings[index].file_id
+        for index, count in sorted(rows.items())
+        if count >= OWN_ROWS and series.offsets_r[index + 1] - last[index] >= windows.window
+    )
 
 
 def groups(normal: Collection[WindowSet], alone: Collection[str]) -> list[Group]:
@@ -77,7 +82,7 @@ def groups(normal: Collection[WindowSet], alone: Collection[str]) -> list[Group]
 def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
     """The groups of a data set: its normal stretches (K, 2), and which rows of other stretches are its own."""
     normal = normal_of(parts).values()
-    found = groups(normal, judged_alone(normal, recordings_in(parts["test"])))
+    found = groups(normal, judged_alone(normal))
     return [(group.normal_k2, partial(_rows_held, group)) for group in found]
 
 
@@ -120,28 +125,48 @@ class Levels:
         return _scaled(scores, self.usual / np.repeat(level_k, lengths_of(windows)), windows.series.room)
 
 
-def level_of(score_n: np.ndarray) -> np.float32:
+def level_of(score_n: np.ndarray) -> float:
     """Root mean square: nearer to the high scores than a mean, and steadier than a quantile of a hundred of them. NaN
     where nothing is scored."""
     known_n = score_n[~np.isnan(score_n)].astype(np.float64)
-    return np.float32(max(np.sqrt(np.mean(known_n**2)), _LEAST_LEVEL) if len(known_n) else np.nan)
+    return max(float(np.sqrt(np.mean(known_n**2))), _LEAST_LEVEL) if len(known_n) else np.nan
 
 
-def fit_levels(scores: PartScores, windows: WindowSet, alone: Collection[str]) -> tuple[PartScores, Levels]:
-    """The levels of calibration scores, and these scores made alike: NaN for recordings that nobody scores, which are
-    judged by another measure. A recording without calibration rows has the usual level."""
+def fit_levels(
+    score_s: np.ndarray, second_s: np.ndarray, windows: WindowSet, alone: Collection[str]
+) -> tuple[np.ndarray, Levels]:
+    """The levels of calibration scores, and these scores made alike, each half of a recording by the level of the
+    other: divided by their own level they would look steadier than new scores will. NaN for recordings that are not
+    judged alone. second_s: bool (S,), the second half of each recording.
+
+    A level is drawn towards that of all recordings as far as the halves of a recording differ (James and Stein,
+    Estimation with Quadratic Loss, 1961): where recordings do not differ by more than chance, all have the same.
+    """
     if not alone:
-        return scores, Levels({}, np.float32(1.0))
-    key_k = np.array(keys_of(windows, alone), dtype=object)
-    scale_s = np.full(len(scores.score_s), np.nan, dtype=np.float32)
-    level = {}
-    for key in alone:
-        mine_s = np.repeat(key_k == key, lengths_of(windows))
-        level[key] = level_of(scores.score_s[mine_s])
-        scale_s[mine_s] = level[key]
-    usual = np.float32(1.0 if np.isnan(scale_s).all() else np.nanmedian(scale_s))
-    levels = {key: usual if np.isnan(own) else own for key, own in level.items()}
-    return _scaled(scores, usual / scale_s, windows.series.room), Levels(levels, usual)
+        return score_s, Levels({}, np.float32(1.0))
+    key_s = np.repeat(np.array(keys_of(windows, alone), dtype=object), lengths_of(windows))
+    mine = {key: key_s == key for key in alone}
+    log_kh = np.log(
+        [[level_of(score_s[mine_s & half_s]) for half_s in (~second_s, second_s)] for mine_s in mine.values()]
+    )
+    log_k = np.log([level_of(score_s[mine_s]) for mine_s in mine.values()])
+    known_k, halves_k = ~np.isnan(log_k), ~np.isnan(log_kh.sum(axis=1))
+    usual = float(log_k[known_k].mean()) if known_k.any() else 0.0
+    noise = float(np.square(log_kh[halves_k, 0] - log_kh[halves_k, 1]).mean()) / 2 if halves_k.any() else np.inf
+    spread = max(float(log_k[known_k].var(ddof=1)) - noise / 2, 0.0) if known_k.sum() > 1 else 0.0
+
+    def drawn(log_level: np.ndarray, noise: float) -> np.ndarray:
+        weight = spread / (spread + noise) if spread else 0.0
+        return np.exp(usual + weight * np.nan_to_num(log_level - usual))
+
+    level_k, level_kh = drawn(log_k, noise / 2), drawn(log_kh, noise)
+    scale_s = np.full(len(score_s), np.nan)
+    for mine_s, level_h in zip(mine.values(), level_kh, strict=True):
+        scale_s[mine_s] = np.where(second_s[mine_s], level_h[0], level_h[1])
+    levels = Levels(
+        {key: np.float32(level) for key, level in zip(mine, level_k, strict=True)}, np.float32(np.exp(usual))
+    )
+    return (score_s * (np.exp(usual) / scale_s)).astype(np.float32), levels
 
 
 def _scaled(scores: PartScores, factor_s: np.ndarray, room: Path | None) -> PartScores:

@@ -66,12 +66,35 @@ def folds_of(stretches_k2: np.ndarray) -> list[np.ndarray]:
     return [fold for fold in folds if len(fold)]
 
 
-def can_be_held_out(num_calibration: int, num_others: int) -> bool:
-    """Whether the other normal rows suffice to judge calibration rows by; if not, these are judged out of fold."""
-    held_out = num_others >= num_calibration
-    if not held_out:
-        log.info(
-            "the %d calibration rows are judged out of fold: there are only %d other normal ones to judge them by",
-            num_calibration, num_others,
-        )  # fmt: skip
-    return held_out
+def held_out(
+    normal_k2: np.ndarray, calibration_k2: np.ndarray, *, fewest: int = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Segments (K, 2) to learn from, and the calibration segments to judge by what was learned; together all of them.
+
+    The other normal rows, where they are as many as the calibration rows and at least `fewest`; else, for each fold of
+    neighbours, all rows outside of it.
+    """
+    others_k2 = normal_k2[~np.isin(normal_k2[:, 0], calibration_k2[:, 0])]
+    num_others, num_calibration = num_rows(others_k2), num_rows(calibration_k2)
+    if not num_calibration:
+        return
+    if num_others >= max(fewest, num_calibration):
+        yield others_k2, calibration_k2
+        return
+    log.info(
+        "the %d calibration rows are judged out of fold: there are only %d other normal ones to judge them by",
+        num_calibration, num_others,
+    )  # fmt: skip
+    folds = folds_of(normal_k2)
+    for left_out, fold_k2 in enumerate(folds):
+        others = [each_k2 for number, each_k2 in enumerate(folds) if number != left_out] or folds
+        rest_k2 = np.concatenate(others)
+        clipped_k2 = np.concatenate([fold_k2.clip(start, stop) for start, stop in calibration_k2])
+        scored_k2 = clipped_k2[clipped_k2[:, 0] < clipped_k2[:, 1]]
+        if len(scored_k2):
+            yield rest_k2[np.argsort(rest_k2[:, 0])], scored_k2
+
+
+def num_rows(segments_k2: np.ndarray) -> int:
+    """Of segments (K, 2)."""
+    return int((segments_k2[:, 1] - segments_k2[:, 0]).sum())

@@ -7,7 +7,7 @@ and `mixed_scores` turns errors into scores. Suffixes: s score entry, n row of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from core.data.blocks import Pages, blank, gathered, slices
+from core.data.dataset import PartName
 from core.data.feed import Feed
 from core.data.windows import WindowSet
 from core.devices import threads
@@ -159,20 +160,24 @@ def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
 
 
 # --------------------------------------------------------------------------------------------------------------- scores
-def channel_baseline(normal: Collection[PartErrors]) -> np.ndarray:
+def channel_baseline(normal: Mapping[PartName, PartErrors], *, without_s: np.ndarray | None = None) -> np.ndarray:
     """The model's normal error of each channel, float64 (C,): its root mean square over all entries of normal parts,
     over √3, which is the mean for squares of Gaussian residuals. At least the mean of the part where it is largest,
     and `BASELINE_FLOOR`.
 
     A channel that is quiet but for a rare state, which the model never learns, is trusted less that way.
     NaN for a channel without a value; as nobody knows its normal error, scores leave it out.
+
+    without_s: bool, entries of the part `calibration` that do not count.
     """
-    num_channels = next(iter(normal)).error_sc.shape[1]
+    num_channels = normal["calibration"].error_sc.shape[1]
     fourth_c, count_c, mean_c = np.zeros(num_channels), np.zeros(num_channels, dtype=np.int64), np.zeros(num_channels)
-    for errors in normal:
+    for name, errors in normal.items():
         sum_c, observed_c = np.zeros(num_channels), np.zeros(num_channels, dtype=np.int64)
         for piece in slices(errors.error_sc, num_values=_VALUES_AT_A_TIME):
             error_nc = errors.error_sc[piece].astype(np.float64)
+            if name == "calibration" and without_s is not None:
+                error_nc = error_nc[~without_s[piece]]
             sum_c += np.nansum(error_nc, axis=0)
             fourth_c += np.nansum(error_nc**2, axis=0)
             observed_c += (~np.isnan(error_nc)).sum(axis=0)
@@ -204,7 +209,7 @@ def score_part(
     normalised_sc = blank((num_entries, num_channels), errors.room)
     score_s = np.empty(num_entries, dtype=np.float32)
     top_channel_s = np.empty(num_entries, dtype=np.int32)
-    smooth = Ewma(smoothing_span, num_channels)
+    smooth = Ewma(smoothing_span, num_channels, centre=1.0)
     read = [errors.error_sc, errors.stretch_s, *([] if statistic_sc is None else [statistic_sc])]
     for piece in slices(normalised_sc, *read, num_values=_VALUES_AT_A_TIME):
         normalised_nc = errors.error_sc[piece] / baseline_c

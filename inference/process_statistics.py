@@ -9,8 +9,8 @@ Suffixes: s score entry, n row, c channel, k segment.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -24,7 +24,7 @@ from inference import control_charts, cross_channel
 from inference.control_charts import ControlCharts
 from inference.cross_channel import CrossChannelChart
 from inference.groups import OWN_ROWS, Group, groups, keys_of, lengths_of
-from inference.normal_rows import FOLDS, can_be_held_out, folds_of
+from inference.normal_rows import FOLDS, held_out, num_rows
 
 log = logging.getLogger(__name__)
 
@@ -105,34 +105,25 @@ def fit_process(
         log.info("each of %d recordings is judged by its own past: all have %d reference rows", len(alone), OWN_ROWS)
     fitted = groups(normal.values(), alone)
     context_c = _chosen(calibration.series, context_channels)
-    if _uses_context(fitted, values_nc, span, context, context_c, settings.recurrence):
-        charts = {}
-        for group in fitted:
-            mine_k = group.holds(calibration_k2)
-            charts[group.key] = cross_channel.fit(values_nc, group.normal_k2, span=span, context_c=context_c)
-            for reference_k2, scored_k2 in _held_out(group, calibration_k2[mine_k]):
-                held_out = cross_channel.fit(values_nc, reference_k2, span=span, context_c=context_c)
-                segment_k = np.searchsorted(calibration_k2[mine_k, 0], scored_k2[:, 0], side="right") - 1
-                line_k = first_k[mine_k][segment_k] + scored_k2[:, 0] - calibration_k2[mine_k, 0][segment_k]
-                held_out.write(calibration_sc, line_k, values_nc, scored_k2)
-        return ProcessStatistics(charts), calibration_sc
+    uses_context = _uses_context(fitted, values_nc, span, context, context_c, settings.recurrence)
+
+    def learned(segments_k2: np.ndarray) -> Charts:
+        if uses_context:
+            return cross_channel.fit(values_nc, segments_k2, span=span, context_c=context_c)
+        return control_charts.fit(values_nc, segments_k2, span=span, settings=settings, room=room)[0]
+
     charts = {}
     for group in fitted:
-        charts[group.key], unseen = control_charts.fit(
-            values_nc, group.normal_k2, span=span, settings=settings, room=room
-        )
+        charts[group.key] = learned(group.normal_k2)
         mine_k = group.holds(calibration_k2)
-        others_k2 = _others(group, calibration_k2)
-        if can_be_held_out(lengths_k[mine_k].sum(), (others_k2[:, 1] - others_k2[:, 0]).sum()):
-            del unseen
-            unaware, _ = control_charts.fit(values_nc, others_k2, span=span, settings=settings, room=room)
-            # In the units of the charts that score new rows: what counts is how much worse an unseen row is predicted.
-            unaware = replace(unaware, usual_3c=charts[group.key].usual_3c)
-            unaware.write(calibration_sc, first_k[mine_k], values_nc, calibration_k2[mine_k])
-        else:
-            begin_k = np.searchsorted(group.normal_k2[:, 0], calibration_k2[mine_k, 0])
-            source_k = (unseen.end_k - np.diff(group.normal_k2, axis=1)[:, 0])[begin_k]
-            _copy(unseen.errors(charts[group.key]), source_k, calibration_sc, first_k[mine_k], lengths_k[mine_k])
+        mine_k2, line_k = calibration_k2[mine_k], first_k[mine_k]
+        fewest = cross_channel.FEWEST_ROWS if uses_context else 0
+        for reference_k2, scored_k2 in held_out(group.normal_k2, mine_k2, fewest=fewest):
+            segment_k = np.searchsorted(mine_k2[:, 0], scored_k2[:, 0], side="right") - 1
+            unaware = learned(reference_k2)
+            unaware.write(
+                calibration_sc, line_k[segment_k] + scored_k2[:, 0] - mine_k2[segment_k, 0], values_nc, scored_k2
+            )
     return ProcessStatistics(charts), calibration_sc
 
 
@@ -147,7 +138,7 @@ def _uses_context(
     """Whether residuals are compared with those of similar contexts; logs why. limit: of the recurrence."""
     if context == "off":
         return False
-    rows = min(_num_rows(group.normal_k2) for group in fitted)
+    rows = min(num_rows(group.normal_k2) for group in fitted)
     needed = cross_channel.FEWEST_ROWS * FOLDS // (FOLDS - 1)
     if rows < needed:
         if context == "on" or context_c is not None:
@@ -177,41 +168,3 @@ def _chosen(series: Series, names: Collection[str]) -> np.ndarray | None:
             "data", [ConfigFault("data.context_channels", f"{missing[0]} is not a channel; have {known}")]
         )
     return np.isin(channels, list(names))
-
-
-def _others(group: Group, calibration_k2: np.ndarray) -> np.ndarray:
-    """The reference segments of a group that are not of the calibration split, (K, 2)."""
-    return group.normal_k2[~np.isin(group.normal_k2[:, 0], calibration_k2[:, 0])]
-
-
-def _held_out(group: Group, calibration_k2: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Reference segments, and the calibration segments that charts of these did not see; together all of them.
-
-    The other reference rows where they suffice; else all but a fold of neighbours, for each fold.
-    """
-    others_k2 = _others(group, calibration_k2)
-    if _num_rows(others_k2) >= max(cross_channel.FEWEST_ROWS, _num_rows(calibration_k2)):
-        yield others_k2, calibration_k2
-        return
-    folds = folds_of(group.normal_k2)
-    for left_out, fold_k2 in enumerate(folds):
-        rest_k2 = np.concatenate([each_k2 for number, each_k2 in enumerate(folds) if number != left_out])
-        clipped = [fold_k2.clip(start, stop) for start, stop in calibration_k2]
-        scored_k2 = np.concatenate(clipped)
-        scored_k2 = scored_k2[scored_k2[:, 0] < scored_k2[:, 1]]
-        if len(scored_k2):
-            yield rest_k2[np.argsort(rest_k2[:, 0])], scored_k2
-
-
-def _num_rows(segments_k2: np.ndarray) -> int:
-    return int((segments_k2[:, 1] - segments_k2[:, 0]).sum())
-
-
-def _copy(
-    from_sc: np.ndarray, source_k: np.ndarray, into_sc: np.ndarray, first_k: np.ndarray, lengths_k: np.ndarray
-) -> None:
-    """Copies so many lines from each `source_k` on to those from `first_k` on."""
-    for source, first, length in zip(source_k, first_k, lengths_k, strict=True):
-        from_nc, into_nc = from_sc[source : source + length], into_sc[first : first + length]
-        for piece in slices(from_nc, into_nc, num_values=_VALUES_AT_A_TIME):
-            into_nc[piece] = from_nc[piece]

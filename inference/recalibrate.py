@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from core.data.windows import WindowSet
     from inference.detector import Detector
     from inference.part_scores import PartErrors
+    from inference.thresholds import FalseAlarms
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +43,10 @@ _HIGH = 0.9
 def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
     """Fits a detector to the rows of `data.parts.calibration` alone, keeps it, and gives what that changed.
 
-    Recordings that were each judged by their own past still are, where the new rows are enough of each.
     Raises CheckpointError and DataError as scoring does; then nothing is replaced.
     """
     from core.devices import memory
     from inference.detector import fit
-    from inference.groups import judged_alone
     from inference.stored_detector import load_parts, load_stored, open_model, refuse_training_rows
     from inference.stream_scores import model_errors
 
@@ -62,8 +61,7 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     log.info("learning from %s to %s of what data.parts.calibration.files names", part.start, part.stop)
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
-        alone = judged_alone(normal.values(), before.alone if before else ())
-        detector = fit(config, scoring.sha256, normal, {"calibration": errors}, alone=alone)
+        detector = fit(config, scoring.sha256, normal, {"calibration": errors})
         known = before if before is not None and before.fault(config, scoring.sha256) is None else None
         change = {"learned_from": list(detector.recordings), **_change(known, detector, errors, windows)}
     return _replace(path, replace(detector, change=change), root=root)
@@ -171,14 +169,13 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
     """
     import numpy as np
 
-    from inference.thresholds import share_above
+    from inference.detector import calibration_sample
 
     if before is None:
         return {"sentence": "There was no detector of this model and these settings before: drift cannot be told."}
-    score_n = before.score(errors, windows).score_s
-    score_n = score_n[~np.isnan(score_n)]
-    achieved = share_above(score_n, before.threshold.value, seconds_per_score=now.sample.seconds_per_score)
-    ratio = float(np.quantile(score_n, _HIGH) / np.quantile(before.sample.score_n, _HIGH))
+    sample = calibration_sample(before.score(errors, windows).score_s, errors, windows, before.sample.span)
+    achieved = sample.false_alarms(before.threshold.value, before.alarm_settings)
+    ratio = float(np.quantile(sample.score_n, _HIGH) / np.quantile(before.sample.score_n, _HIGH))
     return {
         "before_made_at": before.made_at,
         "threshold": {"old": before.threshold.value, "new": now.threshold.value},
@@ -188,19 +185,19 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
     }
 
 
-def drift_in_words(achieved: Any, rate: float, ratio: float) -> str:
-    """achieved: of the old threshold on the new data. rate: what it was meant to have. ratio: of the high scores."""
-    from inference.thresholds import achieved_in_words, share_in_words
+def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
+    """achieved: of the old threshold on the new data. rate: what it was meant to have at most. ratio: of the high
+    scores."""
+    from inference.thresholds import in_words, percent
 
-    found = "No drift to speak of"
+    found = "No clear drift"
     if achieved.low > rate:
-        found = "Normal has drifted"
+        found = "The process has drifted"
     elif achieved.high < rate and ratio < _QUIETER:
-        found = "Normal has become quieter"
+        found = "The process has become quieter"
     return (
-        f"{found}: the old threshold would have called {achieved_in_words(achieved)} of the new normal scores alarms, "
-        f"where {share_in_words(rate)} were meant; high scores (90 % quantile) are {ratio_in_words(ratio)} times what "
-        "they were."
+        f"{found}: with the old threshold {in_words(achieved)} of the new normal scores would have been false alarms "
+        f"(asked: at most {percent(rate)}); high scores (90 % quantile) are {ratio_in_words(ratio)} times the old ones"
     )
 
 

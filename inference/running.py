@@ -18,12 +18,16 @@ class Ewma:
     """Causal exponentially weighted mean; the newest row weighs 2 / (span + 1).
 
     What is missing (NaN) stays missing and weighs nothing.
+
+    centre: what is normal, a number or float (C,). The first rows of a stretch are means of few rows, and would stand
+    out for that alone: they are drawn towards the centre until they vary as later means of independent rows do. None
+    leaves them as they are.
     """
 
-    def __init__(self, span: float, num_channels: int):
-        self.decay = decay_of(span)
+    def __init__(self, span: float, num_channels: int, centre: float | np.ndarray | None = None):
+        self.decay, self.centre = decay_of(span), centre
         self._last_2c = np.zeros((2, num_channels))  # sums of weighted values and of weights, at the last row so far
-        self._stretch = -1
+        self._stretch, self._rows = -1, 0
 
     def __call__(self, values_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
         """The means of the next rows, float64 (n, C). stretch_n: the number of each row's stretch, ascending."""
@@ -32,8 +36,27 @@ class Ewma:
         _add_past(sums_2nc, stretch_n, self.decay)
         going_on = slice(int(np.searchsorted(stretch_n, self._stretch, side="right")))
         sums_2nc[:, going_on] += _weights(self.decay, going_on.stop) * self._last_2c[:, np.newaxis]
-        self._last_2c, self._stretch = sums_2nc[:, -1].copy(), int(stretch_n[-1])
-        return np.divide(sums_2nc[0], sums_2nc[1], out=np.full(values_nc.shape, np.nan), where=observed_nc)
+        age_n = self._ages(stretch_n)
+        self._last_2c, self._stretch, self._rows = sums_2nc[:, -1].copy(), int(stretch_n[-1]), int(age_n[-1])
+        mean_nc = np.divide(sums_2nc[0], sums_2nc[1], out=np.full(values_nc.shape, np.nan), where=observed_nc)
+        if self.centre is None:
+            return mean_nc
+        variance_n = variance_left(self.decay, age_n)
+        return self.centre + np.sqrt((1 - self.decay) / (1 + self.decay) / variance_n)[:, np.newaxis] * (
+            mean_nc - self.centre
+        )
+
+    def _ages(self, stretch_n: np.ndarray) -> np.ndarray:
+        """How many rows of its stretch there are up to each row, itself included: int64 (n,)."""
+        begins_n = np.diff(stretch_n, prepend=self._stretch) != 0
+        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(stretch_n)), -self._rows))
+        return np.arange(len(stretch_n)) - first_n + 1
+
+
+def variance_left(decay: float, age_n: np.ndarray) -> np.ndarray:
+    """The variance of the exponentially weighted mean of so many independent rows, of which one has the variance 1."""
+    past_n = decay ** age_n.astype(np.float64)
+    return (1 - decay) / (1 + decay) * (1 - past_n**2) / (1 - past_n) ** 2
 
 
 class Cusum:

@@ -27,6 +27,7 @@ from torch import Tensor
 from core.config.charts import VibrationCharts
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
+from inference import running
 from inference.running import decay_of
 from inference.vibration_features import CHARTS, Features, features_of, smoothed
 
@@ -177,33 +178,71 @@ def _sum_of_charts(
 
 def variance_left(windows: WindowSet, span: int) -> Tensor:
     """The variance of the exponentially weighted mean of independent windows, from the first of a file on: (W,)."""
-    file_w, decay = windows.file_of(), decay_of(span)
+    file_w = windows.file_of()
     number_w = np.arange(1, len(file_w) + 1) - np.searchsorted(file_w, file_w)
-    past_w = torch.from_numpy(float(decay) ** number_w)
-    return (1 - decay) / (1 + decay) * (1 - past_w**2) / (1 - past_w) ** 2
+    return torch.from_numpy(running.variance_left(decay_of(span), number_w))
 
 
 # -------------------------------------------------------------------------------------------------------------- learned
 def fit_spectral(
-    normal: Mapping[PartName, WindowSet], *, span: int, settings: VibrationCharts | None = None
+    normal: Mapping[PartName, WindowSet],
+    *,
+    span: int,
+    settings: VibrationCharts | None = None,
+    features: Mapping[PartName, Features] | None = None,
 ) -> tuple[SpectralStatistics, np.ndarray]:
-    """What the windows of all normal parts teach, and the errors (S, C) of the part `calibration`, cross-fitted."""
+    """What the windows of all normal parts teach, and the errors (S, C) of the part `calibration`: those of each fold
+    as everything that was learned without that fold sees them, charts, references and all.
+
+    The windows of all parts must begin equally far apart, else `span` windows are not equally long.
+    features: of the windows (`features_of`), where they are known.
+    """
     settings = settings or VibrationCharts()
-    of_part = {name: features_of(part, settings) for name, part in normal.items()}
-    single = _joined(list(of_part.values()))
-    averaged = _joined([smoothed(features, normal[name], span) for name, features in of_part.items()])
-    left_w = torch.cat([variance_left(part, span) for part in normal.values()])
-    fold_w = folds_of(list(normal.values()))
-    charts, references, distances = {}, {}, {}
-    for name in CHARTS:
-        charts[name] = Chart.fit(single[name], settings)
-        single_wc, distances[name] = _cross_fitted(single[name], averaged[name], fold_w, settings)
-        references[name] = Reference.fit(single_wc, distances[name], left_w)
-    sum_w, _ = _sum_of_charts(references, distances, left_w, settings)
-    learned = SpectralStatistics(charts, references, _usual(sum_w[~sum_w.isnan()]), span, settings)
-    sizes, at = [len(part) for part in normal.values()], list(normal).index("calibration")
-    mine = {name: distance_wc.split(sizes)[at] for name, distance_wc in distances.items()}
-    return learned, learned._errors(mine, left_w.split(sizes)[at])
+    features = features or {name: features_of(part, settings) for name, part in normal.items()}
+    reference = _ReferenceWindows(
+        single=_joined(list(features.values())),
+        averaged=_joined([smoothed(each, normal[name], span) for name, each in features.items()]),
+        left_w=torch.cat([variance_left(part, span) for part in normal.values()]),
+        fold_w=folds_of(list(normal.values())),
+    )
+    learned = reference.learned(span, settings)
+    is_calibration_w = torch.cat([torch.full((len(part),), name == "calibration") for name, part in normal.items()])
+    error_sc = np.empty((len(normal["calibration"]), reference.averaged["level"].shape[1]), dtype=np.float32)
+    fold_s = reference.fold_w[is_calibration_w]
+    for fold in fold_s.unique():
+        others_w = reference.fold_w != fold
+        unaware = reference.of(others_w).learned(span, settings) if others_w.any() else learned
+        mine = reference.of(is_calibration_w & ~others_w)
+        distances = {name: chart.distances(mine.averaged[name]) for name, chart in unaware.charts.items()}
+        error_sc[(fold_s == fold).numpy()] = unaware._errors(distances, mine.left_w)
+    return learned, error_sc
+
+
+@dataclass(frozen=True)
+class _ReferenceWindows:
+    """Features of normal windows and of means over windows, the variance that averaging left (W,), and the fold of each
+    window (W,)."""
+
+    single: Features
+    averaged: Features
+    left_w: Tensor
+    fold_w: Tensor
+
+    def of(self, chosen_w: Tensor) -> _ReferenceWindows:
+        single, averaged = (
+            {name: each_wcf[chosen_w] for name, each_wcf in features.items()}
+            for features in (self.single, self.averaged)
+        )
+        return _ReferenceWindows(single, averaged, self.left_w[chosen_w], self.fold_w[chosen_w])
+
+    def learned(self, span: int, settings: VibrationCharts) -> SpectralStatistics:
+        charts, references, distances = {}, {}, {}
+        for name in CHARTS:
+            charts[name] = Chart.fit(self.single[name], settings)
+            single_wc, distances[name] = _cross_fitted(self.single[name], self.averaged[name], self.fold_w, settings)
+            references[name] = Reference.fit(single_wc, distances[name], self.left_w)
+        sum_w, _ = _sum_of_charts(references, distances, self.left_w, settings)
+        return SpectralStatistics(charts, references, _usual(sum_w[~sum_w.isnan()]), span, settings)
 
 
 def _joined(each: list[Features]) -> Features:

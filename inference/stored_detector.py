@@ -24,7 +24,7 @@ from core.errors import DataError, OutputError
 from inference.detector import Detector, fit
 from inference.groups import normal_of
 from inference.scoring import ScoringModel, load_scoring_model
-from inference.stream_scores import alone_in, normal_errors
+from inference.stream_scores import normal_errors
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +70,14 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
     else:
         data = load_parts(config, scoring, (*here, "test"), root=root)
         refuse_training_rows(config, scoring, data.parts["calibration"])
-        reason = reason or stored.change_of_data(normal_of(data.parts), alone_in(config.stream, data))
+        reason = reason or stored.change_of_data(normal_of(data.parts))
         if reason:
             log.info("fitting a detector: %s", reason)
             stored = fit_from(config, scoring, data)
             _keep(stored, scoring, before=kept)
         else:
             log.info("judging by the detector of %s: its data is what it was", stored.made_at)
-    return stored.with_threshold(config.scoring.threshold), data
+    return stored.with_alarms(config.scoring), data
 
 
 def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Detector:
@@ -91,7 +91,7 @@ def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Dete
             " and ".join(missing),
         )
     errors = normal_errors(config, scoring, normal)
-    return fit(config, scoring.sha256, normal, errors, alone=alone_in(config.stream, data))
+    return fit(config, scoring.sha256, normal, errors)
 
 
 def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: WindowSet) -> None:

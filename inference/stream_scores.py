@@ -1,70 +1,27 @@
-"""From a trained model and its data to scores of the calibration and the test part, for whoever compares them.
-
-`stream_errors` is the work, `stream_scores` the arithmetic: a benchmark asks for several shares of one work. What is
-learned here and forgotten, `inference.detector` keeps.
-"""
+"""The two components of a score for either stream: the model's errors, and the charts with what they learn from."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from core.config.schema import AnyConfig, Stream
-from core.data.dataset import SCORING_PARTS, PartName, StreamData
-from core.data.windows import WindowSet
-from inference.groups import fit_levels, judged_alone, normal_of, recordings_in
-from inference.part_scores import PartErrors, PartScores, channel_baseline, part_errors, score_part
+from core.data.dataset import SCORING_PARTS, PartName
+from core.data.windows import WindowSet, window_starts
+from inference.groups import judged_alone
+from inference.part_scores import PartErrors, part_errors
 from inference.process_statistics import ProcessStatistics, fit_process
 from inference.scoring import ScoringModel
 from inference.spectra import SpectralStatistics, fit_spectral
+from inference.vibration_features import Features, features_of
 
 Statistics = ProcessStatistics | SpectralStatistics
 STATISTICS: dict[Stream, type[Statistics]] = {"patchtst": ProcessStatistics, "swinmae": SpectralStatistics}
 
 
-@dataclass(frozen=True)
-class StreamErrors:
-    """Of the parts `calibration` and `test`: the model's errors, and the engineer's statistics beside them (empty where
-    nobody asked). baseline_c: the model's normal error of each channel."""
-
-    model: Mapping[PartName, PartErrors]
-    baseline_c: np.ndarray
-    statistics: Mapping[PartName, np.ndarray]
-
-
-def stream_errors(config: AnyConfig, scoring: ScoringModel, data: StreamData, *, with_statistics: bool) -> StreamErrors:
-    normal = normal_of(data.parts)
-    of_normal = normal_errors(config, scoring, normal)
-    model = {"calibration": of_normal["calibration"], "test": model_errors(config, scoring, data.parts["test"], "test")}
-    statistics = {}
-    if with_statistics:
-        learned, calibration_sc = fit_statistics(config, normal, alone_in(config.stream, data))
-        statistics = {"calibration": calibration_sc, "test": learned.errors(data.parts["test"])}
-    return StreamErrors(model, channel_baseline(of_normal.values()), statistics)
-
-
-def stream_scores(
-    errors: StreamErrors, config: AnyConfig, data: StreamData, *, share: float
-) -> tuple[PartScores, PartScores]:
-    """Scores of the calibration and the test part. share: of the model in them, 1 for the model alone."""
-    calibration, test = (
-        score_part(
-            errors.model[name],
-            errors.baseline_c,
-            smoothing_span=config.scoring.smoothing_span,
-            statistic_sc=errors.statistics.get(name),
-            share=share,
-        )
-        for name in SCORING_PARTS
-    )
-    calibration, levels = fit_levels(calibration, data.parts["calibration"], alone_in(config.stream, data))
-    return calibration, levels.alike(test, data.parts["test"])
-
-
-# --------------------------------------------------------------------------------------------------------------- pieces
 def model_errors(config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str) -> PartErrors:
     settings = config.scoring
     return part_errors(
@@ -93,20 +50,61 @@ def normal_errors(
     return {name: model_errors(config, scoring, part, name) for name, part in thinned.items()}
 
 
-def alone_in(stream: Stream, data: StreamData) -> tuple[str, ...]:
-    """The recordings of the test part that are judged by their own past alone: process sensors, where each has one."""
-    if stream != "patchtst":
-        return ()
-    return judged_alone(normal_of(data.parts).values(), recordings_in(data.parts["test"]))
+def alone_in(stream: Stream, normal: Collection[WindowSet]) -> tuple[str, ...]:
+    """The recordings that are each judged by their own past: of process sensors only."""
+    return judged_alone(normal) if stream == "patchtst" else ()
+
+
+def as_scored(config: AnyConfig, normal: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
+    """The normal parts of vibration cut as scoring cuts windows, so that a mean over windows spans the same time."""
+    stride = config.data.score_stride
+    return {
+        name: part
+        if name in SCORING_PARTS
+        else replace(part, starts_w=torch.from_numpy(window_starts(part.stretches, part.window, stride)))
+        for name, part in normal.items()
+    }
+
+
+@dataclass(frozen=True)
+class ReferenceFeatures:
+    """What is computed once of the normal parts of vibration, though several detectors learn from it: the windows as
+    they are scored, and their features. Both are empty for process sensors."""
+
+    windows: Mapping[PartName, WindowSet]
+    features: Mapping[PartName, Features]
+
+    def restricted(self, calibration_w: np.ndarray) -> ReferenceFeatures:
+        """With some windows of the part `calibration` only, bool (W,)."""
+        if not self.windows:
+            return self
+        index_w = torch.from_numpy(np.flatnonzero(calibration_w))
+        cut = {name: each_wcf[index_w] for name, each_wcf in self.features["calibration"].items()}
+        windows = {**self.windows, "calibration": self.windows["calibration"].subset(index_w)}
+        return ReferenceFeatures(windows, {**self.features, "calibration": cut})
+
+
+def reference_features(config: AnyConfig, normal: Mapping[PartName, WindowSet]) -> ReferenceFeatures:
+    if config.stream != "swinmae" or config.scoring.model_share == 1.0:
+        return ReferenceFeatures({}, {})
+    windows = as_scored(config, normal)
+    settings = config.scoring.charts.vibration
+    return ReferenceFeatures(windows, {name: features_of(part, settings) for name, part in windows.items()})
 
 
 def fit_statistics(
-    config: AnyConfig, normal: Mapping[PartName, WindowSet], alone: Collection[str]
+    config: AnyConfig,
+    normal: Mapping[PartName, WindowSet],
+    alone: Collection[str] = (),
+    reference: ReferenceFeatures | None = None,
 ) -> tuple[Statistics, np.ndarray]:
     """What all normal parts teach, and the errors (S, C) of the part `calibration`, by what did not see it."""
     scoring, charts = config.scoring, config.scoring.charts
     if config.stream == "swinmae":
-        return fit_spectral(normal, span=scoring.smoothing_span, settings=charts.vibration)
+        reference = reference or reference_features(config, normal)
+        return fit_spectral(
+            reference.windows, span=scoring.smoothing_span, settings=charts.vibration, features=reference.features
+        )
     return fit_process(
         normal,
         alone,

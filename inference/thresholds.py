@@ -1,6 +1,11 @@
-"""The alarm threshold: set by scores of normal data that the model never trained on, and tried on others of it.
+"""The alarm threshold: set by scores of normal data, with the false alarms that it is to be expected to raise.
 
-Suffixes: n score, m excess, b block, d draw.
+Neighbouring scores are alike, so alarms come in bursts, and a thousand scores may hold no more information than thirty
+independent ones. Everything stated here counts bursts. A calibration of independent scores is the special case in which
+each alarm is a burst of its own: the threshold is then the split-conformal quantile (Vovk et al., Algorithmic Learning
+in a Random World, 2005; Angelopoulos and Bates, arXiv 2107.07511).
+
+Suffixes: n score, m alarm or excess, b burst.
 """
 
 from __future__ import annotations
@@ -8,142 +13,253 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from core.config.schema import Threshold
+from core.config.schema import Scoring, Threshold
 from core.errors import DataError, UsageError
+from core.numbers import duration_in_words, plain
+from inference.alarms import burst_sizes, event_spans
 
+# Alarms at most this many smoothing spans apart belong to one burst, and alarms at most so many scores apart.
+BURST_SPANS, LEAST_GAP = 2, 8
+# The size of a burst is measured where there are at least so many, if need be below the threshold, but not below the
+# quantile that leaves this share of all scores.
+_MEASURED_BURSTS, _TAIL_SHARE = 8, 0.2
+# How many thresholds are tried.
+_CANDIDATES = 60
 # Peaks over a threshold: the share of scores that are a tail (Siffer et al. take 2 %), at least so many times the share
 # that may alarm, and the fewest of them that a distribution is fitted to.
 _TAIL, _TAIL_OVER_RATE = 0.02, 2.0
 _FEWEST_EXCESSES = 30
 # Below this shape the tail is exponential.
 _NO_SHAPE = 1e-6
-# Scores in a block of the bootstrap, the fewest blocks, and draws.
-_BLOCK, _FEWEST_BLOCKS, _DRAWS = 200, 20, 1000
-_SECONDS_A_DAY = 86_400.0
+_SECONDS_PER_DAY = 86_400.0
+_CONFIDENCE = (0.025, 0.975)
+# Calibration data that allows for more events a day than this says nothing about them.
+_TELLING = 1000.0
 
 
 @dataclass(frozen=True)
-class Achieved:
-    """The share of held-out normal scores above a threshold, its 95 % interval, how many these were, and how many
-    alarms a day that makes; None where the time between scores is unknown."""
+class FalseAlarms:
+    """False alarms of a threshold on normal scores, with 95 % intervals of what they are in the long run.
+
+    rate, low, high: share of the scores that are alarms. scores, bursts: how many scores, and in how many independent
+    bursts the alarms among them come. events_per_day and its low, high: events (`inference.alarms.event_spans`) in the
+    time that the scores cover; None where the time between scores is unknown.
+    """
 
     rate: float
     low: float
     high: float
     scores: int
-    per_day: float | None
+    bursts: int
+    events_per_day: float | None = None
+    events_per_day_low: float | None = None
+    events_per_day_high: float | None = None
 
 
 @dataclass(frozen=True)
 class CalibratedThreshold:
     """A score above `value` is an alarm.
 
-    false_alarm_rate: what was asked for. achieved_rate: the share of calibration scores above `value`. achieved: what a
-    threshold set by the first half of them had on the other; None where half is too few. statement: that in words.
+    false_alarm_rate, false_events_per_day: what was asked for, at most. expected: false alarms on the calibration
+    scores that set it, with intervals of what they will be as long as the process stays what it was. shortfall: why the
+    calibration data is too little for what was asked, empty where it is enough. achieved: what the whole procedure,
+    fitted to the first half of the calibration data, had on the second half; None where half is too little. statement:
+    all this in words.
     """
 
     value: float
     method: str
     false_alarm_rate: float
+    false_events_per_day: float | None
     calibration_scores: int
-    achieved_rate: float
-    achieved: Achieved | None = None
+    calibration_days: float | None
+    expected: FalseAlarms
+    shortfall: str = ""
+    achieved: FalseAlarms | None = None
     statement: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "value": self.value,
-            "method": self.method,
-            "false_alarm_rate": self.false_alarm_rate,
-            "calibration_scores": self.calibration_scores,
-            "achieved": asdict(self.achieved) if self.achieved else None,
-            "statement": self.statement,
-        }
+        return asdict(self)
+
+    def with_achieved(self, achieved: FalseAlarms | None) -> CalibratedThreshold:
+        return replace(self, achieved=achieved, statement=statement(self, achieved))
 
 
 @dataclass(frozen=True)
 class CalibrationSample:
-    """Scores of normal data, in order of time: float32 (N,) without NaN.
+    """Scores of normal data.
 
-    seconds_per_score: None where nobody knows. in_time: whether the second half is newer than the first.
+    score_n: float32 (N,) without NaN, those of a segment beside each other, in order of time. segment_n: int64 (N,),
+    the number of each score's segment, ascending. seconds_per_score: None where the recordings have no time. span: of
+    the means that smoothed the scores, in scores.
     """
 
     score_n: np.ndarray
+    segment_n: np.ndarray
     seconds_per_score: float | None = None
-    in_time: bool = True
+    span: int = 1
 
-    def threshold(self, settings: Threshold) -> CalibratedThreshold:
-        """Raises DataError where these are too few for the rate."""
-        found, achieved = calibrate(self.score_n, settings), self._achieved(settings)
-        return replace(found, achieved=achieved, statement=self._statement(settings.false_alarm_rate, achieved))
+    @property
+    def days(self) -> float | None:
+        """Recorded time that the scores cover; gaps do not count."""
+        return len(self.score_n) * self.seconds_per_score / _SECONDS_PER_DAY if self.seconds_per_score else None
 
-    def _achieved(self, settings: Threshold) -> Achieved | None:
-        first_n, second_n = np.array_split(self.score_n, 2)
-        try:
-            value = calibrate(first_n, settings).value
-        except DataError:
-            return None
-        return share_above(second_n, value, seconds_per_score=self.seconds_per_score)
+    @cached_property
+    def sorted_n(self) -> np.ndarray:
+        return np.sort(self.score_n)
 
-    def _statement(self, rate: float, achieved: Achieved | None) -> str:
-        meant = f"{share_in_words(rate)} scores of normal operation is meant to be a false alarm"
-        if achieved is None:
-            return f"{meant}; half of the calibration data is too little to try that on the other half"
-        half = "newer" if self.in_time else "second"
-        a_day = f", about {_rounded(achieved.per_day):,g} a day at this rate" if achieved.per_day else ""
-        return f"{meant}; on the {half} half of the calibration data it was {achieved_in_words(achieved)}{a_day}"
+    # --------------------------------------------------------------------------------------------------------- alarms
+    def bursts(self, value: float) -> np.ndarray:
+        """Alarms of each burst above a value, int64 (B,)."""
+        alarm_m = np.flatnonzero(self.score_n > value)
+        return burst_sizes(alarm_m, self.segment_n[alarm_m], max(LEAST_GAP, BURST_SPANS * self.span))
+
+    def burst_size(self, value: float) -> tuple[float, float]:
+        """Mean size of bursts above a value, and their mean size as an alarm meets them (weighted by size)."""
+        num_scores = len(self.sorted_n)
+        above = num_scores - int(np.searchsorted(self.sorted_n, value, side="right"))
+        size_b = self.bursts(value)
+        while len(size_b) < _MEASURED_BURSTS and above <= _TAIL_SHARE * num_scores:
+            above = 2 * above + 1
+            value = float(self.sorted_n[max(0, num_scores - 1 - above)])
+            size_b = self.bursts(value)
+        if not len(size_b):
+            return 1.0, 1.0
+        return float(size_b.mean()), float(np.square(size_b, dtype=np.float64).mean() / size_b.mean())
+
+    def num_events(self, value: float, settings: Scoring) -> int:
+        second_n = np.arange(len(self.score_n)) * (self.seconds_per_score or 0.0)
+        return len(event_spans(self.score_n, value, self.segment_n, second_n, settings)[0])
+
+    def false_alarms(self, value: float, settings: Scoring) -> FalseAlarms:
+        """What a threshold has on these scores. The intervals are those of a Poisson number of bursts (Garwood,
+        Biometrika 1936), wider by as much as bursts differ in size."""
+        size_b, num_scores = self.bursts(value), len(self.score_n)
+        mean_size, met_size = self.burst_size(value)
+        alarms, independent = int(size_b.sum()), len(size_b) * mean_size / met_size
+        low, high = poisson_interval(independent)
+        next_burst = (alarms + mean_size) / (independent + 1) / num_scores
+        found = FalseAlarms(
+            rate=alarms / num_scores,
+            low=alarms / num_scores / independent * low if alarms else 0.0,
+            high=min(1.0, next_burst * high),
+            scores=num_scores,
+            bursts=len(size_b),
+        )
+        if not self.days:
+            return found
+        num_events = self.num_events(value, settings)
+        low, high = (each / self.days for each in poisson_interval(num_events))
+        return replace(found, events_per_day=num_events / self.days, events_per_day_low=low, events_per_day_high=high)
 
 
-# -------------------------------------------------------------------------------------------------------------- methods
-def calibrate(score_n: np.ndarray, settings: Threshold) -> CalibratedThreshold:
-    """The threshold by `scoring.threshold.method`.
+def poisson_interval(count: float) -> tuple[float, float]:
+    """95 % interval of the mean of a Poisson distribution of which `count` was seen (Garwood, Biometrika 1936)."""
+    from scipy.special import gammaincinv
 
-    score_n: (N,); NaN, an entry without a score, is left out.
-    Raises DataError for fewer scores than `min_calibration`, or too few for the method to support the rate.
+    return float(gammaincinv(count, _CONFIDENCE[0])) if count else 0.0, float(gammaincinv(count + 1, _CONFIDENCE[1]))
+
+
+# ---------------------------------------------------------------------------------------------------------- calibration
+def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThreshold:
+    """The lowest threshold that keeps both promises of `settings.threshold`: `false_alarm_rate` and
+    `false_events_per_day`.
+
+    What the sample is too small for, it does not promise: then the threshold is the highest that the sample supports,
+    and `shortfall` says so.
+    Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
     """
-    sorted_n = np.sort(score_n[~np.isnan(score_n)])
-    method, find = _METHODS[settings.method]
-    value = find(sorted_n, settings)
-    return CalibratedThreshold(
-        value, method, settings.false_alarm_rate, len(sorted_n), achieved_rate=float((sorted_n > value).mean())
+    asked, num_scores = settings.threshold, len(sample.score_n)
+    if num_scores < asked.min_calibration:
+        raise _too_few(num_scores, asked.min_calibration, "or lower scoring.threshold.min_calibration")
+    method, find = _METHODS[asked.method]
+    value, shortfall = find(sample, asked)
+    if asked.false_events_per_day is not None and sample.days:
+        value, of_events = _with_rare_events(sample, value, settings, asked.false_events_per_day)
+        shortfall = "; ".join(each for each in (shortfall, of_events) if each)
+    found = CalibratedThreshold(
+        value=value,
+        method=method,
+        false_alarm_rate=asked.false_alarm_rate,
+        false_events_per_day=asked.false_events_per_day,
+        calibration_scores=num_scores,
+        calibration_days=sample.days,
+        expected=sample.false_alarms(value, settings),
+        shortfall=shortfall,
+    )
+    return found.with_achieved(None)
+
+
+def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
+    """The lowest calibration score that leaves room for one more burst: with k alarms of n scores above it, and bursts
+    of s alarms, (k + s) / (n + s) is at most the rate asked for. The expected rate of new scores is then that rate.
+
+    Of independent scores, s = 1, this is the split-conformal quantile.
+    """
+    sorted_n, rate = sample.sorted_n, asked.false_alarm_rate
+    num_scores = len(sorted_n)
+    most = min(math.ceil((num_scores + 1) * rate + 1e-9) - 1, num_scores - 1)
+    for above in _counts_down(most):
+        value = float(sorted_n[num_scores - 1 - above])
+        alarms, size = num_scores - int(np.searchsorted(sorted_n, value, side="right")), sample.burst_size(value)[0]
+        if (alarms + size) / (num_scores + size) <= rate * (1 + 1e-9):
+            return value, ""
+    supported = size / (num_scores + size)
+    return value, (
+        f"{num_scores:,} calibration scores count as about {max(1, round(num_scores / size)):,} independent ones, too "
+        f"few for {percent(rate)} false alarms: the threshold is the largest of them, which {percent(supported)} of "
+        "new scores are expected to exceed"
     )
 
 
-def _conformal(sorted_n: np.ndarray, settings: Threshold) -> float:
-    """The split-conformal upper quantile: the ⌈(n + 1)(1 − a)⌉-th smallest of n calibration scores, a the rate asked.
+def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring, per_day: float) -> tuple[float, str]:
+    """The lowest threshold from `value` on with so few false events that one more would still keep the promise; with
+    none where the calibration data is shorter than that takes. Returns what is lacking as well, empty for nothing."""
+    sorted_n, allowed = sample.sorted_n, max(0, math.floor(per_day * sample.days + 1e-9) - 1)
+    most = len(sorted_n) - 1 - int(np.searchsorted(sorted_n, value, side="left"))
+    lowest = value
+    for above in reversed(_counts_down(max(most, 0))):
+        candidate = max(lowest, float(sorted_n[len(sorted_n) - 1 - above]))
+        # More alarms may join to fewer events: only what holds for every higher threshold, too, is taken.
+        if sample.num_events(candidate, settings) > allowed:
+            break
+        value = candidate
+    if per_day * sample.days >= 1:
+        return value, ""
+    lasts, possible = duration_in_words(sample.days * _SECONDS_PER_DAY), poisson_interval(0)[1] / sample.days
+    told = f", so up to {number(possible)} a day are possible" if possible < _TELLING else ""
+    return value, (
+        f"it lasts {lasts}, too short to hold false events to {number(per_day)} a day: the threshold leaves no event "
+        f"in it{told}"
+    )
 
-    A new normal score lies above it with probability at most a, if it is exchangeable with the calibration scores
-    (Vovk et al., Algorithmic Learning in a Random World, 2005; Angelopoulos and Bates, arXiv 2107.07511). Scores of
-    overlapping windows, of neighbouring rows and after smoothing are correlated: on average the rate still holds, but
-    it varies from data set to data set as if there were far fewer than n scores, and false alarms come in bursts. A
-    process that has drifted since the calibration has no guarantee at all.
 
-    With n below 1/a - 1 even the largest score is no bound.
-    """
-    n, rate = len(sorted_n), settings.false_alarm_rate
-    # The tolerances keep (n + 1) · 0.99 = 99.00000000000001 at 99.
-    instead = "raise scoring.threshold.false_alarm_rate, or extrapolate with scoring.threshold.method=pot"
-    _refuse_fewer_than(math.ceil(1 / rate - 1 - 1e-9), n, settings, instead=instead)
-    rank = math.ceil((n + 1) * (1 - rate) - 1e-9)
-    return float(sorted_n[rank - 1])
+def _counts_down(most: int) -> list[int]:
+    """Whole numbers from `most` down to 0, at most `_CANDIDATES` of them, denser where they are small."""
+    if most < _CANDIDATES:
+        return list(range(most, -1, -1))
+    geometric = np.geomspace(1, most, _CANDIDATES).round().astype(np.int64)
+    return [*np.unique(geometric)[::-1].tolist(), 0]
 
 
-def _peaks_over_threshold(sorted_n: np.ndarray, settings: Threshold) -> float:
+def _peaks_over_threshold(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
     """Where a generalised Pareto tail leaves the rate asked for: rates beyond the largest calibration score.
 
     The excesses over a high quantile follow that distribution, whatever the scores do below it (Pickands, Annals of
     Statistics 1975; as an alarm threshold: Siffer et al., Anomaly Detection in Streams with Extreme Value Theory,
-    KDD 2017). Fitted by maximum likelihood. Correlated scores exceed in clusters: the fit holds, with the uncertainty
-    of fewer excesses. It is an extrapolation, which conformal quantiles never are.
+    KDD 2017). Fitted by maximum likelihood. It is an extrapolation, which conformal quantiles never are.
     """
-    n, rate = len(sorted_n), settings.false_alarm_rate
-    tail = max(_TAIL, _TAIL_OVER_RATE * rate)
-    instead = f"set scoring.threshold.method=conformal; a tail needs {_FEWEST_EXCESSES} excesses"
-    _refuse_fewer_than(math.ceil(_FEWEST_EXCESSES / tail - 1e-9), n, settings, instead=instead)
+    sorted_n, rate = sample.sorted_n, asked.false_alarm_rate
+    n, tail = len(sorted_n), max(_TAIL, _TAIL_OVER_RATE * rate)
+    if n < (needed := math.ceil(_FEWEST_EXCESSES / tail - 1e-9)):
+        raise _too_few(
+            n, needed, f"or set scoring.threshold.method=conformal; a tail needs {_FEWEST_EXCESSES} excesses"
+        )
     start = float(np.quantile(sorted_n, 1 - tail))
     excess_m = sorted_n[sorted_n > start].astype(np.float64) - start
     if len(excess_m) < _FEWEST_EXCESSES:
@@ -155,7 +271,7 @@ def _peaks_over_threshold(sorted_n: np.ndarray, settings: Threshold) -> float:
     shape, scale = _generalised_pareto(excess_m)
     rarer = rate * n / len(excess_m)
     beyond = -math.log(rarer) if abs(shape) < _NO_SHAPE else (rarer**-shape - 1) / shape
-    return float(np.float32(start + scale * beyond))
+    return float(np.float32(start + scale * beyond)), ""
 
 
 def _generalised_pareto(excess_m: np.ndarray) -> tuple[float, float]:
@@ -169,64 +285,60 @@ def _generalised_pareto(excess_m: np.ndarray) -> tuple[float, float]:
     return float(shape), float(scale) * unit
 
 
-_METHODS: dict[str, tuple[str, Callable[[np.ndarray, Threshold], float]]] = {
+_METHODS: dict[str, tuple[str, Callable[[CalibrationSample, Threshold], tuple[float, str]]]] = {
     "conformal": ("conformal quantile", _conformal),
     "pot": ("peaks over threshold", _peaks_over_threshold),
 }
 
 
-def _refuse_fewer_than(supported: int, n: int, settings: Threshold, *, instead: str) -> None:
-    """supported: the fewest scores the method can set such a threshold by."""
-    needed = max(settings.min_calibration, supported)
-    if n < needed:
-        raise DataError(
-            f"{n} calibration scores cannot set a threshold for a false alarm rate of {settings.false_alarm_rate:g}: "
-            f"{needed} are needed",
-            hint="give the calibration part more data, or "
-            + (instead if n < supported else "lower scoring.threshold.min_calibration"),
-        )
+def _too_few(found: int, needed: int, instead: str) -> DataError:
+    return DataError(
+        f"{found} calibration scores cannot set a threshold: {needed} are needed",
+        hint=f"give data.parts.calibration more data, {instead}",
+    )
 
 
-# -------------------------------------------------------------------------------------------------------- how it does
-def share_above(score_n: np.ndarray, value: float, *, seconds_per_score: float | None) -> Achieved:
-    """What a threshold has on normal scores (N,), in order of time and without NaN.
-
-    Where none is above it, a bootstrap knows nothing: the interval then ends where single alarms would (the rule of
-    three; alarms in bursts would allow for more).
-    """
-    alarm_n = score_n > value
-    low, high = burst_interval(alarm_n) if alarm_n.any() else (0.0, 1 - 0.025 ** (1 / len(alarm_n)))
-    rate = float(alarm_n.mean())
-    per_day = rate * _SECONDS_A_DAY / seconds_per_score if seconds_per_score else None
-    return Achieved(rate, low, high, len(alarm_n), per_day)
-
-
-def burst_interval(alarm_n: np.ndarray) -> tuple[float, float]:
-    """95 % interval of a share of alarms that come in bursts: blocks are drawn anew, whole ones up to the newest score
-    and what is left over of the oldest.
-
-    (Künsch, The Jackknife and the Bootstrap for General Stationary Observations, Annals of Statistics 1989.)
-    """
-    block = max(1, min(_BLOCK, len(alarm_n) // _FEWEST_BLOCKS))
-    start_b = np.unique(np.append(0, np.arange(len(alarm_n) % block, len(alarm_n), block)))
-    alarms_b, size_b = np.add.reduceat(alarm_n, start_b, dtype=np.int64), np.diff(start_b, append=len(alarm_n))
-    drawn_db = np.random.default_rng(0).integers(len(start_b), size=(_DRAWS, len(start_b)))
-    share_d = alarms_b[drawn_db].sum(axis=1) / size_b[drawn_db].sum(axis=1)
-    return float(np.quantile(share_d, 0.025)), float(np.quantile(share_d, 0.975))
+# ------------------------------------------------------------------------------------------------------------- in words
+def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> str:
+    """What the threshold promises and what it rests on, as a person reads it."""
+    expected = threshold.expected
+    told = [
+        "False alarms expected while the process stays as calibrated: "
+        f"{_range(expected.low, expected.high, percent)} of scores "
+        f"(asked: at most {percent(threshold.false_alarm_rate)})"
+    ]
+    if expected.events_per_day is not None and expected.events_per_day_high < _TELLING:
+        events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
+        per_day = threshold.false_events_per_day
+        asked = f" (asked: at most {number(per_day)})" if per_day is not None else ""
+        told.append(f"{events} events a day{asked}")
+    sentences = [", ".join(told)]
+    if threshold.shortfall:
+        sentences.append(f"Too little calibration data: {threshold.shortfall}")
+    if achieved is None:
+        sentences.append("Half of the calibration data is too little to test that on the other half")
+    else:
+        sentences.append(f"Calibrated on the first half, the second half had {in_words(achieved)}")
+        if achieved.low > threshold.false_alarm_rate:
+            sentences.append("The process changed within the calibration data: the promise does not hold")
+    return ". ".join(sentences)
 
 
-def achieved_in_words(achieved: Achieved) -> str:
+def in_words(found: FalseAlarms) -> str:
     """Such as `0.8 % (0.2 to 1.9 %)`."""
-    share, low, high = (f"{_rounded(100 * each):g}" for each in (achieved.rate, achieved.low, achieved.high))
-    return f"{share} % ({low} to {high} %)"
+    return f"{percent(found.rate)} ({_range(found.low, found.high, percent)})"
 
 
-def share_in_words(rate: float) -> str:
-    """Such as `1 in 100`; `3.5 in 100` where no whole number would do."""
-    every = 1 / rate
-    return f"1 in {every:,.0f}" if math.isclose(every, round(every), rel_tol=1e-6) else f"{100 * rate:g} in 100"
+def _range(low: float, high: float, told: Callable[[float], str]) -> str:
+    first, last = told(low), told(high)
+    return f"{first.removesuffix(' %')} to {last}"
 
 
-def _rounded(value: float) -> float:
-    """To two digits."""
-    return float(f"{value:.2g}")
+def percent(share: float) -> str:
+    return f"{number(100 * share)} %"
+
+
+def number(value: float) -> str:
+    """To two digits, without an exponent."""
+    told = plain(value, 2)
+    return told.rstrip("0").rstrip(".") if "." in told else told

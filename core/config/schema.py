@@ -272,7 +272,14 @@ class Threshold(Section):
         description="`conformal`: a quantile of the calibration scores, which supposes nothing of them. `pot`, peaks "
         "over threshold: their tail extrapolated, for rates that are too rare for as many scores as there are.",
     )
-    false_alarm_rate: Ratio = Field(0.01, description="Share of normal calibration scores above the threshold.")
+    false_alarm_rate: Ratio = Field(0.02, description="Share of normal scores that may be alarms, at most.")
+    false_events_per_day: float | None = Field(
+        1.0,
+        gt=0.0,
+        description="False events per day of recorded time, at most, where recordings have a time; the threshold keeps "
+        "this and `false_alarm_rate`. Calibration data shorter than one event takes then has no event at all. null: "
+        "no limit.",
+    )
     min_calibration: Count = Field(50, description="Fewest calibration scores a threshold may rest on.")
 
     def contradictions(self) -> Iterator[Contradiction]:

@@ -27,16 +27,10 @@ from inference.benchmark.detectors import Trained, table_of
 from inference.benchmark.figures import headline
 from inference.benchmark.sets import SETS, BenchmarkSet
 from inference.benchmark.unit import Unit
+from inference.detector import fit_with_scores
 from inference.groups import normal_of
-from inference.part_scores import PartErrors, channel_baseline
-from inference.stream_scores import (
-    StreamErrors,
-    alone_in,
-    fit_statistics,
-    model_errors,
-    normal_errors,
-    stream_scores,
-)
+from inference.part_scores import PartErrors
+from inference.stream_scores import model_errors, normal_errors
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +90,12 @@ class Judge:
 
     def headline(self, constants: Constants) -> float | None:
         """The figure that the set is known by; None where the unit's labels leave it undefined."""
-        config = with_values(self.model.config, constants, source="constants to choose from")
+        few_scores_too = {"scoring.threshold.min_calibration": 1}
+        config = with_values(self.model.config, constants | few_scores_too, source="constants to choose from")
         normal = {name: each for name, each in self.errors.items() if name != "test"}
-        learned, calibration_sc = fit_statistics(config, normal_of(self.data.parts), alone_in(config.stream, self.data))
-        charts = {"calibration": calibration_sc, "test": learned.errors(self.data.parts["test"])}
-        errors = StreamErrors(self.errors, channel_baseline(normal.values()), charts)
-        _, test = stream_scores(errors, config, self.data, share=config.scoring.model_share)
-        table = table_of(test, self.data.parts["test"].stretches, self.data)
+        detector, _ = fit_with_scores(config, self.model.scoring.sha256, normal_of(self.data.parts), normal)
+        windows = self.data.parts["test"]
+        table = table_of(detector.score(self.errors["test"], windows), windows.stretches, self.data)
         return headline(table, self.unit, self.benchmark)
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.compose import LoadedConfig, load_config, local_config_file, with_values
 from core.config.schema import AnyConfig, Stream
-from core.data.dataset import SCORING_PARTS, StreamData
+from core.data.dataset import StreamData
 from core.data.windows import WindowSet
 from core.workspace import write_json
 from inference.benchmark.unit import place
-from inference.groups import groups_of, rows_of
+from inference.groups import groups_of, normal_of, rows_of
 from inference.normal_rows import CONSTANT_SHARE
 from inference.part_scores import PartScores
 from inference.running import Ewma
@@ -106,20 +106,39 @@ def _training_settings(config: AnyConfig) -> dict[str, Any]:
 
 
 def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Iterator[Scored]:
-    """shares: of the model in the score, for each detector that it makes."""
+    """By the detectors that scoring would fit. shares: of the model in the score, for each of them."""
     from core.devices import memory
-    from inference.stream_scores import stream_errors, stream_scores
+    from inference.detector import fit_with_scores
+    from inference.stream_scores import model_errors, normal_errors
 
-    start = time.perf_counter()
+    normal, test = normal_of(data.parts), data.parts["test"]
     with memory.applied(model.scoring.plan):
-        errors = stream_errors(model.config, model.scoring, data, with_statistics=min(shares.values()) < 1.0)
-    seconds = time.perf_counter() - start
-    for detector, share in shares.items():
-        found = stream_scores(errors, model.config, data, share=share)
-        tables = [
-            table_of(part, data.parts[name].stretches, data) for name, part in zip(SCORING_PARTS, found, strict=True)
-        ]
-        yield Scored(detector, *tables, model.seconds, seconds)
+        start = time.perf_counter()
+        errors = normal_errors(model.config, model.scoring, normal)
+        test_errors = model_errors(model.config, model.scoring, test, "test")
+        model_seconds = time.perf_counter() - start
+        for name, share in shares.items():
+            start = time.perf_counter()
+            config = with_share(model.config, share)
+            detector, score_s = fit_with_scores(config, model.scoring.sha256, normal, errors)
+            scores = detector.score(test_errors, test)
+            seconds = model_seconds + time.perf_counter() - start
+            calibration = errors["calibration"]
+            of_normal = PartScores(
+                score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), calibration.row_s,
+                calibration.rows_per_entry,
+            )  # fmt: skip
+            tables = (
+                table_of(part, data.parts[which].stretches, data)
+                for which, part in (("calibration", of_normal), ("test", scores))
+            )
+            yield Scored(name, *tables, model.seconds, seconds)
+
+
+def with_share(config: AnyConfig, share: float) -> AnyConfig:
+    """The configuration with another share of the model in the score, and for however few calibration scores."""
+    values = {"scoring.model_share": share, "scoring.threshold.min_calibration": 1}
+    return with_values(config, values, source="a share of the model")
 
 
 def table_of(scores: PartScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:

@@ -8,33 +8,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.config.schema import Scoring, Threshold
+from core.config.schema import Scoring
 from core.errors import DataError
 from inference.benchmark.detectors import Scored
 from inference.benchmark.sets import BenchmarkSet, Unit
 from inference.event_figures import event_figures
 from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
-from inference.thresholds import calibrate, share_above
+from inference.thresholds import CalibrationSample, calibrate
 
 RATES = (0.001, 0.01, 0.05)
 _EVENT_COUNTS = ("faults_total", "faults_found", "false_events", "recorded_hours")
 _ADDED_UP = ("train_seconds", "score_seconds", "decisions", "normal_decisions", "unscored", *_EVENT_COUNTS)
 _HOURS_PER_DAY = 24.0
-_FEWEST = 20
 
 
 def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scoring) -> dict[str, Any]:
     """Figures of one unit; None where undefined. The threshold comes from normal rows only.
 
-    false_alarm_rate: that the threshold is for: the unit's, or the smallest that its normal decisions support.
-    f1, far, mar: at that threshold, over all decisions. auroc, auc_pr, vus_pr: of each recording and then averaged
-    where the set says so, else over all decisions. far_other_sessions: alarms among healthy decisions of another
-    time. oracle_f1: at the best threshold labels could choose, never a result. Where decisions are rows, their alarms
-    make events as the product makes them (`settings`), which are held against the labelled faults
-    (`inference.event_figures`): event_recall, the recall of the same events at random times (event_recall_by_chance),
-    false_events_per_day, event_delay_seconds. achieved: for each rate asked for, the share of normal test decisions
-    that alarm, with its interval. drift: how many times the score of a normal test decision is that of a
-    calibration one, in the median and at the 90 % quantile: why a rate is not kept.
+    f1, far, mar: at the threshold that scoring would set, over all decisions. far_expected_low, far_expected_high: the
+    interval that scoring states for the share of normal decisions that alarm. auroc, auc_pr, vus_pr: of each recording
+    and then averaged where the set says so, else over all decisions. far_other_sessions: alarms among healthy
+    decisions of another time. oracle_f1: at the best threshold labels could choose, never a result. Where decisions
+    are rows, their alarms make events as the product makes them (`settings`), which are held against the labelled
+    faults (`inference.event_figures`): event_recall, the recall of the same events at random times
+    (event_recall_by_chance), false_events_per_day, event_delay_seconds. achieved: for each rate asked for, the share of
+    normal test decisions that alarm, with its interval. drift: how many times the score of a normal test decision is
+    that of a calibration one, in the median and at the 90 % quantile: why a rate is not kept.
 
     Raises DataError where nothing that is scored is labelled.
     """
@@ -44,8 +43,9 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     judged, others = _judged(test, unit)
     by_row = benchmark.decision == "row"
     score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
-    rate = _supported(normal["score"].to_numpy(), unit.false_alarm_rate)
-    threshold = _threshold(normal["score"].to_numpy(), rate, fewest=1)
+    settings = _of_decisions(settings, by_row=by_row)
+    calibrated = calibrate(_sample(normal, settings), settings)
+    threshold = calibrated.value
     at = detection_metrics(score_n, label_n, threshold)
     parts = _parts(judged, benchmark)
     found = {
@@ -57,7 +57,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
         "vus_pr": _mean(vus_pr(*part) for part in parts) if benchmark.stream == "patchtst" and by_row else None,
         "far_other_sessions": float((others["score"] > threshold).mean()) if len(others) else None,
         "oracle_f1": _oracle_f1(score_n, label_n),
-        "false_alarm_rate": rate,
+        "far_expected_low": calibrated.expected.low,
+        "far_expected_high": calibrated.expected.high,
         "threshold": threshold,
         "decisions": len(judged),
         "normal_decisions": int(normal["score"].notna().sum()),
@@ -66,7 +67,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
         "score_seconds": scored.score_seconds,
         "drift_median": _drift(normal, judged, 0.5),
         "drift_90": _drift(normal, judged, 0.9),
-        "achieved": {str(rate): _achieved(normal, judged, rate) for rate in RATES},
+        "achieved": {str(rate): _achieved(normal, judged, rate, settings) for rate in RATES},
         **(_events(_without(scored.test, unit.other_sessions), threshold, settings) if by_row else {}),
     }
     return {
@@ -141,26 +142,32 @@ def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[tuple[np.ndarr
     return [(table["score"].to_numpy(), table["label"].to_numpy(dtype="int8")) for table in tables]
 
 
-def _supported(score_n: np.ndarray, rate: float) -> float:
-    """The rate asked for, or a larger one: of n normal scores the largest is exceeded by one in n + 1."""
-    num_known = np.count_nonzero(~np.isnan(score_n))
-    return max(rate, 1 / (num_known + 1)) if num_known else rate
+def _of_decisions(settings: Scoring, *, by_row: bool) -> Scoring:
+    """The settings of scoring; runs of a process are no time series, of which events could be made."""
+    changed = {"min_calibration": 1} | ({} if by_row else {"false_events_per_day": None})
+    smoothing = {} if by_row else {"smoothing_span": 1}
+    return settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed), **smoothing})
 
 
-def _threshold(score_n: np.ndarray, rate: float, fewest: int = _FEWEST) -> float:
-    return calibrate(score_n, Threshold(false_alarm_rate=rate, min_calibration=fewest)).value
+def _sample(decisions: pd.DataFrame, settings: Scoring) -> CalibrationSample:
+    known = decisions[decisions["score"].notna()]
+    segment = known["stretch"] if "stretch" in known else pd.factorize(known["recording"])[0]
+    segment_n, second_n = np.asarray(segment), known["seconds"].to_numpy()
+    step_m = np.diff(second_n)[np.diff(segment_n) == 0]
+    step = float(np.median(step_m)) if len(step_m) else None
+    return CalibrationSample(
+        known["score"].to_numpy(), segment_n, seconds_per_score=step or None, span=settings.smoothing_span
+    )
 
 
-def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float) -> dict[str, float] | None:
+def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float, settings: Scoring) -> dict[str, float] | None:
     """The share of normal decisions that alarm, and its 95 % interval; None where calibration is too small."""
-    try:
-        threshold = _threshold(normal["score"].to_numpy(), rate)
-    except DataError:
+    changed = {"false_alarm_rate": rate, "false_events_per_day": None}
+    settings = settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed)})
+    calibrated, healthy = calibrate(_sample(normal, settings), settings), judged[judged["label"] == 0]
+    if calibrated.shortfall or healthy.empty:
         return None
-    healthy = judged[judged["label"] == 0]
-    if healthy.empty:
-        return None
-    found = share_above(healthy["score"].to_numpy(), threshold, seconds_per_score=None)
+    found = _sample(healthy, settings).false_alarms(calibrated.value, settings)
     return {"rate": found.rate, "low": found.low, "high": found.high}
 
 

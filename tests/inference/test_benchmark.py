@@ -24,7 +24,6 @@ from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
 from inference.benchmark.report import Findings
 from inference.benchmark.sets import QUICK, BenchmarkSet
 from inference.benchmark.unit import Unit
-from inference.thresholds import burst_interval
 from tests.inference.plants import plant
 from tests.support import REPO_ROOT, SHARED_DATA, needs_shared_data
 
@@ -204,15 +203,6 @@ def test_the_table_never_shows_found_faults_without_chance_and_false_events(make
 
 def test_the_oracle():
     assert _oracle_f1(np.array([3.0, 2.0, 1.0]), np.array([0, 1, 0])) == pytest.approx(2 / 3)
-
-
-def test_the_interval_of_alarms_in_bursts_is_wider_than_that_of_single_ones():
-    single = np.tile(np.arange(100) == 0, 400)
-    bursts = np.repeat(np.random.default_rng(0).random(400) < 0.05, 100)
-    assert burst_interval(single) == pytest.approx((0.01, 0.01), abs=1e-3)
-    low, high = burst_interval(bursts)
-    assert low <= bursts.mean() <= high
-    assert high - low > 5 * (burst_interval(single)[1] - burst_interval(single)[0])
 
 
 # ------------------------------------------------------------------------------------------------------- filling in

@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 
 from core.checkpoint import detector_path
-from core.config.schema import PatchTSTConfig, Threshold
+from core.config.schema import PatchTSTConfig
 from core.errors import DataError, OutputError
+from inference.benchmark.detectors import Trained
+from inference.benchmark.detectors import scored as benchmarked
 from inference.detector import Detector, fit, identity
-from inference.groups import judged_alone, normal_of, recordings_in
+from inference.groups import normal_of
 from inference.part_scores import PartErrors, PartScores
 from inference.stored_detector import detector_and_data, load_parts, open_model
-from inference.stream_scores import model_errors, stream_errors, stream_scores
+from inference.stream_scores import model_errors
+from inference.thresholds import calibrate
 from tests.inference.plants import Parts, plant
 from tests.inference.trained_workspace import configuration
 
@@ -85,12 +88,11 @@ def test_what_a_benchmark_judges_is_what_a_detector_does(trained, stream, overri
     config, scoring = open_model(loaded, root=trained, checkpoint=None)
     data = load_parts(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
     share = config.scoring.model_share
-    errors = stream_errors(config, scoring, data, with_statistics=True)
-    calibration, test = stream_scores(errors, config, data, share=share)
+    (judged,) = benchmarked(Trained(scoring, config, 0.0), data, {"ours": share})
     detected = score(trained, stream, *overrides)
-    np.testing.assert_array_equal(detected.scores.score_s, test.score_s)
-    sample_n = detected.detector.sample.score_n
-    np.testing.assert_array_equal(np.sort(sample_n), np.sort(calibration.score_s[~np.isnan(calibration.score_s)]))
+    np.testing.assert_array_equal(detected.scores.score_s, judged.test["score"])
+    known = judged.normal["score"].dropna()
+    np.testing.assert_array_equal(detected.detector.sample.score_n, known)
 
 
 @both_streams
@@ -127,8 +129,9 @@ def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_anew(trained,
     assert file_of(trained, "patchtst").read_bytes() == written
     file_of(trained, "patchtst").unlink()
     assert_same(asked, score(trained, "patchtst", rate))
-    with pytest.raises(DataError, match="9999 are needed"):
-        score(trained, "patchtst", "scoring.threshold.false_alarm_rate=0.0001")
+    rare = score(trained, "patchtst", "scoring.threshold.false_alarm_rate=0.0001").detector.threshold
+    assert rare.value == asked.detector.sample.sorted_n[-1]
+    assert rare.shortfall
 
 
 # ---------------------------------------------------------------------------------------------------------- made anew
@@ -171,12 +174,16 @@ def test_a_detector_that_no_longer_fits_is_made_anew_and_one_line_says_why(train
     assert_same(score(trained, "patchtst", *overrides), again)
 
 
-def test_the_recordings_to_be_scored_decide_who_is_judged_alone(trained, caplog):
-    """One recording is never alone, two are: the same normal data, another measure."""
-    score(trained, "patchtst", *OWN_PAST)
+def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained, caplog):
+    both = score(trained, "patchtst", *OWN_PAST)
     caplog.set_level(logging.INFO)
-    score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
-    assert "other recordings than then are judged each by its own past" in caplog.text
+    one = score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
+    assert "fitting" not in caplog.text
+    np.testing.assert_array_equal(one.scores.score_s, both.scores.score_s[: len(one.scores.score_s)])
+    file_of(trained, "patchtst").unlink()
+    anew = score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
+    np.testing.assert_array_equal(anew.scores.score_s, one.scores.score_s)
+    assert anew.detector.threshold == one.detector.threshold
 
 
 # ------------------------------------------------------------------------------------------------------------ the file
@@ -188,7 +195,8 @@ def test_a_file_gives_back_what_it_was_given(trained):
     assert file.with_name("copy.npz").read_bytes() == file.read_bytes()
     assert detector.alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
     assert set(detector.statistics.charts) == {*detector.alone, ""}
-    assert detector.threshold == detector.sample.threshold(Threshold())
+    assert detector.threshold.value == calibrate(detector.sample, detector.alarm_settings).value
+    assert detector.threshold.achieved is not None
 
 
 @both_streams
@@ -237,9 +245,8 @@ def test_a_recording_nobody_knows_is_judged_by_the_past_of_all_at_its_level(capl
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_share": 0.3, "smoothing_span": 10})
     normal = normal_of(parts)
-    alone = judged_alone(normal.values(), recordings_in(machines.of(test={0: (0, 9), 1: (0, 9)})["test"]))
-    assert len(alone) == 2
-    detector = fit(config, "0", normal, {"calibration": made_up_errors(parts, "calibration", 0)}, alone=alone)
+    detector = fit(config, "0", normal, {"calibration": made_up_errors(parts, "calibration", 0)})
+    assert detector.alone == ("machine_0", "machine_1")
     scores = detector.score(made_up_errors(parts, "test", 1), parts["test"])
     assert "1 recordings, such as machine_2, are unknown to the detector" in caplog.text
     for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):
@@ -262,10 +269,10 @@ def test_the_identity_of_data_is_of_what_is_in_it_and_not_of_where_it_lies(train
 def test_the_sample_is_in_order_of_time_and_knows_its_pace(trained):
     """The files of the sample data are a day apart, and a row takes a second; vibration has no time stamps."""
     sample = score(trained, "patchtst").detector.sample
-    assert (sample.seconds_per_score, sample.in_time) == (1.0, True)
+    assert sample.seconds_per_score == 1.0
+    assert (np.diff(sample.segment_n) >= 0).all()
     sample = score(trained, "swinmae").detector.sample
     assert sample.seconds_per_score == pytest.approx(0.064)
-    assert not sample.in_time
 
 
 def test_a_folder_that_cannot_be_written_stops_no_scoring(trained, caplog, monkeypatch):

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inference.groups import OWN_ROWS, fit_levels, groups_of
+from inference.groups import OWN_ROWS, fit_levels, groups_of, judged_alone, normal_of
 from inference.part_scores import PartScores
 from tests.inference.plants import Parts, plant
+
+
+def halves(num_scores: int, recordings: int) -> np.ndarray:
+    """The second half of each of so many equally long recordings."""
+    return np.tile(np.repeat([False, True], num_scores // recordings // 2), recordings)
 
 
 def scores(score_s: np.ndarray) -> PartScores:
@@ -31,37 +36,69 @@ def test_a_normal_score_is_as_large_in_every_group():
     """The second recording is ten times as restless as the first."""
     rng = np.random.default_rng(0)
     restless = np.array([1.0, 10.0])
-    calibration = scores(np.repeat(restless, 1000) * rng.gamma(4, size=2000))
+    calibration_s = np.repeat(restless, 1000) * rng.gamma(4, size=2000)
     test = scores(np.repeat(restless, 300) * rng.gamma(4, size=600))
     parts = two_recordings(1000)
-    calibration, levels = fit_levels(calibration, parts["calibration"], ("machine_0", "machine_1"))
+    calibration_s, levels = fit_levels(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0", "machine_1"))
     test = levels.alike(test, parts["test"])
-    threshold = np.quantile(calibration.score_s, 0.9)
+    threshold = np.quantile(calibration_s, 0.9)
     for half in (test.score_s[:300], test.score_s[300:]):
         assert (half > threshold).mean() == pytest.approx(0.1, abs=0.06)
     np.testing.assert_array_equal(test.score_s, test.channel_error_sc[:, 0])
 
 
 def test_one_group_is_left_as_it_is():
-    calibration, test = scores(np.arange(100.0)), scores(np.arange(300.0))
+    calibration_s, test = np.arange(100.0), scores(np.arange(300.0))
     parts = two_recordings(50)
-    same, levels = fit_levels(calibration, parts["calibration"], ())
-    assert same is calibration
+    same, levels = fit_levels(calibration_s, halves(100, 2), parts["calibration"], ())
+    assert same is calibration_s
     assert levels.alike(test, parts["test"]) is test
 
 
-def test_a_recording_scored_alone_among_several_is_judged_by_its_own_past():
+def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
+    """Two recordings have a past and go on; which of them is scored does not matter."""
     own = {0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}
-    parts = Parts([plant(OWN_ROWS + 300, seed=0)] * 2).of(calibration=own, test={1: (OWN_ROWS, OWN_ROWS + 300)})
-    ((normal_k2, _),) = groups_of(parts)
-    assert normal_k2.tolist() == [[OWN_ROWS + 300, 2 * OWN_ROWS + 300]]
+    machines = Parts([plant(OWN_ROWS + 300, seed=0)] * 2)
+    for scored in ({1: (OWN_ROWS, OWN_ROWS + 300)}, {0: (OWN_ROWS, OWN_ROWS + 300)}):
+        groups = groups_of(machines.of(calibration=own, test=scored))
+        assert [normal_k2.tolist() for normal_k2, _ in groups] == [
+            [[0, OWN_ROWS]], [[OWN_ROWS + 300, 2 * OWN_ROWS + 300]]
+        ]  # fmt: skip
+
+
+def test_a_recording_that_is_normal_to_its_end_is_no_group_of_its_own():
+    machines = Parts([plant(OWN_ROWS + 300, seed=0), plant(OWN_ROWS, seed=1)])
+    parts = machines.of(calibration={0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}, test={0: (OWN_ROWS, OWN_ROWS + 300)})
+    assert judged_alone(normal_of(parts).values()) == ("machine_0",)
+
+
+def test_each_half_is_measured_by_the_level_of_the_other():
+    """The second half of each recording is twice as restless as the first: measured by its own level, nothing shows."""
+    rng = np.random.default_rng(0)
+    louder = np.concatenate([np.repeat([level, 2 * level], 500) for level in (1.0, 5.0)])
+    calibration_s = louder * rng.gamma(4, size=2000)
+    second_s = halves(2000, 2)
+    alike_s, _ = fit_levels(calibration_s, second_s, two_recordings(1000)["calibration"], ("machine_0", "machine_1"))
+    ratio = np.sqrt(np.mean(alike_s[second_s] ** 2) / np.mean(alike_s[~second_s] ** 2))
+    assert ratio > 2
+
+
+def test_recordings_that_differ_by_chance_alone_have_one_level():
+    rng = np.random.default_rng(0)
+    machines = Parts([plant(700, seed=seed) for seed in range(20)])
+    parts = machines.of(calibration=dict.fromkeys(range(20), (300, 400)))
+    alone = tuple(f"machine_{number}" for number in range(20))
+    calibration_s = rng.gamma(4, size=2000)
+    _, levels = fit_levels(calibration_s, halves(2000, 20), parts["calibration"], alone)
+    own = [np.sqrt(np.mean(calibration_s[first : first + 100] ** 2)) for first in range(0, 2000, 100)]
+    assert np.std(np.log(list(levels.level.values()))) < 0.6 * np.std(np.log(own))
 
 
 def test_what_nobody_scores_has_no_say_in_the_level_of_others():
     parts = two_recordings(1000)
-    calibration = scores(np.repeat([1.0, 50.0], 1000))
-    alike, levels = fit_levels(calibration, parts["calibration"], ("machine_0",))
+    calibration_s = np.repeat([1.0, 50.0], 1000)
+    alike_s, levels = fit_levels(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0",))
     assert levels.usual == pytest.approx(1.0)
-    assert np.isnan(alike.score_s[1000:]).all()
-    _, unknown = fit_levels(calibration, parts["calibration"], ("machine_7",))
+    assert np.isnan(alike_s[1000:]).all()
+    _, unknown = fit_levels(calibration_s, halves(2000, 2), parts["calibration"], ("machine_7",))
     assert unknown.level == {"machine_7": 1.0}

@@ -52,7 +52,7 @@ def score(num_rows):
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_share": 0.3, "smoothing_span": 10})
     errors = {name: errors_of(part) for name, part in normal_of(parts).items()}
-    detector = fit(config, "0", normal_of(parts), errors, alone=("plant",))
+    detector = fit(config, "0", normal_of(parts), errors)
     test = parts["test"]
     scores = detector.score(errors_of(test), test)
     table = score_table(scores, series, test.stretches, channels=names, threshold=detector.threshold.value)

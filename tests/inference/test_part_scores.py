@@ -173,7 +173,7 @@ def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
     assert errors.row_s.tolist() == [*range(3, 8), *range(12, 60)]
     assert np.isnan(errors.error_sc[:5]).all()
     assert np.argwhere(np.isnan(errors.error_sc[5:])).tolist() == [[13, 1], [28, 0], [28, 1], [28, 2]]
-    scores = score_part(errors, channel_baseline([errors]), smoothing_span=5)
+    scores = score_part(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
     assert np.flatnonzero(np.isnan(scores.score_s)).tolist() == [0, 1, 2, 3, 4, 33]
     assert (scores.top_channel_s[np.isnan(scores.score_s)] == -1).all()
     assert scores.top_channel_s[18] != 1
@@ -199,7 +199,7 @@ def errors_of(error_sc: Sequence[Sequence[float]]) -> PartErrors:
 
 def test_channels_are_normalised_by_their_own_calibration_error():
     calibration = errors_of([[1.0, 100.0, 0.0, np.nan], [3.0, 300.0, 1e-9, np.nan], [np.nan, 200.0, 0.0, np.nan]])
-    baseline_c = channel_baseline([calibration])
+    baseline_c = channel_baseline({"calibration": calibration})
     np.testing.assert_allclose(baseline_c, [2.0, 200.0, BASELINE_FLOOR, np.nan])
     scores = score_part(
         errors_of([[2.0, 200.0, BASELINE_FLOOR, 7.0], [8.0, 200.0, np.nan, 9.0]]), baseline_c, smoothing_span=1
@@ -211,14 +211,14 @@ def test_channels_are_normalised_by_their_own_calibration_error():
 def test_a_rare_state_of_a_quiet_channel_makes_it_count_less():
     train_sc, calibration_sc = np.full((1000, 1), 0.1), np.full((300, 1), 0.1)
     train_sc[:5] = 50.0
-    rare = channel_baseline([errors_of(train_sc), errors_of(calibration_sc)])
+    rare = channel_baseline({"train": errors_of(train_sc), "calibration": errors_of(calibration_sc)})
     assert rare == pytest.approx(np.sqrt(5 * 50**2 / 1300 / 3), rel=1e-2)
-    assert channel_baseline([errors_of(calibration_sc)]) == pytest.approx(0.1)
+    assert channel_baseline({"calibration": errors_of(calibration_sc)}) == pytest.approx(0.1)
 
 
 def test_a_part_that_is_predicted_worse_sets_the_normal_error():
     seen, unseen = errors_of(np.full((900, 1), 0.1)), errors_of(np.full((100, 1), 0.4))
-    assert channel_baseline([seen, unseen]) == pytest.approx(0.4)
+    assert channel_baseline({"train": seen, "calibration": unseen}) == pytest.approx(0.4)
 
 
 def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
@@ -234,7 +234,7 @@ def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatc
     def scores(room: Path | None):
         apart = replace(windows, series=replace(windows.series, room=room))
         errors = part_errors(scoring_with(OthersModel(), channels=6), apart, batch_size=16)
-        return score_part(errors, channel_baseline([errors]), smoothing_span=5)
+        return score_part(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
 
     roomy = scores(None)
     monkeypatch.setattr(blocks, "IN_MEMORY", 0)
@@ -264,7 +264,7 @@ def test_a_level_shift_of_one_channel_raises_the_score_and_names_the_channel():
         part_errors(scoring_with(OthersModel(), channels=6), windows_over([x], window=32, stride=8), batch_size=16)
         for x in (coupled(800, seed=1), test_tc)
     )
-    scores = score_part(test, channel_baseline([calibration]), smoothing_span=5)
+    scores = score_part(test, channel_baseline({"calibration": calibration}), smoothing_span=5)
     shifted_s = np.zeros(800, dtype=bool)
     shifted_s[405:450] = True
     normal_s = ~shifted_s

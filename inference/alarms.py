@@ -1,0 +1,72 @@
+"""Alarms in order of time: how they join to events, and in how many independent bursts they come.
+
+Suffixes: s score, e event, b burst, m alarm.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.config.schema import Scoring
+
+# A burst of more gaps than this counts as several.
+LONGEST_BURST = 10
+
+
+def event_spans(
+    score_s: np.ndarray, threshold: float, segment_s: np.ndarray, second_s: np.ndarray, settings: Scoring
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the first and last score of each event, int64 (E,) each.
+
+    An event begins with a score above the threshold and goes on while scores are above `event_release` of it. What
+    belongs to one segment joins where at most `event_gap` scores lie between. Events of fewer than `event_min_length`
+    alarms, or shorter than `event_min_seconds`, are dropped.
+
+    score_s: (S,), NaN where unscored. segment_s: number of each score's segment without a gap, ascending. second_s:
+    time of each score, in seconds.
+    """
+    alarm_s = score_s > threshold
+    line_m = np.flatnonzero(_held(score_s, alarm_s, threshold, segment_s, settings.event_release))
+    begins_m = np.ones(len(line_m), dtype=bool)
+    begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(segment_s[line_m]) != 0)
+    first_e, last_e = line_m[begins_m], line_m[np.roll(begins_m, -1)]
+    alarms_before_s = np.append(0, np.cumsum(alarm_s))
+    alarms_e = alarms_before_s[last_e + 1] - alarms_before_s[first_e]
+    seconds_e = second_s[last_e] - second_s[first_e]
+    kept_e = (alarms_e >= settings.event_min_length) & (seconds_e >= settings.event_min_seconds)
+    return first_e[kept_e], last_e[kept_e]
+
+
+def _held(
+    score_s: np.ndarray, alarm_s: np.ndarray, threshold: float, segment_s: np.ndarray, release: float
+) -> np.ndarray:
+    """Alarms, and the scores after them that stay above the release: bool (S,)."""
+    if release == 1.0:
+        return alarm_s
+    above_s = alarm_s | (score_s > release * threshold)
+    goes_on_s = above_s & np.append(False, above_s[:-1]) & (np.diff(segment_s, prepend=-1) == 0)
+    alarms_s = np.cumsum(alarm_s)
+    # Of each run above the release, how many alarms there were before it.
+    line_s = np.maximum.accumulate(np.where(goes_on_s, 0, np.arange(len(above_s))))
+    return above_s & (alarms_s > alarms_s[line_s] - alarm_s[line_s])
+
+
+def burst_sizes(alarm_m: np.ndarray, segment_m: np.ndarray, gap: int) -> np.ndarray:
+    """Alarms of each burst, int64 (B,). Alarms at most `gap` scores apart belong to one burst: smoothing makes
+    neighbours alike, so one disturbance makes many alarms, and only bursts are independent of each other. A burst that
+    lasts much longer than neighbours are alike is as good as several.
+
+    alarm_m: indices of the alarms, ascending. segment_m: number of the segment of each.
+    """
+    if not len(alarm_m):
+        return np.empty(0, dtype=np.int64)
+    begin_b = np.flatnonzero((np.diff(alarm_m) > gap) | (np.diff(segment_m) != 0)) + 1
+    size_b = np.diff(np.concatenate([[0], begin_b, [len(alarm_m)]]))
+    pieces_b = -(-size_b // (LONGEST_BURST * gap))
+    return np.repeat(size_b // pieces_b, pieces_b) + _first(size_b % pieces_b, pieces_b)
+
+
+def _first(ones_b: np.ndarray, pieces_b: np.ndarray) -> np.ndarray:
+    """1 for the first so many pieces of each burst, 0 for the others."""
+    number_p = np.arange(pieces_b.sum()) - np.repeat(np.cumsum(pieces_b) - pieces_b, pieces_b)
+    return (number_p < np.repeat(ones_b, pieces_b)).astype(np.int64)

@@ -1,0 +1,73 @@
+"""Calibration data in halves: what is learned from one half is tested on the other.
+
+Suffixes: s score entry, k segment, w window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from core.data.windows import WindowSet
+from inference.part_scores import PartErrors
+from inference.score_table import recordings_of, starts_of
+
+
+def second_half(windows: WindowSet, errors: PartErrors, alone: Collection[str]) -> np.ndarray:
+    """Which entries of the calibration part belong to its second half: bool (S,).
+
+    The second half of each recording that is judged by its own past; of the others the newer recordings, as what is
+    new to the detector will be whole recordings, or the second half where there is only one.
+    """
+    series = windows.series
+    recording_s = recordings_of(series, errors.row_s)
+    second_s = np.zeros(len(recording_s), dtype=bool)
+    paths = {}  # a file may hold many recordings, which are alike
+    others = []
+    for index in np.unique(recording_s):
+        recording = series.recordings[index]
+        if recording.file_id in alone:
+            _cut(second_s, recording_s == index)
+        else:
+            others.append(index)
+            paths.setdefault(recording.path, []).append(index)
+    if not others:
+        return second_s
+    mine_s = np.isin(recording_s, others)
+    if len(paths) < 2:
+        _cut(second_s, mine_s)
+        return second_s
+    start_r = starts_of(series)
+    files = sorted(paths.values(), key=lambda indices: start_r[indices[0]])
+    size_f = np.array([np.isin(recording_s, indices).sum() for indices in files])
+    first = int(np.argmin(np.abs(np.cumsum(size_f)[:-1] - size_f.sum() / 2))) + 1
+    second_s |= np.isin(recording_s, np.concatenate(files[first:]))
+    return second_s
+
+
+def _cut(second_s: np.ndarray, mine_s: np.ndarray) -> None:
+    """Marks the second half of the entries."""
+    entries = np.flatnonzero(mine_s)
+    second_s[entries[len(entries) // 2 :]] = True
+
+
+def restricted(windows: WindowSet, errors: PartErrors, chosen_s: np.ndarray) -> tuple[WindowSet, PartErrors]:
+    """A part cut down to some of its entries, with the model's errors of these. chosen_s: bool (S,)."""
+    if errors.rows_per_entry > 1:  # windows
+        windows = windows.subset(torch.from_numpy(np.flatnonzero(chosen_s)))
+        segment_s = windows.file_of()
+    else:
+        row_m = errors.row_s[chosen_s]
+        ends = (np.diff(row_m) != 1) | (np.diff(errors.stretch_s[chosen_s]) != 0)
+        first_k = np.concatenate([[0], np.flatnonzero(ends) + 1])
+        segments_k2 = np.stack([row_m[first_k], row_m[np.append(first_k[1:], len(row_m)) - 1] + 1], axis=1)
+        segment_s = np.repeat(np.arange(len(segments_k2)), segments_k2[:, 1] - segments_k2[:, 0])
+        start_w = windows.starts_w.numpy()
+        segment_w = np.clip(np.searchsorted(segments_k2[:, 0], start_w, side="right") - 1, 0, None)
+        inside_w = (start_w >= segments_k2[segment_w, 0]) & (start_w + windows.window <= segments_k2[segment_w, 1])
+        windows = replace(windows, starts_w=torch.from_numpy(start_w[inside_w]), stretches_s2=segments_k2)
+    cut = replace(errors, error_sc=errors.error_sc[chosen_s], row_s=errors.row_s[chosen_s], stretch_s=segment_s)
+    return windows, cut
