@@ -171,7 +171,7 @@ def take_pictures(root: Path, folder: Path) -> list[Path]:
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
     worst = state["streams"]["swinmae"]["detections"]["events"][0]["id"]
     views = {
-        "dashboard": ("overview", 800),
+        "dashboard": ("overview", 960),
         "dashboard-training": ("training", 840),
         "dashboard-anomalies": (f"anomalies?stream=swinmae&event={worst}", 840),
     }

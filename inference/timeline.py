@@ -40,7 +40,7 @@ _GAP_FACTOR = 10.0
 # Share of a panel's height kept free at its foot for the strip of labels, and at its head for severities.
 _FOOT, _STRIP, _HEAD = 0.10, 0.05, 0.14
 # Severities written over a panel keep this share of its width apart; the worst come first.
-_APART = 0.03
+_APART = 0.045
 # Channels whose errors are shown, each an inch's share high, and the cells drawn of each across a panel.
 _MAX_CHANNELS, _CHANNEL_INCHES, _MAX_CELLS = 4, 0.14, 700
 # Largest error that has a colour of its own is at least this, so that normal noise stays pale.
