@@ -25,18 +25,27 @@ from typing import Any
 from core.devices.host import usable_cores
 from core.errors import LandfallError, OutputError, UsageError
 from core.workspace import find_root, write_bytes
-from migration.matching import Finding, Keeps
+from migration.analysis.requirements import requirements_text, system_text
 from migration.migrate import RUNTIME_MODULE, Migration, migrate
 from migration.notebook.difference import source_diff
+from migration.notebook.findings import Finding, Keeps
 from migration.notebook.positions import lines_of_cells
 from migration.notebook.reading import read, source_text
+from migration.notebook.secrets import masked
 from migration.notebook.writing import write
-from migration.parameters.hoisting import Folders
 from migration.planning import Task
-from migration.report.concerns import HAZARDS, SECRETS, only_colab_has, places
-from migration.report.document import Mode, Needs, NotebookReport, found_items, shown
-from migration.requirements import requirements_text, system_text
-from migration.secrets import masked
+from migration.report.document import (
+    HAZARDS,
+    SECRETS,
+    Mode,
+    Needs,
+    NotebookReport,
+    found_items,
+    only_colab_has,
+    places,
+    shown,
+)
+from migration.rules.preamble import Folders
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UsageError
 
 if TYPE_CHECKING:
     from migration.batch import Options, Result
-    from migration.planning import Plan, Task
+    from migration.planning import Plan
     from migration.report.document import Mode, NotebookReport, Report
 
 _EPILOG = """\
@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rules:
         return _print_rules(arguments)
     from migration.batch import Options
-    from migration.parameters.hoisting import Folders
     from migration.planning import make_plan
     from migration.report.document import make_report
     from migration.report.kept import keep
+    from migration.rules.preamble import Folders
 
     _require_sense(arguments)
     mode: Mode = "check" if arguments.check else "diff" if arguments.diff else "write"
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     results = _run_tasks(plan, options, arguments.jobs)
     if mode == "write":
-        keep(_with_workspace(plan, results))
+        keep(_into_workspaces(plan, results))
     report = make_report([*(result.report for result in results), *plan.failed], mode)
     _tell_what_went_wrong(plan, report)
     _tell(arguments, report, results)
@@ -134,11 +134,14 @@ def _run_tasks(plan: Plan, options: Options, jobs: int) -> list[Result]:
         return run_tasks(plan.tasks, options, jobs=jobs, on_done=lambda task: bar.advance(note=task.input.name))
 
 
-def _with_workspace(plan: Plan, results: Sequence[Result]) -> Iterator[tuple[Task, NotebookReport, Path | None]]:
+def _into_workspaces(plan: Plan, results: Sequence[Result]) -> Iterator[tuple[Path, Path, Path, NotebookReport]]:
+    """For each notebook that was written into a workspace: the workspace, the input, the output, the report."""
     from migration.batch import workspace_of
 
     for task, result in zip(plan.tasks, results, strict=True):
-        yield task, result.report, workspace_of(task.output.parent) if task.output else None
+        root = workspace_of(task.output.parent) if task.output else None
+        if root is not None and task.output is not None and result.report.output is not None:
+            yield root, task.input, task.output, result.report
 
 
 def _tell_what_went_wrong(plan: Plan, report: Report) -> None:
@@ -153,8 +156,9 @@ def _tell_what_went_wrong(plan: Plan, report: Report) -> None:
 
 
 def _tell(arguments: argparse.Namespace, report: Report, results: Sequence[Result]) -> None:
-    from migration.report.document import shown, write_report
+    from migration.report.document import shown
     from migration.report.formats import FORMATS, check_text, summary_text, totals
+    from migration.report.page import write_report
 
     if arguments.diff:
         sys.stdout.writelines(result.diff for result in results)
@@ -178,12 +182,12 @@ def _exit_code(arguments: argparse.Namespace, report: Report) -> int:
 
 
 def _print_rules(arguments: argparse.Namespace) -> int:
-    from migration.report.formats import rules_json, rules_text
-    from migration.rules import all_rules
+    from migration.report.reference import rules_json, rules_text
+    from migration.rules.table import RULES
 
     if arguments.format not in ("text", "json"):
         raise UsageError(f"the table of rules has no format {arguments.format}", hint="--format text or json")
-    rules = sorted(all_rules(), key=lambda rule: rule.id)
+    rules = sorted(RULES, key=lambda rule: rule.id)
     sys.stdout.write(rules_json(rules) if arguments.format == "json" else rules_text(rules))
     return EXIT_OK
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from migration.cell.source import CellSource
-from migration.facts import collect_facts
-from migration.matching import Finding, Keeps
+from migration.analysis.facts import collect_facts
+from migration.analysis.requirements import Requirements, collect_requirements
+from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
-from migration.parameters.hoisting import Folders, add_preamble
-from migration.requirements import Requirements, collect_requirements
-from migration.rewriting import Candidates, rewrite
-from migration.rules import all_rules, credentials
+from migration.python.source import CellSource
+from migration.rules import credentials
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
+from migration.rules.preamble import Folders, add_preamble
+from migration.rules.rewriting import Candidates, rewrite
+from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
 
@@ -59,15 +60,14 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
         facts = replace(facts, local_configs=local_configs(workspace))
     findings: list[Finding] = []
     cells, rewritten = [], []
-    rules = all_rules()
     possible = {
-        kind: Candidates.of(rules, kind).within(
+        kind: Candidates.of(RULES, kind).within(
             source.text for source, own in zip(sources, kinds, strict=True) if own == kind
         )
         for kind in set(kinds)
     }
     for cell, text, source, kind in zip(notebook["cells"], texts, sources, kinds, strict=True):
-        new, found = rewrite(source, cell_type=kind, rules=rules, facts=facts, possible=possible[kind])
+        new, found = rewrite(source, cell_type=kind, rules=RULES, facts=facts, possible=possible[kind])
         if kind == "code" and new is not source and _broke(source, new):
             new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
             found = [_undone(source.index), *found]

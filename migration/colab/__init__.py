@@ -1,1 +1,1 @@
-"""What Colab is in a notebook: its names, its drive, and how code asks whether it runs there."""
+"""What Colab means in a notebook: its names, paths and forms, and how code asks whether it runs there."""

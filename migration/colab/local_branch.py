@@ -7,15 +7,15 @@ where the rest of the notebook needs names that only the Colab branch binds.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from migration.cell.scopes import local_names, parameter_names, stored_names
-from migration.cell.source import CellSource
-from migration.cell.trees import children, walk
 from migration.colab.local_value import FlagOf, answer
 from migration.colab.names import PACKAGE, imported_names
+from migration.python.scopes import parameter_names, read_names_of, stored_names
+from migration.python.source import CellSource
+from migration.python.statements import blocks_of
+from migration.python.trees import walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -23,7 +23,6 @@ _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", 
 _CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
-_WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -90,19 +89,6 @@ def _look(
         inner = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else scope
         for part in blocks_of(node):
             _look(source, part, inner, flag_of, needed, found)
-
-
-def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of statements inside a compound statement, in the order of the text."""
-    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
-        part = getattr(node, name, None)
-        if not isinstance(part, list) or not part:
-            continue
-        if isinstance(part[0], ast.stmt):
-            yield part
-        else:
-            for holder in part:
-                yield from blocks_of(holder)
 
 
 def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
@@ -209,38 +195,3 @@ def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) 
 def only_bound_in(choice: Choice) -> set[str]:
     """The names that the branch which goes binds, and the one that stays does not."""
     return stored_names(choice.gone) - stored_names(choice.kept)
-
-
-def read_names_of(source: CellSource, block: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]:
-    """The names of this scope that a block and the commands in it read, those of the statements in `without` left out.
-
-    What functions and comprehensions read is counted as far as it is not their own.
-    """
-    left_out = {id(node) for node in without}
-    names: set[str] = set()
-    waiting = list(block)
-    while waiting:
-        node = waiting.pop()
-        if id(node) in left_out:
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-        elif isinstance(node, ast.Expr | ast.Assign) and source.commands:
-            command = source.command_of(node)
-            if command is not None:
-                names |= command_words(source.text[command.body : command.end])
-        inside = children(node)
-        own = local_names(node)
-        if own:
-            names |= read_names_of(source, inside, without) - own
-        else:
-            waiting += inside
-    return names
-
-
-def command_words(text: str) -> set[str]:
-    """The Python names that a shell line or magic interpolates."""
-    found = (word for match in _WORDS.finditer(text) for word in re.findall(r"[^\W\d]\w*", match[1] or match[2] or ""))
-    return set(found)

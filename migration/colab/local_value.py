@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from migration.cell.trees import walk
+from migration.python.trees import walk
 
 _MODULE_NAME = re.compile(r"google\.?colab|\bcolab\b", re.IGNORECASE)
 _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)

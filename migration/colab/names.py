@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from migration.cell.scopes import arguments_of, local_names, parameter_names, stored_names
-from migration.cell.trees import children
+from migration.python.scopes import arguments_of, local_names, parameter_names, stored_names
+from migration.python.trees import children
 
 PACKAGE = "google.colab"
 RUNTIME = "landfall_runtime"

@@ -5,43 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from migration.matching import Keeps, Rule
-from migration.notebook.notes import Notes, listed
+from migration.notebook.findings import Keeps, Notes, listed
 from migration.notebook.repairing_outputs import MANY_LINES
-from migration.secrets import find_secrets, masked
+from migration.notebook.secrets import find_secrets, masked
 
 COLAB_MIME, COLAB_PAGE, WIDGET_VIEW, SECRET = "LF120", "LF121", "LF122", "LF123"
 
-RULES: tuple[Rule, ...] = (
-    Rule(
-        COLAB_MIME,
-        "Colab's own forms of an output",
-        "`application/vnd.google.colaboratory.*`, `application/vnd.colab-display-data+json`, Colab's output tags",
-        "nothing: the other forms of the output stay",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        COLAB_PAGE,
-        "HTML and JavaScript for Colab's page",
-        "interactive data frames, upload and download widgets, anything that calls `google.colab` in the browser",
-        "a data frame's plain table, or the plain text; an output that was nothing else goes",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        WIDGET_VIEW,
-        "views of widgets",
-        "`application/vnd.jupyter.widget-view+json`, whose widget is gone with its session",
-        "the plain text beside it",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        SECRET,
-        "secrets in outputs",
-        "tokens, keys and passwords that were printed",
-        "`‹secret›` in their place",
-        Keeps.NEEDS_HUMAN,
-    ),
-)
 
 _WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 _COLAB_MIMES = ("application/vnd.google.colaboratory.", "application/vnd.colab-display-data")

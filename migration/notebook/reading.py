@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import UsageError
-from migration.matching import Finding, Keeps, Rule
-from migration.notebook.notes import Notes
+from migration.notebook.findings import Finding, Keeps, Notes
 from migration.notebook.repairing import repaired
 from migration.notebook.repairing_outputs import MANY_LINES
 
@@ -27,30 +26,6 @@ _WIDGET_MODEL = frozenset({"model_module", "model_module_version", "model_name",
 _PIECE = 1 << 20
 _MAX_COMMAS = 100
 
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "LF101",
-        "file encoding",
-        "a byte order mark, UTF-16 or UTF-32, bytes that are no UTF-8",
-        "UTF-8 without a mark; single bytes that are no UTF-8 are read as Windows-1252",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        "LF102",
-        "damaged JSON",
-        "bare control characters in texts, `NaN`, half surrogate pairs, trailing commas, commas missing at a line's "
-        "end, text after the end",
-        "valid JSON: `null` for `NaN` and infinity, `U+FFFD` for half a pair, nothing after the end",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        "LF106",
-        "invalid structure",
-        "what `nbformat` refuses: missing, misplaced or mistyped fields of cells and outputs",
-        "the nearest valid form; what no valid notebook can hold is left out",
-        Keeps.EXACT,
-    ),
-)
 
 _FIRST_BYTES = {
     b"PK\x03\x04": "a ZIP archive",

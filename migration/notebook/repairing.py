@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from migration.notebook.notes import Notes, listed
+from migration.notebook.findings import Notes, listed
 from migration.notebook.repairing_outputs import (
     INVALID,
     as_int,

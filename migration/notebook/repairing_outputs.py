@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from migration.notebook.notes import Notes, listed
+from migration.notebook.findings import Notes, listed
 
 INVALID = "LF106"
 MANY_LINES = 200  # from here on a list of lines is long

@@ -8,88 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from migration.matching import Finding, Keeps, Rule
-from migration.notebook import outputs
-from migration.notebook.notes import Notes, listed
+from migration.notebook.findings import Finding, Keeps, Notes, listed
 from migration.notebook.outputs import clean_outputs
 from migration.notebook.reading import KERNEL_LANGUAGES, as_dict, language_of, told_language
 from migration.notebook.repairing import repaired
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "LF103",
-        "older notebook format",
-        "nbformat 1 to 3, and 4.0 to 4.4",
-        "nbformat 4.5 with a unique id for every cell",
-        Keeps.EXACT,
-    ),
-    Rule(
-        "LF104",
-        "kernel of another machine",
-        "a kernel for Python 2, or one that was installed under a name of its own",
-        "`python3`; the message keeps the name",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        "LF105",
-        "kernel or language not told",
-        "missing `kernelspec`, `kernelspec.language` or `language_info.name`, without which papermill runs nothing",
-        "the kernel and language the notebook implies, `python3` where nothing does",
-        Keeps.EXACT,
-    ),
-    Rule(
-        "LF107",
-        "missing, invalid or duplicated cell ids",
-        "a cell's `id` that nbformat refuses, or that an earlier cell has",
-        "a unique one that follows from the cell's position and content",
-        Keeps.EXACT,
-    ),
-    Rule(
-        "LF110",
-        "Colab's metadata of the notebook",
-        "`colab`, `accelerator`, `gpuClass`",
-        "nothing",
-        Keeps.EXACT,
-    ),
-    Rule(
-        "LF111",
-        "Colab's metadata of a cell",
-        "`colab`, `colab_type`, `outputId`, `executionInfo`, `base_uri`, `referenced_widgets`, `cellView`, `id`",
-        "nothing",
-        Keeps.EXACT,
-    ),
-    Rule(
-        "LF112",
-        "a person's name and account",
-        "`executionInfo.user`",
-        "nothing",
-        Keeps.EXACT,
-    ),
-    Rule(
-        "LF113",
-        "accelerator",
-        '`"accelerator": "GPU"` or `"TPU"`, `colab.gpuType`, `colab.machine_shape`',
-        "nothing; the report tells what the notebook was made for",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        "LF114",
-        "hidden code of a form",
-        '`"cellView": "form"`',
-        "`jupyter.source_hidden`, which JupyterLab knows",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        "LF115",
-        "state of widgets",
-        "`metadata.widgets`: the saved state of progress bars and other widgets",
-        "nothing: without its session no widget works, its plain text stays",
-        Keeps.EQUIVALENT,
-    ),
-    *outputs.RULES,
-)
-# Rules that mend or modernise any notebook: what they find does not make it a notebook of Colab's.
-UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
 
 _NOTEBOOK_METADATA = frozenset({"colab", "accelerator", "gpuClass", "gpuType", "colab_type"})
 _TRANSIENT_METADATA = frozenset({"orig_nbformat", "orig_nbformat_minor", "signature"})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, BinaryIO
 
@@ -40,50 +39,15 @@ def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
         if size >= _PIECE:
             flush()
 
-    _put_notebook(notebook, put)
+    _put({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n", put)
+    put("\n")
     flush()
-
-
-def dumps(notebook: Mapping[str, Any]) -> str:
-    """What `write` writes, as a text."""
-    pieces: list[str] = []
-    _put_notebook(notebook, pieces.append)
-    return "".join(pieces)
 
 
 def _put_notebook(notebook: Mapping[str, Any], put: _Put) -> None:
     """The canonical JSON, piece by piece."""
     _put({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n", put)
     put("\n")
-
-
-def problems(notebook: Mapping[str, Any]) -> list[str]:
-    """What `nbformat.validate` would refuse in a notebook of nbformat 4.5, one sentence each; empty for a valid one."""
-    ids = [cell.get("id") for cell in notebook["cells"]]
-    found = ["two cells have the same id"] if len(set(ids)) < len(ids) else []
-    from fastjsonschema import JsonSchemaException
-
-    try:
-        _validator()(notebook)
-    except JsonSchemaException as error:
-        found.append(str(error))
-    return found
-
-
-@cache
-def _validator() -> Callable[[Mapping[str, Any]], Any]:
-    """The compiled schema of nbformat 4.5, found without importing nbformat, which takes longer than all the rest."""
-    import json
-    from importlib.util import find_spec
-    from pathlib import Path
-
-    import fastjsonschema
-
-    package = find_spec("nbformat")
-    if package is None or package.origin is None:
-        raise ImportError("nbformat is not installed: pip install nbformat")
-    schema = Path(package.origin).with_name("v4") / "nbformat.v4.5.schema.json"
-    return fastjsonschema.compile(json.loads(schema.read_text(encoding="utf-8")))
 
 
 def _encoded(buffer: list[str]) -> bytes:

@@ -13,17 +13,16 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from core.cli import run_command
-from core.errors import EXIT_OK, UsageError
+from core.errors import EXIT_OK
 from core.workspace import json_text, write_text
-
-if TYPE_CHECKING:
-    from migration.matching import Finding
+from migration.notebook.findings import Finding, Keeps
+from migration.rules.table import RULES
 
 SCHEMA_VERSION = 1
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
@@ -34,6 +33,15 @@ Mode = Literal["write", "check", "diff"]
 Status = Literal["migrated", "unchanged", "failed"]
 KeepsText = Literal["exact", "equivalent", "needs-human"]
 _DESCRIBED = {"use_attribute_docstrings": True}
+
+# Commands that change the machine, run code of others, or open a way in from outside.
+HAZARDS = frozenset({"LF821", "LF822", "LF823", "LF824", "LF825"})
+SECRETS = frozenset({"LF123", "LF801", "LF803"})
+# Rules that repair or update any notebook: what they find does not make it a notebook of Colab's.
+UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
+# What notebooks of any origin hold and a person should look at: secrets to fill in, log-ins, a GPU, cells that are no
+# Python.
+_ANYWHERE = HAZARDS | UPKEEP | {"LF802", "LF811", "LF812", "LF842", "LF901"}
 
 
 @dataclass(frozen=True)
@@ -200,9 +208,7 @@ def found_items(findings: Iterable[Finding], file_lines: Sequence[Sequence[int]]
 
     `file_lines` are those of `migration.notebook.positions.lines_of_cells`.
     """
-    from migration.rules import all_rules
-
-    rows = {rule.id: rule for rule in all_rules()}
+    rows = {rule.id: rule for rule in RULES}
     ordered = sorted(findings, key=lambda found: (-1 if found.cell is None else found.cell, found.line or 0))
     return tuple(
         FoundItem(
@@ -259,25 +265,6 @@ def schema_text() -> str:
     return json_text(dialect | TypeAdapter(Report).json_schema(mode="serialization"))
 
 
-def write_report(report: Report, path: Path, *, force: bool = False) -> Path:
-    """Writes the JSON to `path` and the page beside it; gives the page's path.
-
-    Raises UsageError where the page's name belongs to a file that is no such page, unless `force`.
-    """
-    from migration.report.page import GENERATOR, page
-
-    html = page_of(path)
-    if html.exists() and not force and GENERATOR not in html.read_text(encoding="utf-8", errors="replace")[:1000]:
-        raise UsageError(f"{shown(html)} is not a report of Landfall", hint="name the report otherwise, or --force")
-    write_text(path, as_json(report))
-    write_text(html, page(report))
-    return html
-
-
-def page_of(path: Path) -> Path:
-    return path.with_suffix(".html")
-
-
 def _file_line(found: Finding, file_lines: Sequence[Sequence[int]]) -> int | None:
     if found.cell is None or found.cell >= len(file_lines):
         return None
@@ -311,6 +298,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_OK
 
     return run_command(command, parser, argv)
+
+
+def only_colab_has(found: Finding) -> bool:
+    """Whether a finding is of what no local notebook should hold: migration changes it, or a person must."""
+    return (found.changed or found.keeps is Keeps.NEEDS_HUMAN) and found.rule not in _ANYWHERE
+
+
+def places(findings: Iterable[Finding], rules: Collection[str]) -> tuple[Place, ...]:
+    """Where findings of the given rules are."""
+    return tuple(Place(found.rule, found.message, found.cell, found.line) for found in findings if found.rule in rules)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from core.workspace import json_text
 from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version
-
-if TYPE_CHECKING:
-    from migration.matching import Rule
+from migration.report.reference import wrapped
+from migration.rules.rule import Rule
+from migration.rules.table import RULES
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 # How many actions a summary shows of one notebook, where many were migrated.
 _SHOWN_ACTIONS = 5
 _MANY = 4
-_WIDTH = 100
 
 
 # ------------------------------------------------------------------------------------------------------------ summaries
@@ -45,8 +43,8 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield f"  {', '.join(facts)}"
     todo = notebook.needs_human
     for item in todo[:most]:
-        yield from _wrapped(f"{_place(item)}: {item.message} ({item.rule})", "  ! ", 4)
-        yield from _wrapped(item.action, "    → ", 6)
+        yield from wrapped(f"{_place(item)}: {item.message} ({item.rule})", "  ! ", 4)
+        yield from wrapped(item.action, "    → ", 6)
     if most is not None and len(todo) > most:
         yield f"  ! {len(todo) - most} more; --report FILE.json lists them all"
 
@@ -95,14 +93,11 @@ def _property(text: str) -> str:
 
 def sarif_text(report: Report) -> str:
     """SARIF 2.1.0; `helpUri` is the rule's anchor, relative to Landfall's repository."""
-    from migration.rules import all_rules
-
-    table = all_rules()
-    index = {rule.id: row for row, rule in enumerate(table)}
+    index = {rule.id: row for row, rule in enumerate(RULES)}
     driver = {
         "name": "landfall migrate",
         "version": landfall_version(),
-        "rules": [_sarif_rule(rule) for rule in table],
+        "rules": [_sarif_rule(rule) for rule in RULES],
     }
     failures = [
         {"level": "error", "message": {"text": f"{notebook.input}: {notebook.error}"}}
@@ -170,30 +165,6 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 
 
 # ---------------------------------------------------------------------------------------------------------------- rules
-def rules_text(rules: Sequence[Rule]) -> str:
-    """The table of rules."""
-    lines = []
-    for rule in rules:
-        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}")
-        for label, text in (("finds", rule.matches), ("writes", rule.writes)):
-            lines += _wrapped(text, f"       {label:<7} ", 15) if text else []
-    return "".join(f"{line}\n" for line in lines)
-
-
-def rules_json(rules: Sequence[Rule]) -> str:
-    return json_text(
-        [
-            {
-                "id": rule.id,
-                "name": rule.name,
-                "matches": rule.matches,
-                "writes": rule.writes,
-                "keeps": rule.keeps.value,
-                "anchor": rule.anchor,
-            }
-            for rule in rules
-        ]
-    )
 
 
 def _place(item: FoundItem) -> str:
@@ -208,9 +179,3 @@ def _one_line(text: str) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _wrapped(text: str, head: str, indent: int) -> list[str]:
-    """Lines of at most the width, but never a broken word: a path or an address is copied whole."""
-    wrapper = textwrap.TextWrapper(_WIDTH, head, " " * indent, break_on_hyphens=False, break_long_words=False)
-    return wrapper.wrap(text)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.workspace import relative, write_text
-from migration.planning import Task
 from migration.report.document import NotebookReport, as_json, make_report, shown
 
 log = logging.getLogger(__name__)
@@ -17,16 +16,15 @@ log = logging.getLogger(__name__)
 FOLDER = "artifacts/migration"
 
 
-def keep(done: Iterable[tuple[Task, NotebookReport, Path | None]]) -> None:
-    """Writes the reports of notebooks that were written into a workspace, each with the workspace's root.
+def keep(done: Iterable[tuple[Path, Path, Path, NotebookReport]]) -> None:
+    """Writes the reports of notebooks that were written into workspaces: root of the workspace, input, output, report.
 
-    One file for notebooks that were migrated together; doing so again replaces it. Costs a warning where it cannot be
-    written: the notebooks are there.
+    One file for notebooks that were migrated together; doing so again replaces it. Where it cannot be written a warning
+    says so: the notebooks are there.
     """
     by_root: dict[Path, list[NotebookReport]] = {}
-    for task, report, root in done:
-        if root is not None and task.output is not None and report.output is not None:
-            by_root.setdefault(root, []).append(_seen_from(root, task, report))
+    for root, source, output, report in done:
+        by_root.setdefault(root, []).append(_seen_from(root, source, output, report))
     for root, reports in by_root.items():
         names = "\n".join(sorted(str(report.output) for report in reports))
         digest = hashlib.blake2b(names.encode("utf-8", "replace"), digest_size=6).hexdigest()
@@ -36,8 +34,8 @@ def keep(done: Iterable[tuple[Task, NotebookReport, Path | None]]) -> None:
             log.warning("the dashboard will not show this migration: %s", error)
 
 
-def _seen_from(root: Path, task: Task, report: NotebookReport) -> NotebookReport:
+def _seen_from(root: Path, source: Path, output: Path, report: NotebookReport) -> NotebookReport:
     """With paths from the workspace's root; an input from elsewhere stays as it was shown."""
-    source = task.input.resolve()
-    name = relative(source, root) if source.is_relative_to(root) else shown(task.input)
-    return replace(report, input=name, output=relative(task.output.resolve(), root), files=())
+    full = source.resolve()
+    name = relative(full, root) if full.is_relative_to(root) else shown(source)
+    return replace(report, input=name, output=relative(output.resolve(), root), files=())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from migration.report.document import FoundItem, NotebookReport, Place, Report
+from core.errors import UsageError
+from core.workspace import write_text
+from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, shown
 
 GENERATOR = '<meta name="generator" content="landfall migrate">'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -42,6 +43,23 @@ li { margin: .6rem 0; }
 
 class _Markup(str):
     """Text that is HTML already; everything else is escaped when it becomes part of an element."""
+
+
+def write_report(report: Report, path: Path, *, force: bool = False) -> Path:
+    """Writes the JSON to `path` and the page beside it; gives the page's path.
+
+    Raises UsageError where the page's name belongs to a file that is no such page, unless `force`.
+    """
+    html = page_of(path)
+    if html.exists() and not force and GENERATOR not in html.read_text(encoding="utf-8", errors="replace")[:1000]:
+        raise UsageError(f"{shown(html)} is not a report of Landfall", hint="name the report otherwise, or --force")
+    write_text(path, as_json(report))
+    write_text(html, page(report))
+    return html
+
+
+def page_of(path: Path) -> Path:
+    return path.with_suffix(".html")
 
 
 def page(report: Report) -> str:

@@ -1,13 +1,18 @@
-"""`docs/migration-rules.md`, generated from the table of rules: `python -m migration.report.reference --write`."""
+"""The table of rules as a text, as JSON, and as `docs/migration-rules.md`.
+
+python -m migration.report.reference --write
+"""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from core.cli import run_page_command
-from migration.matching import Rule
-from migration.rules import all_rules
+from core.workspace import json_text
+from migration.rules.rule import Rule
+from migration.rules.table import RULES
 
 FILE = "docs/migration-rules.md"
 
@@ -38,10 +43,12 @@ purpose, by local means. **needs-human**: a person must act, and the finding say
 although its rule's other places do not.
 """
 
+_WIDTH = 100
+
 
 def reference() -> str:
     """The whole page."""
-    rules = sorted(all_rules(), key=lambda rule: rule.id)
+    rules = sorted(RULES, key=lambda rule: rule.id)
     return "\n".join([_INTRODUCTION, *_sections(rules)])
 
 
@@ -69,6 +76,38 @@ def _in_table(text: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run_page_command(FILE, reference, description="Prints the reference of the migration rules.", argv=argv)
+
+
+def rules_text(rules: Sequence[Rule]) -> str:
+    """The table of rules."""
+    lines = []
+    for rule in rules:
+        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}")
+        for label, text in (("finds", rule.matches), ("writes", rule.writes)):
+            lines += wrapped(text, f"       {label:<7} ", 15) if text else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def rules_json(rules: Sequence[Rule]) -> str:
+    return json_text(
+        [
+            {
+                "id": rule.id,
+                "name": rule.name,
+                "matches": rule.matches,
+                "writes": rule.writes,
+                "keeps": rule.keeps.value,
+                "anchor": rule.anchor,
+            }
+            for rule in rules
+        ]
+    )
+
+
+def wrapped(text: str, head: str, indent: int) -> list[str]:
+    """Lines of at most the width, but never a broken word: a path or an address is copied whole."""
+    wrapper = textwrap.TextWrapper(_WIDTH, head, " " * indent, break_on_hyphens=False, break_long_words=False)
+    return wrapper.wrap(text)
 
 
 if __name__ == "__main__":

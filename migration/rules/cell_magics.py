@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migration.cell.source import RUNS_CELL, CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import RUNS_CELL, CellSource
+from migration.rules.rule import Match, Rule
 
 _RUNS_CELL = RUNS_CELL | {"mprun", "lprun", "debug"}
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}

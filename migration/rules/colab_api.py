@@ -10,15 +10,15 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from migration.cell.folding import blocks, take_out
-from migration.cell.source import CellSource
-from migration.cell.trees import walk
-from migration.colab.drive_mounts import is_mount
-from migration.colab.flags import gone_statements
-from migration.colab.names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, Use, imported_names, path_below
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.analysis.mounts import is_mount
+from migration.colab.names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, imported_names, path_below
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.python.statements import blocks, take_out
 from migration.rules import colab_calls, colab_text
+from migration.rules.rule import Match, Rule
 
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
@@ -48,7 +48,7 @@ def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
     """The imports of google.colab that run here."""
     if source.tree is None or not _COLAB.fires(source.text):
         return
-    gone = _gone(source, facts)
+    gone = facts.colab.gone(source)
     for node in source.nodes:
         if isinstance(node, Import) and id(node) not in gone and _colab_modules(node):
             yield node
@@ -125,15 +125,14 @@ def _written(aliases: Sequence[ast.alias]) -> str:
 
 def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`google.colab.files.upload()`, spelt out."""
-    gone = _gone(source, facts)
-    roots = [use for use in facts.uses(source) if use.root is not None and id(use.node) not in gone]
+    roots = [use for use in facts.colab.uses(source) if use.root is not None]
     edits = [
         Edit(*source.span(use.root), RUNTIME)
         for use in roots
         if use.root is not None and _ROOT.fullmatch(source.text, *source.span(use.root))
     ]
     message = "`google.colab` is spelt out, which only Colab has"
-    if edits and "google" not in facts.bindings:
+    if edits and "google" not in facts.colab.bindings:
         # Colab has it imported already.
         start = source.span(blocks(source)[0].statements[0])[0]
         indent = source.text[source.line_span(start, start)[0] : start]
@@ -147,10 +146,9 @@ def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 # ---------------------------------------------------------------------------------------------------------- drive.mount
 def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The drive is a folder: what mounts it, and the import that serves nothing else, goes."""
-    if not facts.static_mount or not facts.concern(source) or source.tree is None:
+    if not facts.static_mount or not facts.colab.concern(source) or source.tree is None:
         return
-    gone = _gone(source, facts)
-    mounts = {id(use.call) for use in facts.uses(source) if is_mount(use) and id(use.node) not in gone}
+    mounts = {id(use.call) for use in facts.colab.uses(source) if is_mount(use)}
     dropped = {
         id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
     }
@@ -176,20 +174,10 @@ def _find_mount_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Matc
     """Mounts that stay, for their result or the name `drive` is used, or their place is computed."""
     if facts.static_mount:
         return
-    for use in _uses(source, facts):
+    for use in facts.colab.uses(source):
         if use.path in (MOUNT, UNMOUNT):
             message = "the drive is mounted: here the mount point becomes a link to the drive folder, where it can"
             yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
-
-
-def _uses(source: CellSource, facts: NotebookFacts) -> list[Use]:
-    gone = _gone(source, facts)
-    return [use for use in facts.uses(source) if id(use.node) not in gone]
-
-
-def _gone(source: CellSource, facts: NotebookFacts) -> set[int]:
-    """What `rules.detection` takes away is not rewritten first."""
-    return {id(part) for node in gone_statements(facts.choices(source)) for part in walk(node)}
 
 
 RULES: tuple[Rule, ...] = (

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from migration.cell.source import CellSource
-from migration.cell.trees import walk
-from migration.colab.flags import gone_statements
+from migration.analysis.facts import NotebookFacts
 from migration.colab.names import Use
-from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule, Trigger, holding
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Trigger, holding
+from migration.python.source import CellSource
+from migration.rules.rule import Match, Rule
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
 
@@ -178,11 +178,8 @@ def _part_of(path: str) -> Part | None:
 
 def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:
     def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-        if not facts.uses(source):
-            return
-        gone = {id(node) for gone in gone_statements(facts.choices(source)) for node in walk(gone)}
-        for use in facts.uses(source):
-            if id(use.node) not in gone and _part_of(use.path) is part and not _is_plain_name(part, use):
+        for use in facts.colab.uses(source):
+            if _part_of(use.path) is part and not _is_plain_name(part, use):
                 yield _match(source, part, use)
 
     return find

@@ -6,11 +6,13 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from migration.cell.source import CellSource
-from migration.cell.strings import Literal, read_strings
+from migration.analysis.facts import NotebookFacts
 from migration.colab.names import OFFERED, RUNTIME
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.python.strings import Literal, read_strings
+from migration.rules.rule import Match, Rule
 
 _COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
 # What Colab's page offers to JavaScript; `output.clear`, `output.eval_js` and the like are Python's.

@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator
 
 from migration import shell
-from migration.cell.source import CellSource
-from migration.cell.statements import place_of, removal
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.shell_texts import ShellText
+from migration.python.source import CellSource
+from migration.python.statements import place_of, removal
 from migration.rules import downloads
-from migration.shell.guards import edits, has_blocks, pipeline, run_texts, statement_span
-from migration.shell.texts import ShellText
+from migration.rules.guards import edits, has_blocks, pipeline, run_texts, statement_span
+from migration.rules.rule import Match, Rule
 
 # Notebooks look for "failed" in what nvidia-smi prints, which is its own word for a machine without a GPU.
 _NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.rules.rule import Match, Rule
 
 _NAMED = re.compile(r"(?<![\w./-])(?:\./)?configs/(?P<stem>[\w/-]+)(?P<suffix>\.ya?ml)\b")
 

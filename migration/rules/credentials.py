@@ -5,19 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from migration import shell
-from migration.cell.comments import without_commands
-from migration.cell.source import CellSource, Command, compiles
-from migration.cell.strings import Literal, read_strings
-from migration.cell.trees import walk
-from migration.matching import Edit, Keeps, Match, Rule, holding
-from migration.parameters.environment import is_secret_name, variable_for
-from migration.secrets import MASK, Secret, find_secrets, is_placeholder
-
-if TYPE_CHECKING:
-    from migration.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.secrets import MASK, Secret, find_secrets, is_placeholder, is_secret_name, variable_for
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource, Command, compiles
+from migration.python.strings import Literal, read_strings, without_commands
+from migration.python.trees import walk
+from migration.rules.rule import Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
 # From the sign on, which few places hold; the name before it is read where this is found.

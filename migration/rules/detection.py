@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
 
-from migration.cell.folding import fold, take_out
-from migration.cell.source import CellSource
-from migration.cell.trees import children, walk
-from migration.colab.flags import gone_statements
+from migration.analysis.facts import NotebookFacts
 from migration.colab.local_branch import Choice
 from migration.colab.local_value import Answer, FlagOf, answer
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
-from migration.shell.texts import command_of_list, shell_calls, string_of
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.shell_texts import command_of_list, shell_calls, string_of
+from migration.python.source import CellSource
+from migration.python.statements import take_out
+from migration.python.trees import children
+from migration.rules.folding import fold
+from migration.rules.rule import Match, Rule
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
@@ -39,13 +41,13 @@ _FETCHES = re.compile(r"\b(?:pip|conda|apt|apt-get|npm|git clone|wget|curl|gdown
 
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for choice in facts.choices(source):
+    for choice in facts.colab.choices(source):
         if isinstance(choice.node, ast.If) and not choice.colab:
             yield _match(source, choice, "the branch that runs outside Colab takes the place of the test")
 
 
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for choice in facts.choices(source):
+    for choice in facts.colab.choices(source):
         if isinstance(choice.node, ast.Try) and not choice.colab:
             what = "a variable that Colab sets"
             if isinstance(choice.failing, ast.Import | ast.ImportFrom):
@@ -58,7 +60,7 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for choice in facts.choices(source):
+    for choice in facts.colab.choices(source):
         if isinstance(choice.node, ast.If) and choice.colab:
             reason = (
                 "the other branch refuses to run outside Colab"
@@ -108,7 +110,7 @@ def _lost(source: CellSource, gone: Sequence[ast.stmt], commands: Sequence[str])
 # ---------------------------------------------------------------------------------------------------------- expressions
 def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for node in _expressions(source, facts, ast.IfExp):
-        found = answer(node.test, facts.flag_of(source))
+        found = answer(node.test, facts.colab.flag_of(source))
         if found is None:
             continue
         kept = node.body if found.value else node.orelse
@@ -121,7 +123,7 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
 
 
 def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    flag_of = facts.flag_of(source)
+    flag_of = facts.colab.flag_of(source)
     tests = _tests(source)
     for node in _expressions(source, facts, ast.BoolOp):
         if answer(node, flag_of) is not None:
@@ -184,7 +186,7 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if source.tree is None:
         yield from _find_text_tests(source)
         return
-    flag_of = facts.flag_of(source)
+    flag_of = facts.colab.flag_of(source)
     for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
         found = answer(node, flag_of)
         if found is None or _only_flags(node, flag_of) or (found.tpu and isinstance(node, ast.Call)):
@@ -198,10 +200,10 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`IN_COLAB = True` says where the notebook runs."""
     tree = source.tree
-    for node in tree.body if tree and facts.flags else ():
+    for node in tree.body if tree and facts.colab.flags.names else ():
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value)) as literal):
-                if facts.answers.variables.get(name, value) is not value:
+                if facts.colab.flags.variables.get(name, value) is not value:
                     edit = Edit(*source.span(literal), repr(not value))
                     yield Match(*source.span(node), f"`{name}` is {not value} here", (edit,))
 
@@ -213,8 +215,8 @@ def _find_text_tests(source: CellSource) -> Iterator[Match]:
 
 
 def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    flag_of = facts.flag_of(source)
-    gone = _gone_ids(source, facts)
+    flag_of = facts.colab.flag_of(source)
+    gone = facts.colab.gone(source)
     for node in source.nodes if source.tree else ():
         if isinstance(node, ast.Assert) and id(node) not in gone:
             found = answer(node.test, flag_of)
@@ -238,8 +240,9 @@ def _running(source: CellSource, facts: NotebookFacts) -> list[tuple[ast.expr, b
 
 
 def _walk_running(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[ast.expr, bool]]:
-    skipped = _gone_ids(source, facts)
-    skipped |= {id(choice.node.test) for choice in facts.choices(source) if isinstance(choice.node, ast.If)}
+    skipped = facts.colab.gone(source) | {
+        id(choice.node.test) for choice in facts.colab.choices(source) if isinstance(choice.node, ast.If)
+    }
     waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)] if source.tree else []
     while waiting:
         node, formatted = waiting.pop()
@@ -257,10 +260,6 @@ def _is_at(source: CellSource, node: ast.expr) -> bool:
         return ast.dump(ast.parse(source.segment(node).strip(), mode="eval").body) == ast.dump(node)
     except (SyntaxError, ValueError):
         return False
-
-
-def _gone_ids(source: CellSource, facts: NotebookFacts) -> set[int]:
-    return {id(part) for node in gone_statements(facts.choices(source)) for part in walk(node)}
 
 
 def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:

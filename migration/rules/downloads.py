@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from migration import shell
-from migration.cell.source import CellSource
-from migration.cell.strings import FIELD
-from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import FIELD, holding
+from migration.python.shell_texts import ShellText
+from migration.python.source import CellSource
+from migration.rules.guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
+from migration.rules.rule import Match, Rule
 from migration.shell import Word
-from migration.shell.guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
-from migration.shell.texts import ShellText
 
 _TAKES_VALUE = {
     "git": re.compile(
@@ -44,7 +45,6 @@ _NOT_ONE_FILE = {
 _REMOTE = re.compile(r"(?:https?|ftp)://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]))", re.IGNORECASE)
 _REMOVAL = re.compile(r"rm(?<=\brm)[ \t]+-\w*[rR][^\n]*|rmtree(?<=\brmtree)\([^\n]*")
 _NAME = re.compile(r"(?:[\w.+@%~-]|\{[\w.\[\]]+\})+")
-_VARIES = re.compile(f"[{{}}$`*{FIELD}]")
 _GIVES_NO_FILE = frozenset({"-", ".", ".."})
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from migration.cell.source import CellSource
-from migration.matching import Edit, Keeps, Match, Rule, holding
-from migration.parameters.form_fields import Mark, form_fields, marks
-
-if TYPE_CHECKING:
-    from migration.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts
+from migration.analysis.parameters import Parameter
+from migration.colab.forms import FormField, Mark, form_fields, marks
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.rules.rule import Match, Rule
 
 _OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
@@ -66,6 +67,81 @@ def _comment(source: CellSource, mark: Mark, text: str, *, keep_empty: bool) -> 
     return Edit(first, min(mark.end + 1, len(source.text)), "")
 
 
+# ------------------------------------------------------------------------------------------------------- parameters
+def _fields_to_hoist(source: CellSource, facts: NotebookFacts) -> list[tuple[FormField, Parameter]]:
+    planned = {p.name: p for p in facts.parameters if p.cell == source.index and not p.stays}
+    if not planned or source.tree is None:
+        return []
+    fields = [field for field in form_fields(source) if not field.obstacle and field.name in planned]
+    return [(field, planned[field.name]) for field in fields]
+
+
+def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    hoisted = _fields_to_hoist(source, facts)
+    removed = [field for field, parameter in hoisted if not parameter.folder and not parameter.environment]
+    kept = _needs_statement(source, removed)
+    for field in removed:
+        start, end = source.line_span(field.mark.start, field.mark.end)
+        if field is kept:
+            edit = Edit(start, end, f"pass  # {field.name} is a parameter")
+        elif end < len(source.text):
+            edit = Edit(start, end + 1, "")
+        else:
+            edit = Edit(max(start - 1, 0), end, "")
+        yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", (edit,))
+
+
+def _needs_statement(source: CellSource, removed: list[FormField]) -> FormField | None:
+    """The last field, where the cell would be empty below its magic or would show a value without it."""
+    statements = {id(field.statement): field for field in removed}
+    body = source.tree.body if source.tree else []
+    if not body or id(body[-1]) not in statements:
+        return None
+    left = [statement for statement in body if id(statement) not in statements]
+    if not left:
+        return statements[id(body[-1])] if source.magic else None
+    last = left[-1]
+    if not isinstance(last, ast.Expr) or _shows_nothing(source, last):
+        return None
+    return statements[id(body[-1])]
+
+
+def _shows_nothing(source: CellSource, statement: ast.Expr) -> bool:
+    command = source.command_of(statement)
+    if command is not None:
+        return command.kind == "shell"
+    call = statement.value
+    is_print = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+    return is_print or source.text.startswith(";", source.span(statement)[1])
+
+
+def _find_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for field, parameter in _fields_to_hoist(source, facts):
+        if parameter.folder:
+            folder = facts.drive if parameter.folder == "drive" else facts.work
+            start, end = source.line_span(field.mark.start, field.mark.end)
+            line = f"{field.name} = os.path.join({folder}, {field.name})"
+            message = f"form field `{field.name}`, a path, becomes a parameter relative to {folder}"
+            yield Match(start, end, message, (Edit(start, end, line),))
+
+
+def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for field, parameter in _fields_to_hoist(source, facts):
+        if not parameter.environment:
+            continue
+        start, end = source.line_span(field.mark.start, field.mark.end)
+        variable = parameter.environment
+        if parameter.fallback:
+            keeps, lookup = Keeps.EQUIVALENT, f'os.environ.get("{variable}", {parameter.fallback})'
+            action = f"set {variable} in the environment: papermill writes the parameters it is given into the notebook"
+        else:
+            keeps, lookup = Keeps.NEEDS_HUMAN, f'os.environ["{variable}"]'
+            action = f"revoke the secret that was written here, and set {variable} in the environment"
+        message = f"form field `{field.name}` holds a secret and is read from the environment where it is empty"
+        edit = Edit(start, end, f"{field.name} = {field.name} or {lookup}")
+        yield Match(start, end, message, (edit,), action, keeps)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF601",
@@ -93,5 +169,45 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_fields,
         holding("param", like=_PARAM),
+    ),
+)
+
+PARAMETER_RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF610",
+        "form field to parameter",
+        "`name = literal  #@param {…}` at the top level of a cell, where the name is bound nowhere else and not used "
+        "before",
+        "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line goes",
+        Keeps.EXACT,
+        _find_literals,
+        holding("param", like=_PARAM),
+    ),
+    Rule(
+        "LF611",
+        "path field to parameter",
+        '`out = "/content/out"  #@param {…}`, or a path on the drive, where it can be hoisted',
+        '`out = "out"` in the parameters cell; in its place `out = os.path.join(WORK_DIR, out)`, so that an absolute '
+        "path given by papermill wins",
+        Keeps.EQUIVALENT,
+        _find_paths,
+        holding("param", like=_PARAM),
+    ),
+    Rule(
+        "LF612",
+        "secret field to environment",
+        '`api_key = ""  #@param {…}` and other fields for tokens, keys and passwords, where they can be hoisted',
+        '`api_key = ""` in the parameters cell; in its place `api_key = api_key or os.environ.get("API_KEY", "")`',
+        Keeps.EQUIVALENT,
+        _find_secrets,
+        holding("param", like=_PARAM),
+    ),
+    Rule(
+        "LF615",
+        "parameters and set-up cells",
+        "a notebook with form fields, or with paths below the work or the drive folder",
+        "before the first code cell one tagged `parameters` with `work_dir`, `drive_dir` and the fields, and one "
+        "tagged `landfall-setup` that defines `WORK_DIR` and `DRIVE_DIR`",
+        Keeps.EQUIVALENT,
     ),
 )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from migration import shell
-from migration.cell.comments import outside_comments
-from migration.cell.source import CellSource, once_a_cell
-from migration.matching import Keeps, Match, Rule, holding
-from migration.shell.texts import ShellText, shell_texts
-
-if TYPE_CHECKING:
-    from migration.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import holding
+from migration.python.shell_texts import ShellText, shell_texts
+from migration.python.source import CellSource, once_a_cell
+from migration.python.strings import outside_comments
+from migration.rules.rule import Match, Rule
 
 _OUTSIDE = re.compile(
     r"/(?!tmp(?:/|$)|dev/(?:null|std|fd|tty)|content(?:/|$)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"

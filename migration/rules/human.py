@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from migration.cell.comments import outside_comments
-from migration.cell.source import CellSource
-from migration.matching import Finding, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Finding, Keeps
+from migration.notebook.secrets import masked
+from migration.notebook.texts import holding
+from migration.python.shell_texts import shell_texts
+from migration.python.source import CellSource
+from migration.python.strings import outside_comments
 from migration.rules import credentials, hazards
-from migration.secrets import masked
-from migration.shell.texts import shell_texts
-
-if TYPE_CHECKING:
-    from migration.facts import NotebookFacts
+from migration.rules.rule import Match, Rule
 
 _LOGINS = {
     **dict.fromkeys(

@@ -6,13 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.shell_texts import ShellText, command_of_list, shell_calls, simple_line
+from migration.python.source import CellSource
 from migration.rules import pip_requests, system_installs
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
+from migration.rules.rule import Match, Rule
 from migration.shell.installs import PipCall, pip_call
-from migration.shell.texts import ShellText, command_of_list, shell_calls, simple_line
 
 # `%pip` puts values into its line twice, the second time from its own variables.
 _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from migration.cell.source import CellSource, parse
-from migration.cell.statements import place_of, removal
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource, parse
+from migration.python.statements import place_of, removal
 from migration.rules import cell_magics
+from migration.rules.rule import Match, Rule
 
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
 # Notebooks also spell it `%tensoflow_verion`.

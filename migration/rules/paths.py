@@ -1,21 +1,25 @@
 """Rules LF4xx: Colab's fixed folders become the folders of this machine.
 
 `/content` is the work folder, a mounted Google Drive the drive folder. Python names them by variables, shell text by
-environment variables of the same names; the set-up cell (`migration.parameters.preamble`) gives both their values.
+environment variables of the same names; the set-up cell (`rules.preamble`) gives both their values.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Find, Keeps, Match, Rule, holding
-from migration.rules import paths_comments, paths_files, paths_mounts, paths_python, paths_shell
-from migration.rules.paths_links import MAKES_LINK, drive_links, links
-from migration.rules.paths_matches import Found
-from migration.rules.paths_text import TRIGGER
+from migration import shell
+from migration.analysis.facts import NotebookFacts
+from migration.analysis.mounts import MAKES_LINK, links_made
+from migration.colab.paths import TRIGGER, find_paths
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.rules import paths_shell, paths_strings, paths_texts
+from migration.rules.paths_found import Found
+from migration.rules.rule import Find, Match, Rule
 
 _SAMPLE = re.compile(
     r"""(?<![\w-])sample_data(?:/(?:README\.md|anscombe\.json|california_housing_(?:train|test)\.csv|"""
@@ -29,9 +33,10 @@ _SAMPLE_SOURCE = (
 )
 _MY_DRIVE = re.compile(r"(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
 
-__all__ = ["RULES", "drive_links", "needs_drive_links"]
 
 Places = Callable[[CellSource, NotebookFacts], Iterator[Found]]
+
+_INSTEAD = {"ismount": "isdir", "is_mount": "is_dir"}
 
 
 def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
@@ -39,7 +44,7 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     time: then the drive folder needs links of that name to itself."""
     if facts.language != "python" or not _MY_DRIVE.search(source.text):
         return False
-    comments = paths_python.read(source)[1] if source.is_python else []
+    comments = paths_strings.read(source)[1] if source.is_python else []
     return any(
         not any(start <= found.start() < end for start, end in comments) for found in _MY_DRIVE.finditer(source.text)
     )
@@ -61,13 +66,13 @@ def _split(places: Places) -> tuple[Find, Find]:
 
 
 def _strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    if source.is_python and not paths_files.runs_python(source):
-        yield from paths_python.strings(source, facts)
+    if source.is_python and not paths_texts.runs_python(source):
+        yield from paths_strings.strings(source, facts)
 
 
 def _comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.is_python and not paths_files.runs_python(source):
-        yield from (found.match for found in paths_comments.comments(source, facts))
+    if source.is_python and not paths_texts.runs_python(source):
+        yield from (found.match for found in paths_texts.comments(source, facts))
 
 
 def _commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
@@ -75,17 +80,17 @@ def _commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 
 def _unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.is_python and source.tree is None and not paths_files.runs_python(source):
-        yield from (found.match for found in paths_shell.stray_lines(source, paths_python.without_text(source), facts))
+    if source.is_python and source.tree is None and not paths_texts.runs_python(source):
+        yield from (found.match for found in paths_shell.stray_lines(source, paths_strings.without_text(source), facts))
 
 
 def _bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    yield from (found.match for found in paths_files.bodies(source, facts))
+    yield from (found.match for found in paths_texts.bodies(source, facts))
 
 
 def _markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if source.language == "python":
-        yield from (found.match for found in paths_comments.markdown(source, facts))
+        yield from (found.match for found in paths_texts.markdown(source, facts))
 
 
 def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -98,6 +103,44 @@ def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not line.lstrip().startswith("#") and not _CHANGES_SAMPLE.search(line):
             message = "Colab's bundled sample data is read, which is not on this machine"
             yield Match(found.start(), found.end(), message, action=_SAMPLE_SOURCE)
+
+
+def links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """The command that makes a link is left out: the name it gives is replaced by the drive folder everywhere."""
+    for command in source.commands:
+        for name, simple in links_made(source.text, command, facts.mounts):
+            if name not in facts.mounts:
+                continue
+            message = f"the mounted Drive is linked to {name}, a name outside the work folder"
+            edit = Edit(simple.start, simple.end, "true")
+            line = source.line_span(command.start, command.end)
+            alone = source.text[line[0] : line[1]].strip() == source.text[command.start : command.end].strip()
+            if alone and shell.is_simple(source.text[command.body : command.end]):
+                note = f"# the drive folder is {facts.drive}: no link to it is needed"
+                edit = Edit(command.start, command.end, f"pass  {note}" if command.indent else note)
+            yield Match(simple.start, simple.end, message, (edit,))
+
+
+def questions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """`os.path.ismount("/content/drive")` and `Path("/content/drive").is_mount()`, before and after the place itself is
+    rewritten."""
+    for node in source.nodes if source.is_python else ():
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _INSTEAD:
+            continue
+        holder = node if node.func.attr == "ismount" else node.func.value
+        if isinstance(holder, ast.Call) and len(holder.args) == 1 and _is_drive(holder.args[0], facts):
+            name, end = node.func.attr, source.span(node.func)[1]
+            edit = Edit(end - len(name), end, _INSTEAD[name])
+            yield Match(*source.span(node), "the mounted drive is a folder here, and no mount point", (edit,))
+
+
+def _is_drive(node: ast.expr, facts: NotebookFacts) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == facts.drive
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    place = node.value.rstrip("/")
+    return [(span.folder, span.end) for span in find_paths(place, facts.mounts)] == [("drive", len(place))]
 
 
 _WORK_IN_PYTHON, _DRIVE_IN_PYTHON = _split(_strings)
@@ -202,7 +245,7 @@ RULES: tuple[Rule, ...] = (
         matches='`os.path.ismount("/content/drive")`, `Path("/content/drive").is_mount()`',
         writes="`os.path.isdir(DRIVE_DIR)`, `Path(DRIVE_DIR).is_dir()`",
         keeps=Keeps.EQUIVALENT,
-        find=paths_mounts.questions,
+        find=questions,
         trigger=holding("ismount(", "is_mount("),
     ),
 )

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from migration import shell
-from migration.cell.scanning import Command
-from migration.cell.source import CellSource
-from migration.cell.strings import as_format
-from migration.facts import NotebookFacts
-from migration.matching import Edit
-from migration.rules.paths_matches import Found, changed, kept
-from migration.rules.paths_python import expression
-from migration.rules.paths_text import PathSpan, find_paths, may_name_folder
+from migration.analysis.facts import NotebookFacts
+from migration.colab.paths import PathSpan, find_paths, may_name_folder
+from migration.notebook.texts import Edit
+from migration.python.scanning import Command
+from migration.python.source import CellSource
+from migration.python.strings import as_format
+from migration.rules.paths_found import Found, changed, kept
+from migration.rules.paths_strings import expression
 
 SHELL_MAGICS = frozenset(
     {"sx", "system", "shell", "sh", "bash", "pip", "conda", "mamba", "micromamba", "uv", "ls", "ll", "lf", "lk"}

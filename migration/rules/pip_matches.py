@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from migration import shell
-from migration.cell.source import CellSource, once_a_cell
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit
+from migration.python.shell_texts import ShellText, shell_texts
+from migration.python.source import CellSource, once_a_cell
+from migration.rules.rule import Match
 from migration.shell.installs import PipCall, pip_call
-from migration.shell.texts import ShellText, shell_texts
 
 
 @once_a_cell

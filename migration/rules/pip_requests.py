@@ -6,12 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.shell_texts import ShellText
+from migration.python.source import CellSource
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
+from migration.rules.rule import Match, Rule
 from migration.shell.installs import Item, PipCall, unquoted_bounds
-from migration.shell.texts import ShellText
 
 _URL = re.compile(r"(?:[\w.\[\], -]+@\s*)?(?P<url>(?:git|hg|svn|bzr)\+\w+://\S+|https?://\S+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

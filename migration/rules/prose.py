@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
-from migration.cell.source import CellSource
-from migration.matching import Edit, Keeps, Match, Rule, holding
-
-if TYPE_CHECKING:
-    from migration.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.rules.rule import Match, Rule
 
 _HOST = r"(?:(?:https?:)?//|(?<![\w./@=%-]))colab\.(?:research|sandbox)\.google\.com"
 _URL = _HOST + r"(?:[^\s()<>\"'`\[\]{}|]|\([^\s()<>]*\)|\{+[\w.]+\}+)*"

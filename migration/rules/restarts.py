@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.cell.folding import Block, blocks, take_out
-from migration.cell.source import CellSource
-from migration.cell.trees import walk
-from migration.colab.local_branch import read_names_of
-from migration.facts import NotebookFacts
-from migration.matching import Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import holding
+from migration.python.scopes import read_names_of
+from migration.python.source import CellSource
+from migration.python.statements import Block, blocks, take_out
+from migration.python.trees import walk
+from migration.rules.rule import Match, Rule
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"

@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from migration.cell.source import CellSource, Command
-from migration.cell.trees import walk
-from migration.facts import NotebookFacts
-from migration.matching import Edit, Keeps, Match, Rule, holding
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
+from migration.python.source import CellSource, Command
+from migration.python.trees import walk
+from migration.rules.rule import Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
-from migration.shell.texts import ShellText, command_of_list, shell_calls, shell_texts
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from migration import shell
-from migration.shell.texts import is_known
+from migration.shell.words import is_known
 
 _PIP = re.compile(r"(?:/usr(?:/local)?/bin/)?pip3?")
 _PYTHON = re.compile(r"(?:/usr(?:/local)?/bin/)?python3?")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from migration.notebook.texts import FIELD
+
 Context = Literal["unquoted", "single", "double", "heredoc", "comment"]
 
 CONTEXTS: dict[str, Context] = {"u": "unquoted", "s": "single", "d": "double", "h": "heredoc", "c": "comment"}
@@ -27,6 +29,8 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "builtin": frozenset(),
 }
 """Programs that run the program named by their arguments, with those of their options that take a value."""
+
+_EXPANDED = re.compile(r"[$`{}?]|^~|[<>]\(")
 
 
 @dataclass(frozen=True)
@@ -133,3 +137,9 @@ def _basename(word: Word) -> str:
     if "/" not in word.value:
         return word.value
     return word.value if re.search(r"[{(]", word.value) else word.value.rsplit("/", 1)[-1]
+
+
+def is_known(word: Word) -> bool:
+    """The word is what the program receives: the shell, IPython and Python put nothing in its place. A `*` alone
+    stands for itself: no file is named like a version."""
+    return FIELD not in word.value and (word.is_literal or not _EXPANDED.search(word.raw))

@@ -102,8 +102,8 @@ def _entry(notebook: _Notebook, **facts: Any) -> MigratedNotebook:
 
 
 def _named(found: Counter[str]) -> list[RuleCount]:
-    from migration.rules import all_rules
+    from migration.rules.table import RULES
 
-    titles = {rule.id: rule.name for rule in all_rules()}
+    titles = {rule.id: rule.name for rule in RULES}
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return [RuleCount(rule=rule, title=titles.get(rule, ""), count=count) for rule, count in ordered]

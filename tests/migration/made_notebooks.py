@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
+
+import nbformat
+
+from migration.notebook.writing import write
 
 
 def code(source: str, **fields: Any) -> dict[str, Any]:
@@ -37,3 +42,16 @@ def save(path: Path, *cells: dict[str, Any], **metadata: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(colab_notebook(*cells, **metadata), indent=2), encoding="utf-8")
     return path
+
+
+def written(notebook: dict[str, Any]) -> str:
+    """The text of the file that is written for a notebook."""
+    buffer = io.BytesIO()
+    write(notebook, buffer)
+    return buffer.getvalue().decode()
+
+
+def is_valid(notebook: dict[str, Any]) -> bool:
+    """Whether nbformat accepts a notebook, and all its cells have ids of their own."""
+    ids = [cell.get("id") for cell in notebook["cells"]]
+    return len(set(ids)) == len(ids) and nbformat.validator.isvalid(json.loads(written(notebook)))

@@ -14,7 +14,7 @@ from pre_commit.clientlib import load_manifest
 import landfall
 from migration.command import build_parser, main
 from migration.report.document import SCHEMA_FILE
-from migration.rules import all_rules
+from migration.rules.table import RULES
 from tests.migration.made_notebooks import code, markdown, save
 from tests.support import REPO_ROOT
 
@@ -220,7 +220,7 @@ def test_the_report_is_json_by_the_schema_and_a_page(capsys):
     ]
     assert (report["summary"]["failed"], report["summary"]["needing_human"]) == (1, 1)
     assert str(Path.cwd()) not in text
-    known = {rule.id for rule in all_rules()}
+    known = {rule.id for rule in RULES}
     for entry in report["notebooks"]:
         assert set(entry["rules"]) <= known
         for found in entry["findings"]:
@@ -240,9 +240,9 @@ def test_the_report_never_takes_the_place_of_an_input(capsys):
 def test_the_table_of_rules_is_printed(capsys):
     assert main(["--rules"]) == 0
     text = capsys.readouterr().out
-    assert all(f"{rule.id}  {rule.keeps.value}" in text for rule in all_rules())
+    assert all(f"{rule.id}  {rule.keeps.value}" in text for rule in RULES)
     assert main(["--rules", "--format", "json"]) == 0
-    assert {row["id"] for row in json.loads(capsys.readouterr().out)} == {rule.id for rule in all_rules()}
+    assert {row["id"] for row in json.loads(capsys.readouterr().out)} == {rule.id for rule in RULES}
     assert main(["--rules", "--format", "sarif"]) == 2
 
 

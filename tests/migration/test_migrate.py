@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.colab_leftovers import code_leftovers, leftovers
-from migration.cell.source import compiles
-from migration.matching import Keeps
 from migration.migrate import migrate
+from migration.notebook.findings import Keeps
 from migration.notebook.reading import read_bytes
-from migration.notebook.writing import dumps
-from migration.rules import all_rules
+from migration.python.source import compiles
+from migration.rules.table import RULES
+from tests.migration.made_notebooks import written
 
 
 def notebook_of(*cells, **metadata):
@@ -66,10 +66,10 @@ def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing
     before = copy.deepcopy(notebook)
     migration = migrate(notebook)
     assert notebook == before
-    text = dumps(migration.notebook)
+    text = written(migration.notebook)
     nbformat.validate(json.loads(text))
     again = migrate(read_bytes(text.encode("utf-8"), "again")[0])
-    assert dumps(again.notebook) == text
+    assert written(again.notebook) == text
     assert [found for found in again.findings if found.changed] == []
     old = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
     new = [cell for cell in migration.notebook["cells"] if cell["cell_type"] == "code"]
@@ -82,7 +82,7 @@ def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing
 @given(NOTEBOOKS)
 @settings(max_examples=60, deadline=None)
 def test_what_a_person_must_do_is_said_with_its_place(notebook):
-    rules = {rule.id for rule in all_rules()}
+    rules = {rule.id for rule in RULES}
     for found in migrate(notebook).findings:
         assert found.rule in rules
         if found.keeps is Keeps.NEEDS_HUMAN:

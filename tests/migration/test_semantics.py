@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from migration.migrate import Migration
-from migration.rules import all_rules
+from migration.rules.table import RULES
 from tests.migration.semantics.cases import colab_api, detection, family, forms, installs, magics, paths, shell, words
 from tests.migration.semantics.kernels import colab_machine, has_private_roots, local_machine
 from tests.migration.semantics.outcome import PREAMBLE_NAMES, Case, Machines, Outcome, notebook_of
@@ -116,6 +116,6 @@ def test_only_rules_that_rewrite_have_rewritten(run: Run, case: Case):
 
 
 def test_every_rule_that_rewrites_code_is_exercised():
-    rewriting = {rule.id for rule in all_rules() if rule.find and "code" in rule.cells} - ONLY_REPORT
+    rewriting = {rule.id for rule in RULES if rule.find and "code" in rule.cells} - ONLY_REPORT
     assert rewriting - {rule for case in CASES for rule in case.rules} == set()
     assert len(CELLS) >= 60

@@ -14,7 +14,7 @@ import pytest
 import websocket
 
 from core.config.schema import STREAMS
-from migration.cell.source import compiles
+from migration.python.source import compiles
 from migration.migrate import migrate
 from tests.notebooks.conftest import NOTEBOOK
 from tests.support import REPO_ROOT

@@ -2,8 +2,7 @@ import copy
 
 import pytest
 
-from migration.matching import Keeps
-from migration.notebook.notes import Notes
+from migration.notebook.findings import Keeps, Notes
 from migration.notebook.outputs import clean_outputs
 
 TOKEN = "hf_" + "QzRkWmXvTbLpNcYdGhJsAfEuQzRkWmXvTb"

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from core.errors import EXIT_USAGE, UsageError
-from migration.matching import Keeps
+from migration.notebook.findings import Keeps
 from migration.notebook.reading import language_of, read, read_bytes, source_text
 
 NOTEBOOK = {

@@ -6,11 +6,11 @@ import warnings
 import nbformat
 import pytest
 
-from migration.notebook.notes import Notes
+from migration.notebook.findings import Notes
 from migration.notebook.reading import read_bytes
 from migration.notebook.repairing import repaired
 from migration.notebook.structure import clean
-from migration.notebook.writing import dumps, problems
+from tests.migration.made_notebooks import is_valid, written
 
 
 def repair(notebook):
@@ -223,11 +223,11 @@ def test_whatever_is_wrong_with_a_notebook_the_result_is_valid_canonical_and_sta
         before = copy.deepcopy(found)
         cleaned, _, _ = clean(found)
         assert found == before
-        assert problems(cleaned) == []
-        text = dumps(cleaned)
+        assert is_valid(cleaned)
+        text = written(cleaned)
         again, repairs = read_bytes(text.encode(), "a.ipynb")
         second, _, findings = clean(again)
-        assert (dumps(second), repairs + findings) == (text, [])
+        assert (written(second), repairs + findings) == (text, [])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             nbformat.validate(json.loads(text))

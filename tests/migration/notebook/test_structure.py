@@ -6,10 +6,11 @@ import pytest
 from papermill.iorw import load_notebook_node
 from papermill.utils import nb_kernel_name, nb_language
 
-from migration.matching import Keeps
-from migration.notebook.structure import UPKEEP, clean, with_ids
-from migration.notebook.writing import dumps, problems
-from migration.rules import all_rules
+from migration.notebook.findings import Keeps
+from migration.notebook.structure import clean, with_ids
+from migration.report.document import UPKEEP
+from migration.rules.table import RULES
+from tests.migration.made_notebooks import is_valid, written
 
 
 def code(source="x = 1", **fields):
@@ -59,18 +60,18 @@ def test_a_typical_colab_notebook_becomes_a_plain_one_and_cleaning_it_again_find
         {"jupyter": {"outputs_hidden": True, "source_hidden": True}, "deletable": False},
         {},
     ]
-    assert problems(cleaned) == []
+    assert is_valid(cleaned)
     assert rules(findings) == [
         "LF103", "LF105", "LF110", "LF111", "LF112", "LF113", "LF113", "LF114", "LF115"
     ]  # fmt: skip
-    assert "Jane" not in dumps(cleaned) + str(findings)
+    assert "Jane" not in written(cleaned) + str(findings)
     (need,) = [finding for finding in findings if finding.action]
     assert "16 GB" in need.action
     assert clean(cleaned) == (cleaned, None, [])
 
 
 def test_every_finding_is_of_a_documented_rule():
-    documented = {rule.id for rule in all_rules()}
+    documented = {rule.id for rule in RULES}
     assert documented >= UPKEEP | {"LF110", "LF111", "LF112", "LF113", "LF114", "LF120", "LF121"}
 
 
@@ -121,7 +122,7 @@ def test_valid_ids_stay_and_all_others_are_fresh_unique_and_the_same_each_time()
     assert [(finding.rule, finding.cell) for finding in findings if finding.rule == "LF107"] == [
         ("LF107", 1), ("LF107", None), ("LF107", None)
     ]  # fmt: skip
-    assert problems(cleaned) == []
+    assert is_valid(cleaned)
 
 
 def test_equal_cells_have_different_ids_and_a_changed_cell_changes_only_its_own():
@@ -158,12 +159,12 @@ def test_ids_of_added_cells_keep_clear_of_the_ids_there():
 def test_papermill_accepts_kernel_and_language(tmp_path, metadata, name, language):
     cleaned, _, _ = clean(of_cells(code(), **metadata))
     path = tmp_path / "a.ipynb"
-    path.write_text(dumps(cleaned), encoding="utf-8")
+    path.write_text(written(cleaned), encoding="utf-8")
     loaded = load_notebook_node(str(path))
     nbformat.validate(loaded)
     assert (nb_kernel_name(loaded), nb_language(loaded)) == (name, language)
     assert loaded.metadata.kernelspec.language == language
-    assert clean(json.loads(dumps(cleaned)))[2] == []
+    assert clean(json.loads(written(cleaned)))[2] == []
 
 
 def test_a_named_kernel_and_what_is_known_of_it_stays():

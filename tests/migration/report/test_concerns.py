@@ -1,8 +1,8 @@
 import pytest
 
-from migration.matching import Finding, Keeps
-from migration.report.concerns import HAZARDS, SECRETS, only_colab_has, places
-from migration.rules import all_rules
+from migration.notebook.findings import Finding, Keeps
+from migration.report.document import HAZARDS, SECRETS, only_colab_has, places
+from migration.rules.table import RULES
 
 
 def finding(rule: str, keeps: Keeps = Keeps.EXACT, *, changed: bool = False) -> Finding:
@@ -10,7 +10,7 @@ def finding(rule: str, keeps: Keeps = Keeps.EXACT, *, changed: bool = False) -> 
 
 
 def test_every_rule_named_is_in_the_table():
-    assert {rule.id for rule in all_rules()} >= HAZARDS | SECRETS
+    assert {rule.id for rule in RULES} >= HAZARDS | SECRETS
 
 
 @pytest.mark.parametrize(

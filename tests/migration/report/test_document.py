@@ -5,7 +5,7 @@ import jsonschema
 import pytest
 
 from core.errors import UsageError
-from migration.matching import Finding, Keeps
+from migration.notebook.findings import Finding, Keeps
 from migration.report import document as report_module
 from migration.report.document import (
     LONGEST_TEXT,
@@ -14,16 +14,15 @@ from migration.report.document import (
     encodable,
     found_items,
     make_report,
-    page_of,
     schema_text,
     shown,
     summarise,
-    write_report,
 )
-from migration.rules import all_rules
+from migration.report.page import page_of, write_report
+from migration.rules.table import RULES
 from tests.migration.report_samples import sample_report
 
-RULE = all_rules()[0].id
+RULE = RULES[0].id
 
 
 def schema() -> dict:
@@ -79,7 +78,7 @@ def test_findings_come_in_the_order_of_the_cells_with_their_lines_in_the_file():
     ]
     items = found_items(findings, [[10, 11], [], [20, 21]])
     assert [(item.message, item.file_line) for item in items] == [("a", None), ("b", 10), ("c", 21), ("d", None)]
-    assert items[1].name == all_rules()[0].name
+    assert items[1].name == RULES[0].name
     assert items[1].anchor == f"docs/migration-rules.md#{RULE.lower()}"
 
 

@@ -2,13 +2,15 @@ import json
 import re
 from urllib.parse import unquote
 
-from migration.matching import Keeps, Rule
+from migration.notebook.findings import Keeps
 from migration.report.document import NotebookReport, make_report
-from migration.report.formats import check_text, github_text, rules_json, rules_text, sarif_text, summary_text
-from migration.rules import all_rules
+from migration.report.formats import check_text, github_text, sarif_text, summary_text
+from migration.report.reference import rules_json, rules_text
+from migration.rules.rule import Rule
+from migration.rules.table import RULES
 from tests.migration.report_samples import HOSTILE, item, sample_report
 
-RULE = all_rules()[0].id
+RULE = RULES[0].id
 ROWS = [
     Rule("LF201", "`google.colab` import", "an import", "nothing", Keeps.EXACT),
     Rule("LF801", "a secret", "a token | key " + "long " * 40, "", Keeps.NEEDS_HUMAN),
@@ -81,7 +83,7 @@ def test_sarif_has_what_its_schema_requires():
     driver = run["tool"]["driver"]
     rules = driver["rules"]
     assert driver["name"] == "landfall migrate"
-    assert [rule["id"] for rule in rules] == [rule.id for rule in all_rules()]
+    assert [rule["id"] for rule in rules] == [rule.id for rule in RULES]
     for rule in rules:
         assert rule["helpUri"] == f"docs/migration-rules.md#{rule['id'].lower()}"
         assert rule["shortDescription"]["text"]

@@ -1,9 +1,10 @@
 import re
 
-from migration.matching import Keeps, Rule
+from migration.notebook.findings import Keeps
 from migration.report import reference as reference_module
 from migration.report.reference import FAMILIES, FILE, family_of, reference
-from migration.rules import all_rules
+from migration.rules.rule import Rule
+from migration.rules.table import RULES
 from tests.support import REPO_ROOT
 
 
@@ -13,7 +14,7 @@ def test_the_page_is_what_the_table_says():
 
 def test_every_rule_has_an_anchor_a_name_and_a_row_of_five_cells():
     page = reference()
-    rules = all_rules()
+    rules = RULES
     assert len({rule.id for rule in rules}) == len(rules)
     for rule in rules:
         assert re.fullmatch(r"LF[1-9]\d\d", rule.id)
@@ -25,7 +26,7 @@ def test_every_rule_has_an_anchor_a_name_and_a_row_of_five_cells():
 
 def test_rules_stand_below_their_family_in_the_order_of_their_ids():
     page = reference()
-    places = [page.index(f'<a id="{rule.id.lower()}"></a>') for rule in sorted(all_rules(), key=lambda rule: rule.id)]
+    places = [page.index(f'<a id="{rule.id.lower()}"></a>') for rule in sorted(RULES, key=lambda rule: rule.id)]
     assert places == sorted(places)
 
 

@@ -1,10 +1,10 @@
 """Cells under the rules of installing, and what always holds of what becomes of them."""
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
 from migration.rules.installs import RULES
+from migration.rules.rewriting import rewrite
 
 
 def rewritten(text, facts=None, language="python"):

@@ -1,11 +1,11 @@
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import cell_magics, forms
+from migration.rules.rewriting import rewrite
 
 
 def _rewrite(text, *, rules=cell_magics.RULES, language="python"):

@@ -5,12 +5,12 @@ import ast
 import pytest
 
 import landfall_runtime
-from migration.cell.source import CellSource, compiles
+from migration.analysis.facts import collect_facts
 from migration.colab.names import OFFERED
-from migration.facts import collect_facts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
 from migration.rules import colab_api, detection
+from migration.rules.rewriting import rewrite
 
 RULES = (*detection.RULES, *colab_api.RULES)
 NOTHING = "# Nothing to mount: the drive is a folder of this machine."

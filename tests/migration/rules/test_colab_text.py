@@ -2,11 +2,11 @@
 
 import pytest
 
-from migration.cell.source import CellSource
-from migration.facts import collect_facts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import collect_facts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import colab_text
+from migration.rules.rewriting import rewrite
 
 
 def _one(text):

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
 from migration.rules import commands
 from migration.rules.commands import needs_bash
+from migration.rules.rewriting import rewrite
 
 SAYS = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
 OTHERWISE = f'|| echo "{SAYS}"'

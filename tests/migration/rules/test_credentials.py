@@ -1,10 +1,10 @@
 import pytest
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import NotebookFacts
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.secrets import find_secrets
+from migration.python.source import CellSource, compiles
 from migration.rules import credentials
-from migration.secrets import find_secrets
+from migration.rules.rewriting import rewrite
 
 _TOKEN = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
 _GITHUB = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2hG4"

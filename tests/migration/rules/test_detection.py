@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import collect_facts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import collect_facts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
 from migration.rules import detection
+from migration.rules.rewriting import rewrite
 
 
 def _rewrite(*texts):

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import downloads
+from migration.rules.rewriting import rewrite
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 needs_wget = pytest.mark.skipif(shutil.which("wget") is None, reason="wget is not installed")

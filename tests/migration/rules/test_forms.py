@@ -1,10 +1,10 @@
 import pytest
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import NotebookFacts
-from migration.parameters.hoisting import plan_parameters
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.analysis.parameters import plan_parameters
+from migration.python.source import CellSource, compiles
 from migration.rules import forms
+from migration.rules.rewriting import rewrite
 
 
 def _rewrite(text, *, facts=None):

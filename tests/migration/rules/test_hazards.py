@@ -1,9 +1,9 @@
 import pytest
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.python.source import CellSource
 from migration.rules import hazards
+from migration.rules.rewriting import rewrite
 
 _HOME = "/ro" + "ot"
 

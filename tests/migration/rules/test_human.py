@@ -1,10 +1,10 @@
 import pytest
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import human
+from migration.rules.rewriting import rewrite
 
 
 def _found(text, *, language="python"):

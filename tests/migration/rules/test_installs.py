@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
 from migration.rules.installs import RULES
 from tests.migration.rules.installs import rewritten, rules_of
 

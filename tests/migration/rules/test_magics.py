@@ -1,10 +1,10 @@
 import pytest
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
 from migration.rules import magics
+from migration.rules.rewriting import rewrite
 
 
 def _rewrite(text, *, language="python"):

@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migration.cell.source import CellSource
-from migration.facts import DEFAULT_MOUNTS, NotebookFacts, collect_facts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts, collect_facts
+from migration.analysis.mounts import drive_links
+from migration.colab.paths import DEFAULT_MOUNTS
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import paths
-from migration.rules.paths import drive_links, needs_drive_links
+from migration.rules.paths import needs_drive_links
+from migration.rules.rewriting import rewrite
 
 ROOT = "/" + "content"
 WORK, DRIVE = "/machine/work folder", "/machine/my drive"
@@ -245,8 +247,8 @@ def test_the_mount_point_is_only_equivalent():
 
 def test_a_link_to_the_drive_is_the_drive_folder():
     link = CellSource("!mkdir x && ln -s /content/gdrive/My\\ Drive/ /mydrive && ls /mydrive")
-    assert drive_links(link, ("/content/gdrive",)) == ("/mydrive",)
-    assert drive_links(CellSource("!ln -s /content/gdrive/My\\ Drive/x /content/y"), ("/content/gdrive",)) == ()
+    assert drive_links([link], ("/content/gdrive",)) == ["/mydrive"]
+    assert drive_links([CellSource("!ln -s /content/gdrive/My\\ Drive/x /content/y")], ("/content/gdrive",)) == []
     mounts = ("/content/gdrive", "/mydrive")
     assert migrated(link.text, mounts=mounts)[0] == '!mkdir x && true && ls "$DRIVE_DIR"'
     assert migrated("if a:\n  !ln -s /content/gdrive/MyDrive /mydrive", mounts=mounts)[0] == (

@@ -5,11 +5,11 @@ import sys
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import paths
+from migration.rules.rewriting import rewrite
 
 
 def migrated(text):

@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from migration.cell.source import CellSource
-from migration.facts import DEFAULT_MOUNTS, NotebookFacts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.colab.paths import DEFAULT_MOUNTS
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from migration.rules import paths
+from migration.rules.rewriting import rewrite
 
 
 def migrated(text, mounts=DEFAULT_MOUNTS):

@@ -1,10 +1,10 @@
 import pytest
 
-from migration.cell.source import CellSource
-from migration.facts import NotebookFacts
-from migration.rewriting import rewrite
+from migration.analysis.facts import NotebookFacts
+from migration.python.source import CellSource
 from migration.rules import prose
 from migration.rules.prose import local_meaning
+from migration.rules.rewriting import rewrite
 
 _URL = "https://colab.research.google.com/github/a/b/blob/main/n(1).ipynb"
 _IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"

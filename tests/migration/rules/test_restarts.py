@@ -1,10 +1,10 @@
 import pytest
 
-from migration.cell.source import CellSource, compiles
-from migration.facts import collect_facts
-from migration.matching import Keeps
-from migration.rewriting import rewrite
+from migration.analysis.facts import collect_facts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
 from migration.rules import restarts
+from migration.rules.rewriting import rewrite
 
 NOTE = "# The kernel was restarted here."
 

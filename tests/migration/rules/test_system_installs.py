@@ -1,6 +1,6 @@
 import pytest
 
-from migration.matching import Keeps
+from migration.notebook.findings import Keeps
 from tests.migration.rules.installs import rewritten, rules_of
 
 

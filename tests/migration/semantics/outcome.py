@@ -17,7 +17,7 @@ from typing import Any, Literal
 import PIL.Image
 
 from migration.migrate import Migration, migrate
-from migration.parameters.hoisting import Folders
+from migration.rules.preamble import Folders
 from tests.migration.semantics.kernels import COLAB_CONTENT, HERE, CellRun, Machine, copy_modules, environment
 
 # Programs that not every machine has, and what they print.

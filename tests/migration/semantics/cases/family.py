@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migration.parameters.hoisting import Folders
+from migration.rules.preamble import Folders
 from tests.migration.semantics.outcome import Case, cells
 
 _PYTHON = cells(r"""

@@ -1,0 +1,90 @@
+"""What the rules must know of a whole notebook before they look at one cell, collected once from the original cells.
+
+The passes run in a fixed order, each a function of the cells and of earlier facts: the form fields that can leave their
+place (`parameters`), the names of google.colab (`names`), then in turns the flags, what only Colab's branches bind, and
+whether the drive is only mounted (`flags`, `mounts`) until none of the three changes, last the mount points.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from migration.analysis.flags import find_needed, with_flags
+from migration.analysis.mounts import drive_links, is_static, mount_points
+from migration.analysis.names import ColabNames, PerCell, find_names
+from migration.analysis.parameters import Parameter, plan_parameters
+from migration.colab.paths import DEFAULT_MOUNTS
+from migration.python.source import CellSource
+
+_SETUP = re.compile(
+    r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\)|sys\.executable)$',
+    re.MULTILINE,
+)
+_FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR", "python": "KERNEL_PYTHON"}
+
+
+@dataclass(frozen=True)
+class NotebookFacts(PerCell):
+    """Facts of one notebook.
+
+    `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
+    folders at run time; they differ from the defaults only where the notebook already has such names. `mounts` are the
+    absolute folders at which the notebook mounts its drive, longest first (the customary ones where it names none).
+    `parameters` are the form fields in the order of the notebook, and what becomes of each. `colab` is what its names
+    have to do with Colab. `static_mount` says that the drive is only ever mounted, at literal places. `local_configs`
+    are the workspace's configurations that have a local twin.
+    """
+
+    language: str = "python"
+    work: str = "WORK_DIR"
+    drive: str = "DRIVE_DIR"
+    python: str = "KERNEL_PYTHON"
+    mounts: tuple[str, ...] = DEFAULT_MOUNTS
+    parameters: tuple[Parameter, ...] = ()
+    colab: ColabNames = field(default_factory=ColabNames)
+    static_mount: bool = False
+    local_configs: frozenset[str] = frozenset()
+
+
+def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> NotebookFacts:
+    """The facts of a notebook's code cells, given in order with their positions as `index`."""
+    folders = _folder_names(cells)
+    if language != "python":
+        return NotebookFacts(language=language, **folders)
+    parameters = plan_parameters(cells)
+    colab = find_names(cells)
+    if colab is None:
+        return NotebookFacts(language=language, parameters=parameters, **folders)
+    colab = with_flags(cells, colab)
+    while True:
+        static = is_static(cells, colab)
+        missing = find_needed(cells, colab, static_mount=static) - colab.needed
+        if not missing:
+            break
+        colab = with_flags(cells, replace(colab, needed=colab.needed | missing))
+    mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
+    return NotebookFacts(
+        language=language,
+        mounts=(*mounts, *drive_links(cells, mounts)),
+        parameters=parameters,
+        colab=colab,
+        static_mount=static,
+        **folders,
+    )
+
+
+def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:
+    """The names for the folders and the interpreter: those of a set-up cell of Landfall's, else ones that are free."""
+    names = dict(_FOLDER_NAMES)
+    text = "\n".join(source.text for source in cells if any(name in source.text for name in names.values()))
+    setup = {match[2] or "python": match[1] for match in _SETUP.finditer(text)}
+    if setup:
+        return {**names, **setup}
+    for key, name in _FOLDER_NAMES.items():
+        number = 0
+        while re.search(rf"(?<!\w){names[key]}(?!\w)", text):
+            number += 1
+            names[key] = f"LANDFALL_{name}" if number == 1 else f"LANDFALL_{name}_{number}"
+    return names

@@ -1,0 +1,207 @@
+"""Names that hold nothing but the answer to "does this run on Colab?", and names that only Colab branches bind."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from migration.analysis.names import ColabNames, Flags
+from migration.colab.local_branch import Choice, choices, only_bound_in
+from migration.colab.local_value import Answer, FlagOf, answer
+from migration.colab.names import MOUNTS
+from migration.python.scopes import own_nodes, read_names_of, stored_names
+from migration.python.source import CellSource
+from migration.python.trees import walk
+
+_FLAG_NAME = re.compile(
+    r"_*(?:(?:in|is|on|at|use|using|i_?am_?in|has|with|from|run|running|run_?in|running_?(?:in|on)|env(?:ironment)?_?is)_?)?"
+    r"(?:google_?)?colab(?:oratory)?(?:_?(?:env|environment|backend|runtime|mode|session|kernel|notebook|available|"
+    r"detected|flag))?_*",
+    re.IGNORECASE,
+)
+_MOST_ROUNDS = 6
+_FORM = re.compile(r"#[ \t]*@[ \t]*param\b")
+
+
+@dataclass(frozen=True)
+class _Store:
+    """An assignment to a candidate; `found` is its value here, None where it cannot be told."""
+
+    found: Answer | None
+    top_level: bool = False
+
+
+def with_flags(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
+    """The names with the flags that remain once each branch is known that runs here; one flag may depend on another."""
+    for _ in range(_MOST_ROUNDS):
+        found = _find_flags(cells, colab)
+        if found == colab.flags:
+            break
+        colab = replace(colab, flags=found)
+    return colab
+
+
+def _find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
+    """The flags of a notebook, as far as those known already (in `colab`) and the branches that run here tell."""
+    concerned = [source for source in cells if colab.concern(source) and source.tree is not None]
+    functions: dict[str, Any] = {}
+    tpu: set[str] = set()
+    candidates: set[str] = set()
+    for source in concerned:
+        flag_of = colab.flag_of(source)
+        for node in own_nodes(source.tree.body if source.tree else []):
+            if isinstance(node, ast.FunctionDef):
+                returned = _returned(source, node, flag_of)
+                if returned is not None:
+                    functions[node.name] = returned.value
+                    tpu |= {node.name} if returned.tpu else set()
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                names = {target.id for target in _targets(node) if isinstance(target, ast.Name)}
+                candidates |= {name for name in names if _FLAG_NAME.fullmatch(name) or answer(node.value, flag_of)}
+    variables: dict[str, Any] = {}
+    for name in candidates - set(functions):
+        stores = list(_stores(name, cells, colab))
+        value = _agreed(name, stores)
+        if value is not None:
+            variables[name] = value.value
+            tpu |= {name} if value.tpu else set()
+    defined = {name for name in functions if len(list(_stores(name, cells, colab))) == 1}
+    return Flags(variables, {name: value for name, value in functions.items() if name in defined}, frozenset(tpu))
+
+
+def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> frozenset[str]:
+    """Names that only branches which go bind, at module level, though code that stays reads them."""
+    candidates: set[str] = set()
+    for source in cells:
+        for choice in colab.choices(source):
+            if not choice.colab and isinstance(choice.scope, ast.Module):
+                candidates |= only_bound_in(choice)
+    candidates -= colab.flags.names
+    if static_mount:
+        candidates -= {name for name, places in colab.bindings.items() if any(place[2] in MOUNTS for place in places)}
+    if not candidates:
+        return frozenset()
+    words = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(candidates)))})\b")
+    read: set[str] = set()
+    bound: set[str] = set()
+    for source in cells:
+        if not words.search(source.text):
+            continue
+        if source.tree is None:
+            text = source.text if source.is_python else source.text[: source.body]
+            read |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
+            continue
+        gone = _gone_statements(colab.choices(source))
+        read |= read_names_of(source, source.tree.body, gone)
+        bound |= stored_names(source.tree.body, gone)
+    return frozenset(candidates & read - bound)
+
+
+def _gone_statements(found: Sequence[Choice]) -> list[ast.stmt]:
+    """The statements that go with the branches not taken."""
+    return [statement for choice in found for statement in choice.gone]
+
+
+def _agreed(name: str, stores: Sequence[_Store]) -> Answer | None:
+    """The one value of all assignments, if a flag is what they make."""
+    if not stores or any(store.found is None for store in stores):
+        return None
+    answers = [store.found for store in stores if store.found is not None]
+    if any((type(found.value), found.value) != (type(answers[0].value), answers[0].value) for found in answers):
+        return None
+    if any(found.asks for found in answers) and (_FLAG_NAME.fullmatch(name) or all(found.asks for found in answers)):
+        return answers[0]
+    if not _FLAG_NAME.fullmatch(name) or not isinstance(answers[0].value, bool):
+        return None
+    # Written by hand: `IN_COLAB = True` says where the notebook runs, and it no longer runs there.
+    return Answer(False) if all(store.top_level for store in stores) or not answers[0].value else None
+
+
+def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterator[_Store]:
+    """The assignments to a name at module level, without those in branches that go."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    for source in cells:
+        if not word.search(source.text):
+            continue
+        if source.tree is None:
+            if source.is_python and re.search(rf"\b{re.escape(name)}\s*=(?!=)|\bas\s+{re.escape(name)}\b", source.text):
+                yield _Store(None)
+            continue
+        flag_of = colab.flag_of(source)
+        top = {id(node) for node in source.tree.body}
+        for node in own_nodes(source.tree.body, _gone_statements(colab.choices(source))):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                if any(isinstance(target, ast.Name) and target.id == name for target in _targets(node)):
+                    yield _Store(_stored_value(source, node, flag_of), id(node) in top)
+                elif name in stored_names(_targets(node)):
+                    yield _Store(None)
+            elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.NamedExpr) and name in _own_names(node):
+                yield _Store(None)
+        for node in source.nodes:
+            if isinstance(node, ast.Global) and name in node.names:
+                yield _Store(None)
+
+
+def _own_names(node: ast.stmt | ast.ExceptHandler | ast.NamedExpr) -> set[str]:
+    """The names that a statement other than an assignment binds itself."""
+    match node:
+        case ast.For() | ast.AsyncFor() | ast.AugAssign() | ast.NamedExpr():
+            return stored_names([node.target])
+        case ast.With() | ast.AsyncWith():
+            return stored_names([item.optional_vars for item in node.items if item.optional_vars])
+        case ast.ExceptHandler():
+            return {node.name} if node.name else set()
+        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return stored_names([node])
+    return set()
+
+
+def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of: FlagOf) -> Answer | None:
+    """The value of an assignment; None for one that a person is meant to edit or that cannot be told."""
+    start, end = source.span(node)
+    if _FORM.search(source.text, end, source.line_span(start, end)[1]) or source.command_of(node) is not None:
+        return None
+    value = node.value
+    if isinstance(value, ast.Constant) and (isinstance(value.value, bool) or value.value is None):
+        return Answer(value.value, asks=False)
+    return answer(value, flag_of) if value is not None else None
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Answer | None:
+    """What a function without parameters returns here, if it only answers the question."""
+    arguments = node.args
+    if arguments.args or arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
+        return None
+    if node.decorator_list or not any(isinstance(part, ast.Return) for part in walk(node)):
+        return None
+    found = {id(choice.node): choice for choice in choices(source, flag_of, block=node.body, scope=node)}
+    returned = _run(node.body, found, flag_of)
+    if returned is None or not (returned.asks or found):
+        return None
+    return Answer(returned.value, tpu=returned.tpu)
+
+
+def _run(block: Sequence[ast.stmt], found: Mapping[int, Choice], flag_of: FlagOf) -> Answer | None:
+    """The value that a block returns here, None where it returns none or does anything else."""
+    for statement in block:
+        choice = found.get(id(statement))
+        if choice is not None:
+            returned = _run(choice.kept, found, flag_of)
+            if returned is not None:
+                return returned
+        elif isinstance(statement, ast.Return):
+            if isinstance(statement.value, ast.Constant):
+                return Answer(statement.value.value, asks=False)
+            return answer(statement.value, flag_of) if statement.value is not None else None
+        elif not isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass) and not (
+            isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)
+        ):
+            return None
+    return None

@@ -1,0 +1,157 @@
+"""Where a notebook mounts its drive, and whether it does nothing else with it."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from migration import shell
+from migration.analysis.names import ColabNames
+from migration.colab.names import MOUNT, UNMOUNT, Use
+from migration.colab.paths import find_paths
+from migration.python.scanning import Command
+from migration.python.scopes import own_nodes
+from migration.python.source import CellSource
+from migration.python.trees import walk
+
+MAKES_LINK = re.compile(r"ln(?<=\bln)\s")
+_TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
+_TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
+_MOST_VALUES = 8
+_CONTENT = "/content"
+
+
+def is_mount(use: Use) -> bool:
+    """A use that mounts or unmounts the drive by itself, at a literal place."""
+    if not use.is_statement or use.call is None:
+        return False
+    if use.path == UNMOUNT:
+        return True
+    place = _place(use.call)
+    return use.path == MOUNT and place is not None and len(_texts(place, {})) == 1
+
+
+def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
+    """Everything that is done with Colab's drive is to mount it, at literal places, or to unmount it."""
+    if not colab.bindings:
+        return False
+    for source in cells:
+        if not colab.concern(source):
+            continue
+        if source.tree is None and source.is_python and _TEXT_USE.search(source.text):
+            return False
+        for use in colab.uses(source):
+            if (use.path == "drive" or use.path.startswith("drive.")) and not is_mount(use):
+                return False
+    return True
+
+
+def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, ...]:
+    """The absolute folders at which the drive is mounted, as far as the text tells; longest first."""
+    points: set[str] = set()
+    constants: Mapping[str, set[str]] | None = None
+    for source in cells:
+        if "mount" not in source.text or not colab.concern(source):
+            continue
+        if source.tree is None and source.is_python:
+            points |= set(_TEXT_MOUNT.findall(source.text))
+        for use in colab.uses(source):
+            place = _place(use.call) if use.path == MOUNT and use.call is not None else None
+            if place is None:
+                continue
+            if constants is None:
+                constants = _constants(cells, _free_names(place))
+            points |= _texts(place, constants)
+    absolute = {posixpath.normpath(posixpath.join(_CONTENT, point)) for point in points if point.strip("/. ")}
+    return tuple(sorted(absolute - {_CONTENT}, key=lambda point: (-len(point), point)))
+
+
+def _place(call: ast.Call) -> ast.expr | None:
+    return call.args[0] if call.args else next((key.value for key in call.keywords if key.arg == "mountpoint"), None)
+
+
+def _free_names(node: ast.expr) -> set[str]:
+    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
+
+
+def _constants(cells: Sequence[CellSource], names: set[str]) -> Mapping[str, set[str]]:
+    """The texts that the module's assignments give to names; nothing for a name that is also given something else."""
+    values: dict[str, set[str]] = {}
+    unknown: set[str] = set()
+    for source in cells:
+        if source.tree is None or not any(name in source.text for name in names):
+            continue
+        for node in own_nodes(source.tree.body):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+                continue
+            if node.targets[0].id in names:
+                texts = _texts(node.value, values)
+                values.setdefault(node.targets[0].id, set()).update(texts)
+                unknown.update(set() if texts else {node.targets[0].id})
+    return {name: texts for name, texts in values.items() if name not in unknown}
+
+
+def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
+    """The texts that an expression of literals and known names can have; empty where they cannot be told."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.Name():
+            return set(constants.get(node.id, ()))
+        case ast.BinOp(op=ast.Add()):
+            return _joined([_texts(node.left, constants), _texts(node.right, constants)])
+        case ast.JoinedStr():
+            return _joined([_texts(part, constants) for part in node.values])
+        case ast.FormattedValue(conversion=-1, format_spec=None):
+            return _texts(node.value, constants)
+        case ast.Call(func=ast.Attribute(attr="getcwd"), args=[]):
+            return {_CONTENT}  # where Colab starts
+        case ast.Call(func=ast.Attribute(attr="join"), keywords=[]) if ast.unparse(node.func) == "os.path.join":
+            parts = [_texts(part, constants) for part in node.args]
+            return {posixpath.join(*words) for words in _products(parts) if words}
+    return set()
+
+
+def _joined(parts: Sequence[set[str]]) -> set[str]:
+    return {"".join(words) for words in _products(parts)}
+
+
+def _products(parts: Sequence[set[str]]) -> list[tuple[str, ...]]:
+    count = 1
+    for part in parts:
+        count *= len(part)
+    return list(product(*map(sorted, parts))) if 0 < count <= _MOST_VALUES else []
+
+
+def drive_links(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> list[str]:
+    """Absolute names outside `/content` that cells link to the mounted drive, sorted.
+
+    `ln -s /content/gdrive/My\\ Drive/ /mydrive` makes `/mydrive` another mount point.
+    """
+    return sorted(
+        {
+            name
+            for source in cells
+            if MAKES_LINK.search(source.text)
+            for command in source.commands
+            for name, _ in links_made(source.text, command, mounts)
+        }
+    )
+
+
+def links_made(text: str, command: Command, mounts: tuple[str, ...]) -> Iterator[tuple[str, shell.Command]]:
+    """The names that a cell's command gives to the mounted drive, with the simple commands `ln -s` that do it."""
+    if command.kind != "shell" or not MAKES_LINK.search(text, command.body, command.end):
+        return
+    for simple in shell.commands(text[command.body : command.end], command.body):
+        targets = [word.value for word in simple.arguments if not word.value.startswith("-")]
+        if simple.program != "ln" or len(targets) != 2:
+            continue
+        spans = find_paths(targets[0], mounts)
+        name = targets[1].rstrip("/")
+        is_whole = bool(spans) and spans[0].folder == "drive" and not targets[0][spans[0].end :].strip("/")
+        if is_whole and re.fullmatch(r"/[\w-]+", name) and name != "/content":
+            yield name, simple

@@ -1,0 +1,231 @@
+"""Which names of a notebook stand for parts of `google.colab`, and what its branches and flags say here, cell by cell.
+
+`ColabNames` is the one fact that all others about Colab begin with. `find_names` reads it from the imports;
+`analysis.flags` adds what only later passes know.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+from migration.colab.local_branch import Choice, choices
+from migration.colab.local_value import Answer, FlagOf
+from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
+from migration.python.source import CellSource
+from migration.python.trees import walk
+
+PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
+# In lower case, and each begins with a literal, which the engine finds fast.
+_COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\"colab", r"'colab")))
+_COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
+_TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
+Binding = tuple[int, int, str | None]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Variables and functions that only answer the question, with their values on this machine. `tpu` names those that
+    ask for Colab's TPU."""
+
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    functions: Mapping[str, Any] = field(default_factory=dict)
+    tpu: frozenset[str] = frozenset()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(self.variables) | frozenset(self.functions)
+
+
+@dataclass(frozen=True)
+class PerCell:
+    """Facts that functions of a cell look into; each answer is kept, for many rules ask the same."""
+
+    _answers: dict[tuple[Callable[..., Any], CellSource], object] = field(
+        default_factory=dict, compare=False, repr=False, init=False
+    )
+
+    def once(self, function: Callable[[CellSource, Any], _T], source: CellSource) -> _T:
+        """What a function says of a cell, given these facts; computed once."""
+        key = (function, source)
+        if key not in self._answers:
+            self._answers[key] = function(source, self)
+        return cast("_T", self._answers[key])
+
+
+@dataclass(frozen=True)
+class ColabNames(PerCell):
+    """What the names of a notebook have to do with Colab.
+
+    `bindings` are the places (cell, order in the cell) that bind a name to a path below google.colab, or to anything
+    else. `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime`
+    still is what it was. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are
+    names that only Colab branches bind though the rest of the notebook reads them.
+    """
+
+    bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    uses_colab: bool = False
+    flags: Flags = field(default_factory=Flags)
+    needed: frozenset[str] = frozenset()
+
+    def concern(self, source: CellSource) -> bool:
+        """Whether a cell's text can ask about Colab or use it; no other cell is parsed."""
+        return self.once(_concern, source)
+
+    def names(self, source: CellSource) -> Names:
+        """What the names of a cell stand for; nothing where the cell cannot hold one of interest."""
+        return self.once(_names, source)
+
+    def choices(self, source: CellSource) -> list[Choice]:
+        """The branches of a cell that depend on Colab; see `local_branch.choices`."""
+        return self.once(_choices, source)
+
+    def gone(self, source: CellSource) -> frozenset[int]:
+        """The ids of all nodes in branches that are not taken here."""
+        return self.once(_gone, source)
+
+    def uses(self, source: CellSource) -> list[Use]:
+        """The places of a cell that refer to a part of google.colab and run here, in the order of reading."""
+        return self.once(_uses, source)
+
+    def flag_of(self, source: CellSource) -> FlagOf:
+        """Knows the names and calls of this cell that only answer the question."""
+        paths = self.names(source).paths if self.flags.names else {}
+
+        def value(node: ast.expr) -> Answer | None:
+            is_call = isinstance(node, ast.Call) and not node.args and not node.keywords
+            name = node.func if is_call else node
+            if not isinstance(name, ast.Name) or paths.get(id(name)) != FLAG:
+                return None
+            known = self.flags.functions if is_call else self.flags.variables
+            return Answer(known[name.id], tpu=name.id in self.flags.tpu) if name.id in known else None
+
+        return value
+
+    @cached_property
+    def words(self) -> re.Pattern[str] | None:
+        """Finds the names that stand for a part of google.colab or say whether the notebook runs there."""
+        paths = {name: {path for _, _, path in places} - {None, GOOGLE} for name, places in self.bindings.items()}
+        names = self.flags.names | {name for name, found in paths.items() if found}
+        return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
+
+
+def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
+    """The names as the imports of all cells bind them; None where no cell asks about Colab."""
+    if not any(_asks_about_colab(source.text) for source in cells):
+        return None
+    return ColabNames(bindings=_bindings(cells), uses_colab=any(PACKAGE_WORDS.search(source.text) for source in cells))
+
+
+def _concern(source: CellSource, colab: ColabNames) -> bool:
+    text = source.text
+    return (
+        _asks_about_colab(text)
+        or (colab.uses_colab and RUNTIME in text)
+        or bool(colab.words and colab.words.search(text))
+    )
+
+
+def _choices(source: CellSource, colab: ColabNames) -> list[Choice]:
+    return choices(source, colab.flag_of(source), colab.needed) if colab.concern(source) else []
+
+
+def _gone(source: CellSource, colab: ColabNames) -> frozenset[int]:
+    return frozenset(
+        id(node) for choice in colab.choices(source) for statement in choice.gone for node in walk(statement)
+    )
+
+
+def _uses(source: CellSource, colab: ColabNames) -> list[Use]:
+    return [use for use in colab.names(source).uses if id(use.node) not in colab.gone(source)]
+
+
+def _names(source: CellSource, colab: ColabNames) -> Names:
+    if not colab.concern(source) or source.tree is None:
+        return Names()
+    before = {
+        name: [place for place in places if place[0] < source.index][-1][2]
+        for name, places in colab.bindings.items()
+        if places and places[0][0] < source.index
+    }
+
+    def later(name: str) -> str | None:
+        return next((path for cell, _, path in colab.bindings.get(name, ()) if cell >= source.index), None)
+
+    # What this run has rewritten already still is what it was.
+    packages = (PACKAGE, RUNTIME) if colab.uses_colab else (PACKAGE,)
+    try:
+        return read_names(source.tree, before=before, later=later, flags=colab.flags.names, packages=packages)
+    except RecursionError:
+        return Names()
+
+
+def _asks_about_colab(text: str) -> bool:
+    """Whether a cell asks about Colab or imports it, as far as its text tells; a link to Colab does not count."""
+    lower = text.lower()
+    if "colab" not in lower:
+        return "tensorflow_version" in lower
+    return (
+        "COLAB" in text
+        or any(pattern.search(lower) for pattern in _COLAB)
+        or any(_is_whole_name(lower, found.start()) for found in _COLAB_BOUND_OR_CALLED.finditer(lower))
+        or "tensorflow_version" in lower
+    )
+
+
+def _is_whole_name(text: str, at: int) -> bool:
+    """Whether the name around a place begins as a name does, not within a path or after a dot."""
+    while at > 0 and (text[at - 1].isalnum() or text[at - 1] == "_"):
+        at -= 1
+    return at == 0 or text[at - 1] not in "./-"
+
+
+def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
+    """What binds the names that stand for parts of google.colab anywhere; nothing for a name of functions alone."""
+    tracked: dict[str, list[Binding]] = {}
+    for source in cells:
+        if PACKAGE_WORDS.search(source.text):
+            tracked.update((name, []) for name in _imported(source))
+    now: dict[str, str | None] = {}
+    for source in cells:
+        if not any(name in source.text for name in tracked):
+            continue
+        if source.tree is None:
+            found = Names(bound=_imported(source))
+        else:
+            try:
+                found = read_names(source.tree, before=now)
+            except RecursionError:
+                continue
+        for name, path in found.bound.items():
+            if name in tracked or path not in (None, GOOGLE):
+                first = found.first.get(name, path)
+                tracked.setdefault(name, []).extend([(source.index, 0, first), (source.index, 1, path)])
+                now[name] = path
+    return {name: tuple(places) for name, places in tracked.items()}
+
+
+def _imported(source: CellSource) -> dict[str, str | None]:
+    """The names that a cell's imports bind to parts of google.colab, wherever in the cell they stand."""
+    if source.tree is not None:
+        nodes = [node for node in source.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    else:
+        nodes = []
+        for match in _TEXT_IMPORT.finditer(source.text) if source.is_python else ():
+            try:
+                nodes += ast.parse(match[0].strip()).body
+            except (SyntaxError, ValueError):
+                continue
+    found: dict[str, str | None] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = imported_names(node)
+            if isinstance(node, ast.ImportFrom) or any(path_below(alias.name) is not None for alias in node.names):
+                found.update((name, path) for name, path in names if path is not None)
+    return found

@@ -1,0 +1,246 @@
+"""What a notebook installs, as files for `pip install -r` and for the system's package manager."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from migration import shell
+from migration.notebook.secrets import masked
+from migration.notebook.texts import FIELD, holding
+from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
+from migration.python.source import CellSource
+from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
+
+_INSTALLS = holding(
+    *("pip", "apt", "aptitude", "dpkg", "conda", "mamba"),
+    like=r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b",
+)
+_RELEASE = (
+    r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?"
+    r"(?:[-_.]?dev[-_.]?\d*)?"
+)
+_BOUND = rf"(?:(?:==|!=)\s*{_RELEASE}(?:\.\*|\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?|(?:[<>]=?|~=)\s*{_RELEASE})"
+_REQUIREMENT = re.compile(
+    rf"(?P<name>[a-z0-9](?:[\w.-]*[a-z0-9])?)\s*(?:\[(?P<extras>[\w\s,.-]*)\])?"
+    rf"\s*(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*\s*,?)?\s*(?:;\s*(?P<marker>[^;#]+))?",
+    re.IGNORECASE | re.ASCII,
+)
+_AT_ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[\w\s,.-]*\])?\s*@\s*(?P<url>\S+)(?:\s*;.*)?")
+_ADDRESS = re.compile(r"(?:(?:git|hg|svn|bzr)\+)?(?:https?|git|ssh)://[^\s/]+/\S+")
+_USER = re.compile(r"://(?!git@)[^/@\s]+@")
+_EGG = re.compile(r"[#&]egg=([\w.-]+)")
+_WHEEL = re.compile(r"([A-Za-z0-9_.]+)-\d[^-]*-.*\.whl")
+_PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
+_WIDTH = 160
+_INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a notebook installs: `python` lines as a requirements file holds them, `system` packages as
+    `apt-get install` takes them. A line that begins with `#` tells what such a file cannot hold."""
+
+    python: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()
+
+
+def collect_requirements(sources: Sequence[CellSource]) -> Requirements:
+    """The requirements of all install commands of the original cells, in every branch. Never raises."""
+    lines = _Lines()
+    for source in sources:
+        if _INSTALLS.fires(source.text):
+            for command, text in _commands(source):
+                lines.add(command, text)
+    return Requirements(lines.python(), tuple(lines.system.values()))
+
+
+def requirements_text(requirements: Requirements) -> str:
+    """A file for `pip install -r`; empty where it would name nothing to install."""
+    return _text("pip install -r THIS_FILE", requirements.python)
+
+
+def system_text(requirements: Requirements) -> str:
+    """The list of system packages, one a line; empty where the notebook installs none."""
+    return _text("grep -v '^#' THIS_FILE | xargs sudo apt-get install", requirements.system)
+
+
+def _text(command: str, lines: tuple[str, ...]) -> str:
+    if all(line.startswith(("#", "--")) for line in lines):
+        return ""
+    return "\n".join([f"# What the notebook installs: {command}", *lines, ""])
+
+
+def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
+    """Every command, with the text it stands in; bounds that the shell would take for files are put in quotes."""
+    for found in shell_texts(source):
+        text = found.text
+        spans = [
+            span
+            for command in found.commands
+            if (call := pip_call(command)) is not None and call.installs
+            for span in unquoted_bounds(text, call)
+        ]
+        for start, end in sorted(spans, reverse=True):
+            text = f'{text[:start]}"{text[start:end]}"{text[end:]}'
+        for command in shell.commands(text, script=found.script):
+            yield command, text[command.start : command.end]
+    for _, argument in shell_calls(source):
+        command = command_of_list(argument)
+        if command is not None:
+            yield command, " ".join(word.value for word in command.words)
+
+
+@dataclass
+class _Entry:
+    """One line about one package: `text` as the file holds it, `earlier` what the notebook asked for before."""
+
+    name: str
+    text: str
+    extras: set[str] = field(default_factory=set)
+    bounds: str = ""
+    marker: str = ""
+    notes: dict[str, None] = field(default_factory=dict)
+    earlier: dict[str, None] = field(default_factory=dict)
+
+    def line(self) -> str:
+        said = [f"earlier in the notebook: {', '.join(self.earlier)}"] if self.earlier else []
+        comment = "; ".join([*self.notes, *said])
+        line = f"{self.text}  # {comment}" if comment else self.text
+        safe = masked(line)
+        return line if safe == line else _comment(safe, "holds a secret")
+
+
+class _Lines:
+    """The lines so far; a later version of a package takes the place of an earlier one."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, None] = {}
+        self.entries: dict[str, _Entry] = {}
+        self.comments: dict[str, None] = {}
+        self.system: dict[str, str] = {}
+
+    def python(self) -> tuple[str, ...]:
+        return (*self.options, *(entry.line() for entry in self.entries.values()), *self.comments)
+
+    def add(self, command: shell.Command, text: str) -> None:
+        call = pip_call(command)
+        if call is not None:
+            if call.installs:
+                self._add_pip(call)
+            return
+        if command.program in ("conda", "mamba", "micromamba"):
+            if "install" in [word.value for word in command.arguments]:
+                self._say(text, "pip cannot install it")
+            return
+        changes = system_call(command)
+        if changes is None or not changes.installs:
+            return
+        for package in changes.packages:
+            self.system[re.split("[=/]", package)[0]] = package
+        if changes.others:
+            line = _comment(masked(_shown(_without_user(text)[0])), "no package by name")
+            self.system.setdefault(line, line)
+
+    def _add_pip(self, call: PipCall) -> None:
+        for item in call.items:
+            if item.option in ("", "--editable"):
+                self._add_requirement(item, call)
+            elif item.option in _INDEXES | {"--find-links", "--requirement", "--constraint", "--trusted-host"}:
+                self._add_option(item)
+            elif item.option == "--pre":
+                self.options["--pre"] = None
+
+    def _add_option(self, item: Item) -> None:
+        value, credentials = _without_user(item.value)
+        option = "--extra-index-url" if item.option in _INDEXES else item.option
+        line = f"{option} {value}"
+        short = {"--requirement": "-r", "--constraint": "-c"}.get(option)
+        if short:
+            line = f"{short} {value}"
+        if item.option in _INDEXES and _PYPI.fullmatch(value):
+            return
+        if not item.is_known:
+            self._say(line, "the notebook fills in a part of it")
+        elif option != "--trusted-host" and not _ADDRESS.fullmatch(value):
+            self._say(line, "a file that only the notebook's folder has")
+        elif credentials or masked(line) != line:
+            self._say(line, "needs credentials")
+        else:
+            self.options[line] = None
+
+    def _add_requirement(self, item: Item, call: PipCall) -> None:
+        value, credentials = _without_user(item.value)
+        prefix = "-e " if item.option == "--editable" else ""
+        value = " ".join(value.split())
+        known = _REQUIREMENT.fullmatch(value) if not prefix else None
+        address = _AT_ADDRESS.fullmatch(value)
+        url = address["url"] if address else value
+        if not item.is_known:
+            self._say(prefix + value, "the notebook fills in a part of it")
+        elif known and not re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", value):
+            marker = (known["marker"] or "").strip()
+            extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
+            bounds = re.sub(r"\s+", "", known["bounds"] or "").rstrip(",")
+            self._put(_Entry(known["name"], value, extras, bounds, marker), call)
+        elif credentials:
+            self._say(prefix + value, "needs credentials")
+        elif _ADDRESS.fullmatch(url):
+            self._put(_Entry(address["name"] if address else _name_in(url), prefix + value, bounds="@"), call)
+        elif re.match(r"[.~/]|file:", url) or "/" in url or re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", url):
+            self._say(prefix + value, "a folder or file of the notebook's machine")
+        else:
+            self._say(prefix + value, "pip does not accept it")
+
+    def _put(self, new: _Entry, call: PipCall) -> None:
+        if call.option("--no-deps", "--no-dependencies"):
+            new.notes["the notebook installs it with --no-deps"] = None
+        key = re.sub(r"[-_.]+", "-", new.name).lower() + (f";{new.marker}" if new.marker else "")
+        old = self.entries.get(key)
+        if old is None:
+            self.entries[key] = new
+            return
+        if not new.bounds and old.bounds and not call.option("--upgrade"):
+            # Pip leaves an installed version be where none is asked for.
+            old.notes = old.notes if new.notes else {}
+            if old.bounds != "@" and not new.extras <= old.extras:
+                old.extras |= new.extras
+                old.text = f"{old.name}[{','.join(sorted(old.extras))}]{old.bounds}" + f"; {old.marker}" * bool(
+                    old.marker
+                )
+            return
+        new.earlier = dict(old.earlier)
+        if old.bounds and old.text != new.text:
+            new.earlier[old.text] = None
+        new.earlier.pop(new.text, None)
+        self.entries[key] = new
+
+    def _say(self, text: str, why: str) -> None:
+        self.comments[_comment(masked(_shown(_without_user(text)[0])), why)] = None
+
+
+def _without_user(value: str) -> tuple[str, bool]:
+    """An address without the name and password in it, and whether it had any."""
+    bare = _USER.sub("://", value)
+    return bare, bare != value
+
+
+def _name_in(url: str) -> str:
+    """The package that an address most likely holds: named in it, by its wheel, or like its repository."""
+    if egg := _EGG.search(url):
+        return egg[1]
+    last = re.split(r"[#?]", url)[0].rstrip("/").rsplit("/", 1)[-1]
+    if wheel := _WHEEL.fullmatch(last):
+        return wheel[1]
+    return re.split(r"\.git\b|@", last)[0] if "+" in url.split("://")[0] else url
+
+
+def _shown(text: str) -> str:
+    """The text on one line, with `{…}` for what Python fills in."""
+    line = " ".join(text.replace("\\\n", " ").replace(FIELD, "{…}").split()).rstrip("\\")
+    return line if len(line) <= _WIDTH else line[:_WIDTH] + " …"
+
+
+def _comment(text: str, why: str) -> str:
+    return f"# {text} ({why})"

@@ -1,0 +1,276 @@
+"""Colab's form comments: where `#@title`, `#@markdown` and `#@param` stand in a cell, and what a `#@param` says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from migration.python.source import CellSource, once_a_cell
+from migration.python.strings import comments
+
+MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
+
+_PAIR = re.compile(
+    r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
+)
+_MOST_OPTIONS = 40
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One form comment: `kind` is title, markdown or param, `text` what follows the word, `start:end` spans it all.
+
+    `comment` is where the comment begins that holds it: before `start` in `# x = 1 #@param`.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    comment: int
+
+
+def marks(source: CellSource) -> list[Mark]:
+    """The form comments of a cell, in order; at most one for each comment. What stands inside a string is none."""
+    found = []
+    if not MARK.search(source.text):
+        return found
+    for start, end in comments(source):
+        match = MARK.search(source.text, start, end)
+        if match:
+            found.append(Mark(match["kind"], match["text"], match.start(), end, start))
+    return found
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One `#@param`: the assignment before it, or None, and why it cannot leave its place, as far as the cell tells.
+
+    `name` is the assigned name, also where the assignment is commented out, and empty where there is none.
+    """
+
+    mark: Mark
+    name: str
+    statement: ast.Assign | ast.AnnAssign | None
+    obstacle: str = ""
+
+    @property
+    def value(self) -> ast.expr:
+        """The literal of a field without obstacle."""
+        return self.statement.value  # type: ignore[union-attr, return-value]
+
+
+@once_a_cell
+def form_fields(source: CellSource) -> tuple[FormField, ...]:
+    """The `#@param` fields of a cell, in order; kept for the rules that ask one after the other."""
+    return tuple(_read_fields(source))
+
+
+def _read_fields(source: CellSource) -> list[FormField]:
+    found = [mark for mark in marks(source) if mark.kind == "param"]
+    if not found:
+        return []
+    if source.tree is None:
+        return [FormField(mark, _name_before(source, mark), None, "its cell cannot be parsed") for mark in found]
+    top = {id(statement) for statement in source.tree.body}
+    by_line: dict[int, list[ast.stmt]] = {source.line_of(mark.start): [] for mark in found}
+    for node in _statements(source.tree.body):
+        line = bisect_right(source.line_starts, source.offset(node.end_lineno or node.lineno, 0)) - 1
+        if line in by_line:
+            by_line[line].append(node)
+    return [_form_field(source, mark, by_line[source.line_of(mark.start)], top) for mark in found]
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, also those inside others."""
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for part in getattr(node, name, ()):
+                yield from _statements([part] if isinstance(part, ast.stmt) else part.body)
+
+
+def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top: set[int]) -> FormField:
+    name = _name_before(source, mark)
+    if mark.comment != mark.start:
+        return FormField(mark, name, None, "its assignment is commented out")
+    if source.magic is not None and source.magic.name not in ("capture", "time"):
+        return FormField(mark, name, None, f"its cell runs under `%%{source.magic.name}`")
+    if source.magic is None and re.search(r"^[ \t]*%%", source.text, re.MULTILINE):
+        return FormField(mark, name, None, "a cell magic stands in the middle of its cell")
+    simple = [node for node in statements if isinstance(node, ast.Assign | ast.AnnAssign)]
+    target = _single_name(simple[0]) if len(simple) == 1 else ""
+    if not target:
+        return FormField(mark, name, None, "it does not follow the assignment of one name")
+    statement = simple[0]
+    start, end = source.span(statement)
+    line = source.line_span(start, start)[0]
+    if id(statement) not in top:
+        return FormField(mark, target, statement, "it stands inside a branch, a loop or a definition")
+    if source.line_of(start) != source.line_of(mark.start) or source.text[:line].endswith("\\\n"):
+        return FormField(mark, target, statement, "its value takes several lines")
+    if source.text[line:start].strip() or source.text[end : mark.start].strip(" \t;") or len(statements) > 1:
+        return FormField(mark, target, statement, "other statements share its line")
+    if statement.value is None or not is_literal(statement.value):
+        return FormField(mark, target, statement, "its value is an expression, not a literal")
+    return FormField(mark, target, statement)
+
+
+def _single_name(statement: ast.stmt) -> str:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+
+
+def _name_before(source: CellSource, mark: Mark) -> str:
+    """The name assigned on the mark's line, judged by the text alone."""
+    line = source.text[source.line_span(mark.start, mark.start)[0] : mark.start]
+    found = re.match(r"[\s#]*([^\W\d]\w*)\s*(?::[^=]*)?=(?!=)", line)
+    return found[1] if found else ""
+
+
+def is_literal(node: ast.expr) -> bool:
+    """A number, string, bool or None, or a list, tuple or dict of such."""
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(_is_plain(part) for pair in value.items() for part in pair)
+    return value is None or isinstance(value, str | int | float)
+
+
+# ---------------------------------------------------------------------------------------------- what a field declares
+@dataclass(frozen=True)
+class Declaration:
+    """What stands behind `#@param`: options as Python values, the pairs between braces, and free text."""
+
+    options: tuple[Any, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+
+    def setting(self, key: str) -> str:
+        return dict(self.settings).get(key, "")
+
+
+def declaration(text: str) -> Declaration:
+    """Reads `["a", "b"] {type:"string", allow-input: true} a note`, in either order and with any quotes."""
+    options: tuple[Any, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    rest = text.strip()
+    while rest[:1] in ("[", "{") and rest:
+        end = _closing(rest)
+        block, rest = rest[:end], rest[end:].strip()
+        if block.startswith("["):
+            options = _options(block)
+        else:
+            settings = tuple((match["key"], _unquoted(match["value"])) for match in _PAIR.finditer(block))
+    return Declaration(options, settings, rest.lstrip("#@ ").strip())
+
+
+def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "") -> str:
+    """The comment that papermill's help shows: `# type: int slider, 1 to 100 in steps of 1`.
+
+    Papermill takes the first word for the type and the rest for the help, and reads no line with a second `=`.
+    """
+    kind = declared.setting("type").lower()
+    low, high, step = (declared.setting(key) for key in ("min", "max", "step"))
+    words = [kind] if kind in ("slider", "date", "time") else []
+    if low or high:
+        words.append(f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}")
+    if step:
+        words[-1:] = [" ".join([*words[-1:], f"in steps of {step}"])]
+    any_text = declared.setting("allow-input").lower() == "true"
+    if declared.options:
+        words.append(f"one of {_listed(declared)}{', or another' if any_text else ''}")
+    if relative_to:
+        words.append(f"path relative to {relative_to}")
+    if declared.setting("placeholder"):
+        words.append(f"such as {declared.setting('placeholder')}")
+    if declared.note:
+        words.append(declared.note)
+    help_text = re.sub(r"#[ \t]*@[ \t]*", "", ", ".join(words).replace("==", "is").replace("=", ":"))
+    help_text = " ".join(help_text.split())
+    return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
+
+
+def _type_name(declared: Declaration, value: Any) -> str:
+    """The type of the value; float where the range has a fraction, and `any` where the field takes several types."""
+    if declared.setting("type").lower() == "raw":
+        choices = [_evaluated(option) for option in declared.options]
+        return (
+            type(value).__name__
+            if all(type(choice) is type(value) for choice in choices) and value is not None
+            else "any"
+        )
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "float" if any("." in declared.setting(key) for key in ("min", "max", "step")) else "int"
+    return "any" if value is None else type(value).__name__
+
+
+def _evaluated(option: Any) -> Any:
+    """What an option of a `raw` field stands for: its text is code."""
+    try:
+        return ast.literal_eval(option) if isinstance(option, str) else option
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _listed(declared: Declaration) -> str:
+    is_code = declared.setting("type").lower() == "raw"
+    shown = [
+        option if is_code and isinstance(option, str) and "\n" not in option else _literal(option)
+        for option in declared.options[:_MOST_OPTIONS]
+    ]
+    left_out = len(declared.options) - len(shown)
+    return ", ".join(shown).replace("=", r"\x3d") + (f" and {left_out} more" if left_out else "")
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _closing(text: str) -> int:
+    """Where the bracket ends that `text` begins with; its whole length where it is not closed."""
+    depth, quote, at = 0, "", 0
+    while at < len(text):
+        character = text[at]
+        if character == "\\" and quote:
+            at += 1
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{(":
+            depth += 1
+        elif character in "]})":
+            depth -= 1
+            if depth <= 0:
+                return at + 1
+        at += 1
+    return len(text)
+
+
+def _options(block: str) -> tuple[Any, ...]:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(block)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        if isinstance(value, list):
+            return tuple(value)
+    return tuple(_unquoted(part.strip()) for part in block.strip("[]").split(",") if part.strip())
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text

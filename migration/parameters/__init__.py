@@ -1,1 +1,0 @@
-"""Form fields and the two cells a migrated notebook begins with."""

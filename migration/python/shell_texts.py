@@ -1,0 +1,220 @@
+"""Where a notebook gives text to a shell: `!` lines, shell magics, `%%bash` bodies, and strings that Python hands over.
+
+Each text comes with the place of its characters in the cell, so that what is found in it can be edited there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from migration import shell
+from migration.notebook.texts import FIELD, Edit, holding
+from migration.python.source import CellSource, Command, once_a_cell
+from migration.python.strings import Literal, characters, read_strings
+
+_SHELL_MAGICS = frozenset({"sx", "system", "shell", "bash"})
+_CALLS = frozenset(
+    {
+        "system",
+        "system_raw",
+        "system_piped",
+        "popen",
+        "getoutput",
+        "getstatusoutput",
+        "call",
+        "check_call",
+        "check_output",
+        "run",
+        "Popen",
+    }
+)
+_MAYBE_CALL = holding(
+    *("system", "popen", "getoutput", "getstatusoutput", "call", "check_output", "run", "Popen"),
+    like=rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(",
+)
+# Colab's older IPython took such a line among comments; today's takes it only by itself.
+_AUTOMAGIC = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?P<line>(?:pip|conda|mamba)[ \t]+-{0,2}[a-z][^\n]*)(?:\s|#[^\n]*)*\Z"
+)
+
+
+@dataclass(frozen=True)
+class ShellText:
+    """A text for the shell, and where it stands.
+
+    `start:end` is the text's span in the cell; of a string in Python, what its quotes enclose. `command` is the
+    notebook's command, `magic` says that the text begins with the magic's name (`%pip install x`), `automagic` that
+    its `%` is missing. `literal` is the string it is written in and `positions` are the offsets of its characters;
+    `words` is the span of `"…".split()`, whose words reach the program without a shell.
+    """
+
+    text: str
+    start: int
+    end: int
+    script: bool = False
+    command: Command | None = None
+    magic: bool = False
+    automagic: bool = False
+    literal: Literal | None = None
+    positions: tuple[int, ...] = ()
+    words: tuple[int, int] | None = None
+
+    @cached_property
+    def commands(self) -> tuple[shell.Command, ...]:
+        return shell.commands(self.text, script=self.script)
+
+    @property
+    def is_colab_magic(self) -> bool:
+        """`%shell cmd`, which another rule turns into `!cmd` first."""
+        return self.command is not None and self.command.name == "shell"
+
+    @property
+    def is_line(self) -> bool:
+        """A command of its own, `!cmd` or `!!cmd`, whose output goes to the notebook."""
+        return self.command is not None and self.command.kind == "shell" and not self.command.target
+
+    def at(self, position: int) -> int:
+        """The offset in the cell of a position in the text."""
+        if self.literal is None:
+            return self.start + position
+        return self.positions[position] if position < len(self.positions) else self.end
+
+    def span(self, command: shell.Command) -> tuple[int, int]:
+        """Where a command of the text stands in the cell."""
+        return self.at(command.start), self._end_of(command.end - 1)
+
+    def edit(self, start: int, end: int, new: str) -> Edit | None:
+        """Replaces `start:end` of the text; None where the string around it cannot hold the new text."""
+        low = self.at(start)
+        high = low if start == end else self._end_of(end - 1)
+        if self.literal is not None and '"' in new and self.literal.quote[0] == '"':
+            if self.literal.is_raw:
+                return None
+            new = new.replace('"', '\\"')
+        return Edit(low, high, new)
+
+    def _end_of(self, position: int) -> int:
+        return self.at(position + 1) if self.literal is None or position + 1 < len(self.positions) else self.end
+
+
+@once_a_cell
+def shell_texts(source: CellSource) -> tuple[ShellText, ...]:
+    """Every text of the cell that a shell reads: its lines, its body, strings in calls."""
+    return tuple(_texts(source))
+
+
+def _texts(source: CellSource) -> Iterator[ShellText]:
+    if source.language != "python":
+        return
+    if source.is_shell:
+        yield ShellText(source.text[source.body :], source.body, len(source.text), script=True)
+        return
+    if not source.is_python:
+        return
+    for command in source.commands:
+        yield from _of_command(source, command)
+    if automagic := _AUTOMAGIC.match(source.text, source.body):
+        if source.tree is None:
+            yield ShellText(automagic["line"], *automagic.span("line"), automagic=True)
+    elif _MAYBE_CALL.fires(source.masked):
+        for _, argument in shell_calls(source):
+            if (found := string_of(source, argument)) is not None:
+                yield found
+
+
+def shell_calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
+    """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument."""
+    if not _MAYBE_CALL.fires(source.masked) or source.tree is None:
+        return []
+    return [
+        (node, argument)
+        for node in source.nodes
+        if isinstance(node, ast.Call) and _called(node) in _CALLS and (argument := _first_argument(node)) is not None
+    ]
+
+
+def string_of(source: CellSource, node: ast.expr) -> ShellText | None:
+    """The text of a string literal, or of the one that an expression begins with (`"pip install " + name`)."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        node = node.left
+    words = None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "split"):
+        words = source.span(node) if node.func.attr == "split" else None
+        node = node.func.value
+    if not isinstance(node, ast.JoinedStr) and not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return None
+    start, end = source.span(node)
+    literals = [literal for literal in read_strings(source.text, start, end)[0] if literal.depth == 0]
+    if len(literals) != 1 or literals[0].is_bytes:
+        return None
+    found = characters(source.text, literals[0])
+    return ShellText(
+        text="".join(char.value for char in found),
+        start=literals[0].body[0],
+        end=literals[0].body[1],
+        script=True,
+        literal=literals[0],
+        positions=tuple(char.start for char in found),
+        words=words,
+    )
+
+
+def command_of_list(node: ast.expr) -> shell.Command | None:
+    """The command that a list of arguments runs (`["pip", "install", name]`); None for any other expression."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.left
+    if not isinstance(node, ast.List | ast.Tuple):
+        return None
+    values = [_argument(element) for element in node.elts]
+    words = (shell.Word(0, len(value), value, value, "u" * len(value), value != FIELD) for value in values)
+    return shell.Command(0, 0, tuple(words))
+
+
+def simple_line(found: ShellText, commands: Sequence[shell.Command]) -> bool:
+    """The text is one command of its own, perhaps with redirections and a comment behind it."""
+    if not found.is_line or len(commands) != 1:
+        return False
+    (command,) = commands
+    read = shell.read(found.text)
+    return (
+        not read.blocks
+        and not command.assignments
+        and not command.after.strip()
+        and command.words[:1] != ()
+        and command.words[0].start == command.start
+    )
+
+
+def _of_command(source: CellSource, command: Command) -> Iterator[ShellText]:
+    start = command.body
+    if command.kind == "magic":
+        if command.name in _SHELL_MAGICS:
+            start = source.text.index(command.name, start) + len(command.name)
+        elif command.name not in ("pip", "conda", "mamba", "micromamba", "uv"):
+            return
+    elif command.kind != "shell":
+        return
+    magic = command.kind == "magic" and command.name not in _SHELL_MAGICS
+    yield ShellText(source.text[start : command.end], start, command.end, command=command, magic=magic)
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _argument(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return "{sys.executable}" if ast.unparse(node) == "sys.executable" else FIELD
+
+
+def _first_argument(node: ast.Call) -> ast.expr | None:
+    if node.args:
+        return node.args[0]
+    return next((keyword.value for keyword in node.keywords if keyword.arg in ("args", "cmd", "command")), None)

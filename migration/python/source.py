@@ -1,0 +1,220 @@
+r"""A code cell as IPython reads it: its cell magic, its shell and magic commands, and the Python around them.
+
+What is a command is IPython's rule (`migration.cell.scanning`). The Python is parsed from a *masked* copy of the cell,
+in which every command stands as a placeholder and every other character keeps its line and column, so that a node's
+position is a position in the cell: rules replace spans of the original text and leave every other byte alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import TypeVar, cast
+
+from migration.python.scanning import Command, find_commands, parse
+from migration.python.trees import walk
+
+_T = TypeVar("_T")
+_CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>\S+)[ \t]*(?P<argument>[^\n]*)")
+_LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
+# These run the rest of the cell as IPython would, another cell magic at its top included.
+RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit"})
+_PYTHON_CELL_MAGICS = RUNS_CELL | {"python", "python3", "pypy"}
+_SHELL_CELL_MAGICS = frozenset({"bash", "sh", "shell"})
+
+
+@dataclass(frozen=True)
+class CellMagic:
+    """`%%name argument`: where it starts, where its argument does, and where the body below it begins."""
+
+    name: str
+    argument: str
+    start: int
+    argument_start: int
+    body: int
+
+
+class CellSource:
+    """The source of one code cell, parsed when asked for.
+
+    `index` is the cell's position in the original notebook. Raises nothing: where the Python does not parse, `tree` is
+    None and `error` says why.
+    """
+
+    def __init__(self, text: str, *, index: int = 0, language: str = "python"):
+        self.text = text
+        self.index = index
+        self.language = language
+        self.answers: dict[Callable[[CellSource], object], object] = {}  # of functions marked `once_a_cell`
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Offset of each line's first character."""
+        return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text))]
+
+    def line_of(self, offset: int) -> int:
+        """The line that holds `offset`, counted from 0."""
+        return self.text.count("\n", 0, offset)
+
+    def line_span(self, start: int, end: int) -> tuple[int, int]:
+        """The whole lines that hold `start:end`, without the last line's newline."""
+        first = self.text.rfind("\n", 0, start) + 1
+        last = self.text.find("\n", max(start, end - 1))
+        return first, len(self.text) if last < 0 else last
+
+    @cached_property
+    def magic(self) -> CellMagic | None:
+        """The cell magic, also where comments stand above it (which only Colab accepts): the one that says what the
+        code is, `%%bash` in a cell that begins with `%%time` and `%%bash`."""
+        found = _CELL_MAGIC.match(self.text)
+        if found is None:
+            return None
+        inner: re.Match[str] | None = found
+        while inner and inner["name"] in RUNS_CELL:
+            inner = _CELL_MAGIC.match(self.text, inner.end() + 1)
+        if inner and inner["name"] not in _PYTHON_CELL_MAGICS:
+            found = inner
+        body = self.text.find("\n", found.end())
+        return CellMagic(
+            name=found["name"],
+            argument=found["argument"],
+            start=found.end("above"),
+            argument_start=found.start("argument"),
+            body=len(self.text) if body < 0 else body + 1,
+        )
+
+    @property
+    def is_shell(self) -> bool:
+        """The body is a shell script: `%%bash`, `%%sh`, `%%shell`, `%%script bash`."""
+        if self.magic is None:
+            return False
+        if self.magic.name == "script":
+            return bool(re.match(r"(?:--?\S+\s+)*(?:\S*/)?(?:ba)?sh\b", self.magic.argument))
+        return self.magic.name in _SHELL_CELL_MAGICS
+
+    @property
+    def is_python(self) -> bool:
+        """The cell, or what its cell magic runs, is IPython code."""
+        return self.language == "python" and (self.magic is None or self.magic.name in _PYTHON_CELL_MAGICS)
+
+    @property
+    def body(self) -> int:
+        """Where the code begins: after the line of a cell magic."""
+        return self.magic.body if self.magic else 0
+
+    @cached_property
+    def commands(self) -> tuple[Command, ...]:
+        """The shell and magic commands of an IPython cell, in order."""
+        return self._scan[0]
+
+    @cached_property
+    def masked(self) -> str:
+        """The cell with placeholders for its magic and its commands, character for character as long."""
+        return self._scan[1]
+
+    @cached_property
+    def tree(self) -> ast.Module | None:
+        """The syntax tree of the masked cell, or None where it is no Python 3."""
+        return self._parsed[0]
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree, level by level; none where it does not parse."""
+        return walk(self.tree) if self.tree else []
+
+    @property
+    def was_parsed(self) -> bool:
+        """Whether anything has asked for the tree, or for why there is none."""
+        return "_parsed" in self.__dict__
+
+    @cached_property
+    def error(self) -> SyntaxError | None:
+        return self._parsed[1]
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset in the cell of a position in the tree: `lineno` from 1, `col_offset` in UTF-8 bytes."""
+        line -= self._added_lines
+        start = self.line_starts[line - 1]
+        if self.text.isascii():
+            return start + column
+        end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+        return start + len(self.text[start:end].encode()[:column].decode(errors="ignore"))
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """The span of a node in the cell; a decorated definition begins at its first decorator."""
+        first = node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
+            decorator = node.decorator_list[0]
+            start = self.text.rfind("@", 0, self.offset(decorator.lineno, decorator.col_offset))
+        else:
+            start = self.offset(first.lineno, first.col_offset)
+        return start, self.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+    def segment(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def command_of(self, node: ast.expr | ast.stmt) -> Command | None:
+        """The command that a placeholder in the tree stands for."""
+        start, end = self.span(node)
+        return next((command for command in self.commands if start <= command.start < max(end, start + 1)), None)
+
+    @cached_property
+    def _added_lines(self) -> int:
+        """An indented cell is parsed below an `if`, for IPython takes its indentation away."""
+        return 1 if _LEADING_INDENT.match(self.text, self.body) else 0
+
+    @cached_property
+    def _scan(self) -> tuple[tuple[Command, ...], str]:
+        if not self.is_python:
+            return (), ""
+        body = self.body
+        blank = re.sub(r"[^\n]", " ", self.text[:body])
+        commands, masked = find_commands(self.text, body)
+        return tuple(commands), blank + masked
+
+    @cached_property
+    def _parsed(self) -> tuple[ast.Module | None, SyntaxError | None]:
+        if not self.is_python:
+            return None, None
+        text = "if 1:\n" + self.masked if self._added_lines else self.masked
+        if re.search(r"\r(?!\n)", text):
+            # Python ends a line there, and nothing else does: positions in the tree would be of other lines.
+            return None, SyntaxError("a carriage return stands inside a line")
+        try:
+            return parse(text), None
+        except SyntaxError as error:
+            return None, error
+        except (ValueError, RecursionError, MemoryError) as error:
+            return None, SyntaxError(str(error))
+
+
+def once_a_cell(function: Callable[[CellSource], _T]) -> Callable[[CellSource], _T]:
+    """Makes a function of a cell keep its answer for as long as the cell is there: many rules ask in turn."""
+
+    @wraps(function)
+    def kept(source: CellSource) -> _T:
+        answers = source.answers
+        if function not in answers:
+            answers[function] = function(source)
+        return cast("_T", answers[function])
+
+    return kept
+
+
+def compiles(text: str) -> bool:
+    """Whether the cell compiles after IPython's transform: what a kernel asks before it runs a cell."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = TransformerManager().transform_cell(text)
+            compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError, RuntimeError):
+        return False
+    return True

@@ -1,0 +1,223 @@
+"""Where a statement stands among the blocks of a cell, and how to take it out without leaving a block empty."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from migration.notebook.texts import Edit
+from migration.python.source import CellSource
+
+
+@dataclass(frozen=True)
+class Place:
+    """A statement, the block it stands in, and the compound statements around it, the outermost first."""
+
+    statement: ast.stmt
+    block: tuple[ast.stmt, ...]
+    around: tuple[ast.stmt | ast.ExceptHandler | ast.match_case, ...] = ()
+
+
+def place_of(source: CellSource, offset: int) -> Place | None:
+    """The innermost statement that holds `offset`; None between statements and where the cell does not parse."""
+    if source.tree is None:
+        return None
+    found = None
+    blocks = [_body(source, source.tree)]
+    around: tuple[ast.stmt | ast.ExceptHandler | ast.match_case, ...] = ()
+    while blocks:
+        block = blocks.pop()
+        statement = next((node for node in block if _holds(source, node, offset)), None)
+        if statement is None:
+            continue
+        found = Place(statement, tuple(block), around)
+        inner = next((part for part in _parts(statement) if _holds_block(source, part, offset)), None)
+        around = (*around, statement) if inner is None or inner is statement else (*around, statement, inner)
+        blocks = _blocks(inner or statement)
+    return found
+
+
+def removal(source: CellSource, start: int, end: int) -> tuple[Edit, ...]:
+    """Edits that take the lines of the statement at `start:end` out of the cell.
+
+    The only statement of a block becomes `pass`. Where others remain in its block, one of them is held by an edit that
+    changes nothing, so that no other rule empties the block in the same round.
+    """
+    first, last = source.line_span(start, end)
+    place = place_of(source, start)
+    nested = source.text[first:start].strip(" \t") == "" and start > first if place is None else bool(place.around)
+    others = [node for node in place.block if node is not place.statement] if place else []
+    if source.text[first:start].strip() or (nested and not others):
+        return (Edit(start, end, "pass"),)
+    lines = Edit(first, last + 1, "") if last < len(source.text) else Edit(max(first - 1, 0), last, "")
+    if not nested:
+        return (lines,)
+    held = min((source.span(node)[0] for node in others), key=lambda at: abs(at - start))
+    return tuple(sorted((lines, Edit(held, held + 1, source.text[held]))))
+
+
+def _body(source: CellSource, tree: ast.Module) -> list[ast.stmt]:
+    """The cell's own statements: an indented cell is parsed below an `if` that is not in its text."""
+    first = tree.body[0] if tree.body else None
+    indented = isinstance(first, ast.If) and first.lineno == 1 and source.masked[:1] in (" ", "\t", "\n")
+    return first.body if indented and isinstance(first, ast.If) else tree.body
+
+
+def _parts(node: ast.stmt) -> list[ast.stmt | ast.ExceptHandler | ast.match_case]:
+    """What holds the blocks of a compound statement: itself, or its handlers and cases."""
+    return [*getattr(node, "handlers", []), *getattr(node, "cases", []), node]
+
+
+def _blocks(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> list[list[ast.stmt]]:
+    return [block for name in ("body", "orelse", "finalbody") if (block := getattr(node, name, None))]
+
+
+def _holds_block(source: CellSource, node: ast.stmt | ast.ExceptHandler | ast.match_case, offset: int) -> bool:
+    return any(_holds(source, statement, offset) for block in _blocks(node) for statement in block)
+
+
+def _holds(source: CellSource, node: ast.stmt, offset: int) -> bool:
+    start, end = source.span(node)
+    return start <= offset < max(end, start + 1)
+
+
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements inside a compound statement, in the order of the text."""
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        part = getattr(node, name, None)
+        if not isinstance(part, list) or not part:
+            continue
+        if isinstance(part[0], ast.stmt):
+            yield part
+        else:
+            for holder in part:
+                yield from blocks_of(holder)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Statements of one suite, and the compound statement that holds them (None at module level)."""
+
+    statements: tuple[ast.stmt, ...]
+    owner: ast.stmt | None
+
+
+def blocks(source: CellSource) -> list[Block]:
+    """Every suite of a cell, outer ones first."""
+    if source.tree is None:
+        return []
+    top = source.tree.body
+    if top and isinstance(top[0], ast.If) and top[0].lineno == 1 and not source.masked.startswith("if"):
+        top = [*top[0].body, *top[1:]]  # an indented cell is parsed below an `if` that is not in its text
+    found = []
+    waiting: list[Block] = [Block(tuple(top), None)]
+    while waiting:
+        block = waiting.pop(0)
+        found.append(block)
+        waiting += [Block(tuple(inner), node) for node in block.statements for inner in blocks_of(node)]
+    return found
+
+
+def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, always: bool = False) -> tuple[Edit, ...]:
+    """Edits that take statements of one suite out of a cell.
+
+    `note` is a comment that takes their place: `always`, or only where the cell would be left without a line. A suite
+    that would be empty keeps a `pass`. The compound statement around is held by an edit that changes nothing, so that
+    no two rules empty a suite between them in one round.
+    """
+    ids = {id(node) for node in gone}
+    block = next(block for block in blocks(source) if id(gone[0]) in {id(node) for node in block.statements})
+    empties = all(id(node) in ids for node in block.statements)
+    first, last = line_span(source, block.statements[0], block.statements[-1])
+    edits: list[Edit] = []
+    if block.owner is not None:
+        held = source.span(block.owner)[0]
+        edits.append(Edit(held, held + 1, source.text[held]))
+    if empties and block.owner is not None:
+        start, end = source.span(gone[0])[0], end_of(source, gone[-1])
+        indent = source.text[first:start]
+        comment = f"{note}\n{indent}" if note and always and not indent.strip() else ""
+        return tuple(sorted([*edits, Edit(start, end, f"{comment}pass")]))
+    rest = source.text[source.body : first] + source.text[last:]
+    if not always and not (empties and not rest.strip()):
+        note = ""
+    removed: list[Edit] = []
+    for row in _rows(source, block.statements):
+        removed += _without(source, row, ids, note)
+        if any(id(node) in ids for node in row):
+            note = ""
+    return tuple(sorted([*edits, *(_with_blanks(source, edit) for edit in _merged(source, removed))]))
+
+
+def _with_blanks(source: CellSource, edit: Edit) -> Edit:
+    """What is taken from the end of a cell takes the blank lines before it along."""
+    if edit.text or source.text[edit.end :].strip():
+        return edit
+    return Edit(len(source.text[: edit.start].rstrip()), len(source.text), "")
+
+
+def line_span(source: CellSource, first: ast.stmt, last: ast.stmt) -> tuple[int, int]:
+    """The whole lines of some statements and of the commands in them, without the last newline."""
+    return source.line_span(source.span(first)[0], end_of(source, last))
+
+
+def end_of(source: CellSource, node: ast.stmt) -> int:
+    """Where a statement ends; a command in it may go on for lines of which the tree knows nothing."""
+    start, end = source.span(node)
+    return max([end, *(command.end for command in source.commands if start <= command.start < end)])
+
+
+def _rows(source: CellSource, statements: Sequence[ast.stmt]) -> list[list[ast.stmt]]:
+    """The statements grouped by the line they share, which may be continued by a backslash."""
+    rows: list[list[ast.stmt]] = []
+    end = -1
+    for node in statements:
+        if rows and "\n" not in source.text[end : source.span(node)[0]].replace("\\\n", ""):
+            rows[-1].append(node)
+        else:
+            rows.append([node])
+        end = end_of(source, node)
+    return rows
+
+
+def _without(source: CellSource, row: Sequence[ast.stmt], gone: set[int], note: str) -> list[Edit]:
+    """Edits that take statements out of a line."""
+    kept = [node for node in row if id(node) not in gone]
+    first, last = line_span(source, row[0], row[-1])
+    text = source.text
+    starts_line = not text[first : source.span(row[0])[0]].strip()
+    if not kept and starts_line:
+        if note:
+            return [Edit(source.span(row[0])[0], last, note)]
+        return [whole_lines(source, first, last)]
+    if not kept:
+        return [Edit(source.span(row[0])[0], end_of(source, row[-1]), "pass")]
+    edits = []
+    for index, (node, following) in enumerate(pairwise(row)):
+        if id(node) in gone and any(id(other) not in gone for other in row[index + 1 :]):
+            edits.append(Edit(source.span(node)[0], source.span(following)[0], ""))
+    if id(row[-1]) in gone:
+        edits.append(Edit(end_of(source, kept[-1]), end_of(source, row[-1]), ""))
+    return edits
+
+
+def _merged(source: CellSource, edits: Sequence[Edit]) -> list[Edit]:
+    """Removals that meet, as one."""
+    merged: list[Edit] = []
+    for edit in sorted(edits):
+        before = merged[-1] if merged else None
+        if before is not None and edit.start <= before.end and not edit.text and not before.text:
+            merged[-1] = whole_lines(source, before.start, edit.end) if edit.end == len(source.text) else before
+            merged[-1] = Edit(merged[-1].start, edit.end, "")
+        else:
+            merged.append(edit)
+    return merged
+
+
+def whole_lines(source: CellSource, first: int, last: int) -> Edit:
+    """Removes whole lines with one newline."""
+    if last < len(source.text):
+        return Edit(first, last + 1, "")
+    return Edit(max(first - 1, source.body), last, "")

@@ -1,0 +1,274 @@
+r"""Where the string literals and comments of Python text stand, and what each character of a literal means.
+
+`tokenize` reads an f-string as one token up to Python 3.11 and as many from 3.12 on, and gives up on text that is no
+Python. This reader does neither: it finds the same literals under every version, those inside an f-string's
+expressions too, and goes on after what it cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from migration import shell
+from migration.notebook.texts import FIELD
+from migration.python.source import CellSource, once_a_cell
+
+_START = re.compile(r"#[^\n]*|(?:(?<!\w)(?:[rR][bBfF]?|[bBfF][rR]?|[uU]))?(?:\"\"\"|'''|\"|')")
+_CLOSE = {
+    "'": re.compile(r"(?:[^\\'\n]++|\\.)*+'", re.DOTALL),
+    '"': re.compile(r'(?:[^\\"\n]++|\\.)*+"', re.DOTALL),
+    "'''": re.compile(r"(?:[^\\']++|\\.|'(?!''))*+'''", re.DOTALL),
+    '"""': re.compile(r'(?:[^\\"]++|\\.|"(?!""))*+"""', re.DOTALL),
+}
+_ESCAPE = re.compile(
+    r"\\(?:N\{(?P<name>[^}\n]*)\}|x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|U(?P<U>[0-9a-fA-F]{8})"
+    r"|(?P<octal>[0-7]{1,3})|(?P<line>\n)|(?P<char>.))",
+    re.DOTALL,
+)
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_EXPRESSION = re.compile(r"[\[({})\]:]|(?:(?<!\w)[rRbBfFuU]{1,2})?(?:\"\"\"|'''|\"|')")
+_MAX_DEPTH = 20
+
+# Cell magics, beside those of a shell, whose body takes `#` for a comment; others (files, HTML, JavaScript) hold text
+# that is not ours.
+_HASH_COMMENTS = frozenset(
+    {"script", "python", "python2", "python3", "pypy", "timeit", "prun", "R", "ruby", "perl", "cython", "octave"}
+)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """One string literal, `start:end` with prefix and quotes.
+
+    `fields` are the replacement fields of an f-string, with their braces; `depth` counts the f-strings around it.
+    """
+
+    start: int
+    end: int
+    prefix: str
+    quote: str
+    fields: tuple[tuple[int, int], ...] = ()
+    depth: int = 0
+
+    @property
+    def body(self) -> tuple[int, int]:
+        """The span between the quotes."""
+        return self.start + len(self.prefix) + len(self.quote), self.end - len(self.quote)
+
+    @property
+    def is_format(self) -> bool:
+        return "f" in self.prefix.lower()
+
+    @property
+    def is_raw(self) -> bool:
+        return "r" in self.prefix.lower()
+
+    @property
+    def is_bytes(self) -> bool:
+        return "b" in self.prefix.lower()
+
+
+@dataclass(frozen=True)
+class Char:
+    """A character of a literal's value, and the source that stands for it (two characters for `\\n`, a whole field)."""
+
+    value: str
+    start: int
+    end: int
+
+
+def read_strings(text: str, start: int = 0, end: int | None = None) -> tuple[list[Literal], list[tuple[int, int]]]:
+    """The literals and the spans of the comments in `text[start:end]`, in order; an f-string before those inside it."""
+    stop = len(text) if end is None else end
+    literals: list[Literal] = []
+    comments: list[tuple[int, int]] = []
+    _read(text, start, stop, 0, literals, comments)
+    return literals, comments
+
+
+def characters(text: str, literal: Literal) -> list[Char]:
+    """The value of a literal, character by character; a replacement field is the one character `FIELD`."""
+    at, stop = literal.body
+    fields = dict(literal.fields)
+    found: list[Char] = []
+    while at < stop:
+        char = text[at]
+        if at in fields:
+            found.append(Char(FIELD, at, fields[at]))
+            at = fields[at]
+        elif char == "\\" and not literal.is_raw and (escape := _ESCAPE.match(text, at, stop)):
+            found += _unescaped(escape)
+            at = escape.end()
+        elif literal.is_format and char in "{}":
+            found.append(Char(char, at, min(at + 2, stop)))
+            at += 2
+        else:
+            found.append(Char(char, at, at + 1))
+            at += 1
+    return found
+
+
+def as_format(body: str, *, raw: bool) -> str:
+    """Text between the quotes of a plain literal as an f-string must have it: the braces doubled (but not those of
+    `\\N{…}`)."""
+    pattern = r"[{}]" if raw else r"\\N\{[^}\n]*\}|\\[^{}]|[{}]"
+    return re.sub(pattern, lambda found: found[0] * 2 if found[0] in "{}" else found[0], body, flags=re.DOTALL)
+
+
+def _read(text: str, at: int, stop: int, depth: int, literals: list[Literal], comments: list[tuple[int, int]]) -> None:
+    while found := _START.search(text, at, stop):
+        if found[0][0] == "#":
+            # Inside a replacement field it is part of a format: `{x:#x}`.
+            at = found.start() + 1 if depth else found.end()
+            comments += [] if depth else [found.span()]
+            continue
+        literal = _literal(text, found, stop, depth)
+        if literal is None:
+            # No end: not a string, as an apostrophe in prose. Only the quote is passed over.
+            at = found.end()
+            continue
+        literals.append(literal)
+        if depth < _MAX_DEPTH:
+            for start, end in literal.fields:
+                _read(text, start + 1, end - 1, depth + 1, literals, comments)
+        at = literal.end
+
+
+def _literal(text: str, found: re.Match[str], stop: int, depth: int) -> Literal | None:
+    prefix = found[0].rstrip("'\"")
+    quote = found[0][len(prefix) :]
+    if "f" in prefix.lower() and depth < _MAX_DEPTH:
+        formatted = _format_literal(text, found, prefix, quote, stop, depth)
+        if formatted is not None:
+            return formatted
+    close = _CLOSE[quote].match(text, found.end(), stop)
+    if close is None:
+        return None
+    return Literal(found.start(), close.end(), prefix, quote, (), depth)
+
+
+def _format_literal(text: str, found: re.Match[str], prefix: str, quote: str, stop: int, depth: int) -> Literal | None:
+    """An f-string with its fields; None where its braces are not balanced."""
+    at, raw = found.end(), "r" in prefix.lower()
+    fields: list[tuple[int, int]] = []
+    while at < stop:
+        char = text[at]
+        if text.startswith(quote, at):
+            return Literal(found.start(), at + len(quote), prefix, quote, tuple(fields), depth)
+        if char == "\n" and len(quote) == 1:
+            return None
+        if char == "\\" and text.startswith("\\N{", at) and not raw:
+            at = text.find("}", at, stop) + 1 or stop
+        elif char == "\\":
+            at += 1 if text[at + 1 : at + 2] in ("{", "}") else 2
+        elif text.startswith(("{{", "}}"), at):
+            at += 2
+        elif char == "{":
+            end = _end_of_field(text, at, stop, depth)
+            if end is None:
+                return None
+            fields.append((at, end))
+            at = end
+        else:
+            at += 1
+    return None
+
+
+def _end_of_field(text: str, start: int, stop: int, depth: int) -> int | None:
+    """The end of the replacement field that begins at `start`, past nested brackets, strings and format fields."""
+    at, brackets = start + 1, 0
+    while found := _EXPRESSION.search(text, at, stop):
+        at, mark = found.end(), found[0]
+        if mark[-1] in "'\"":
+            literal = _literal(text, found, stop, depth + 1)
+            if literal is None:
+                return None
+            at = literal.end
+        elif mark in "([{":
+            brackets += 1
+        elif mark == "}" and brackets == 0:
+            return at
+        elif mark in ")]}":
+            brackets -= 1
+        elif mark == ":" and brackets == 0:
+            return _end_of_format(text, at, stop, depth)
+    return None
+
+
+def _end_of_format(text: str, at: int, stop: int, depth: int) -> int | None:
+    """The end of a field whose format specification begins at `at`."""
+    while at < stop and text[at] not in "'\"\n":
+        if text[at] == "}":
+            return at + 1
+        if text[at] == "{":
+            end = _end_of_field(text, at, stop, depth + 1) if depth < _MAX_DEPTH else None
+            if end is None:
+                return None
+            at = end
+        else:
+            at += 1
+    return None
+
+
+def _unescaped(escape: re.Match[str]) -> list[Char]:
+    start, end = escape.span()
+    if escape["line"]:
+        return []
+    if escape["char"] is not None:
+        simple = _SIMPLE.get(escape["char"])
+        if simple is None:
+            return [Char("\\", start, start + 1), Char(escape["char"], start + 1, end)]
+        return [Char(simple, start, end)]
+    if escape["name"] is not None:
+        try:
+            return [Char(unicodedata.lookup(escape["name"]), start, end)]
+        except KeyError:
+            return [Char("?", start, end)]
+    code = int(escape["octal"], 8) if escape["octal"] else int(escape["x"] or escape["u"] or escape["U"], 16)
+    return [Char(chr(code) if code <= 0x10FFFF else "?", start, end)]
+
+
+@once_a_cell
+def comments(source: CellSource) -> tuple[tuple[int, int], ...]:
+    """The spans of a cell's `#` comments, up to the end of their lines."""
+    return tuple(_comments(source))
+
+
+def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """The pattern's matches in a cell that do not begin inside a comment."""
+    found = list(pattern.finditer(source.text))
+    may_be_inside = any("#" in source.text[source.text.rfind("\n", 0, m.start()) + 1 : m.start() + 1] for m in found)
+    spans = comments(source) if may_be_inside else ()
+    return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
+
+
+def without_commands(source: CellSource) -> str:
+    """The cell with blanks in the place of its magic and its commands; of the same length."""
+    spans = [(0, source.body), *((command.start, command.end) for command in source.commands)]
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [source.text[at:start], re.sub(r"[^\n]", " ", source.text[start:end])]
+        at = max(at, end)
+    return "".join([*pieces, source.text[at:]])
+
+
+def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
+    magic = source.magic
+    if magic is not None:
+        yield from _whole_lines(source.text, 0, magic.start)
+    if source.is_shell:
+        yield from shell.read(source.text[source.body :], source.body, script=True).comments
+    elif source.is_python:
+        yield from read_strings(without_commands(source), source.body)[1]
+    elif magic is not None and magic.name in _HASH_COMMENTS:
+        yield from _whole_lines(source.text, magic.body, len(source.text))
+
+
+def _whole_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Lines that are nothing but a comment; what follows an odd number of triple quotes may be text and is left out."""
+    for match in re.compile(r"^[ \t]*(#[^\n]*)", re.MULTILINE).finditer(text, start, end):
+        if not any(text.count(quotes, start, match.start()) % 2 for quotes in ('"""', "'''")):
+            yield match.span(1)

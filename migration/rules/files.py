@@ -1,0 +1,129 @@
+"""LF1xx: the file, its structure and its outputs. The stages of `migration.notebook` report under these ids."""
+
+from __future__ import annotations
+
+from migration.notebook.findings import Keeps
+from migration.rules.rule import Rule
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF101",
+        "file encoding",
+        "a byte order mark, UTF-16 or UTF-32, bytes that are no UTF-8",
+        "UTF-8 without a mark; single bytes that are no UTF-8 are read as Windows-1252",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF102",
+        "damaged JSON",
+        "bare control characters in texts, `NaN`, half surrogate pairs, trailing commas, commas missing at a line's "
+        "end, text after the end",
+        "valid JSON: `null` for `NaN` and infinity, `U+FFFD` for half a pair, nothing after the end",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF106",
+        "invalid structure",
+        "what `nbformat` refuses: missing, misplaced or mistyped fields of cells and outputs",
+        "the nearest valid form; what no valid notebook can hold is left out",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF103",
+        "older notebook format",
+        "nbformat 1 to 3, and 4.0 to 4.4",
+        "nbformat 4.5 with a unique id for every cell",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF104",
+        "kernel of another machine",
+        "a kernel for Python 2, or one that was installed under a name of its own",
+        "`python3`; the message keeps the name",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF105",
+        "kernel or language not told",
+        "missing `kernelspec`, `kernelspec.language` or `language_info.name`, without which papermill runs nothing",
+        "the kernel and language the notebook implies, `python3` where nothing does",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF107",
+        "missing, invalid or duplicated cell ids",
+        "a cell's `id` that nbformat refuses, or that an earlier cell has",
+        "a unique one that follows from the cell's position and content",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF110",
+        "Colab's metadata of the notebook",
+        "`colab`, `accelerator`, `gpuClass`",
+        "nothing",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF111",
+        "Colab's metadata of a cell",
+        "`colab`, `colab_type`, `outputId`, `executionInfo`, `base_uri`, `referenced_widgets`, `cellView`, `id`",
+        "nothing",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF112",
+        "a person's name and account",
+        "`executionInfo.user`",
+        "nothing",
+        Keeps.EXACT,
+    ),
+    Rule(
+        "LF113",
+        "accelerator",
+        '`"accelerator": "GPU"` or `"TPU"`, `colab.gpuType`, `colab.machine_shape`',
+        "nothing; the report tells what the notebook was made for",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF114",
+        "hidden code of a form",
+        '`"cellView": "form"`',
+        "`jupyter.source_hidden`, which JupyterLab knows",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF115",
+        "state of widgets",
+        "`metadata.widgets`: the saved state of progress bars and other widgets",
+        "nothing: without its session no widget works, its plain text stays",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF120",
+        "Colab's own forms of an output",
+        "`application/vnd.google.colaboratory.*`, `application/vnd.colab-display-data+json`, Colab's output tags",
+        "nothing: the other forms of the output stay",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF121",
+        "HTML and JavaScript for Colab's page",
+        "interactive data frames, upload and download widgets, anything that calls `google.colab` in the browser",
+        "a data frame's plain table, or the plain text; an output that was nothing else goes",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF122",
+        "views of widgets",
+        "`application/vnd.jupyter.widget-view+json`, whose widget is gone with its session",
+        "the plain text beside it",
+        Keeps.EQUIVALENT,
+    ),
+    Rule(
+        "LF123",
+        "secrets in outputs",
+        "tokens, keys and passwords that were printed",
+        "`‹secret›` in their place",
+        Keeps.NEEDS_HUMAN,
+    ),
+)

@@ -1,0 +1,225 @@
+"""Takes statements out of a cell, or puts one branch in the place of an `if` or `try`, by whole lines.
+
+Lines move with their comments; what stands inside a multi-line string does not. A block is never left empty.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from migration.colab.local_branch import Choice
+from migration.notebook.texts import Edit
+from migration.python.scopes import read_names_of
+from migration.python.source import CellSource
+from migration.python.statements import end_of, line_span, take_out, whole_lines
+from migration.python.strings import read_strings
+
+NOT_HERE = 'raise ModuleNotFoundError("not available on this machine")'
+
+_COLON = re.compile(r"#[^\n]*|:")
+_INDENT = re.compile(r"[ \t]*")
+_ABOUT_COLAB = re.compile(r"[ \t]*#(?![ \t]*@)[^\n]*colab", re.IGNORECASE)
+_COMMENT = re.compile(r"[ \t]*#")
+
+
+def fold(source: CellSource, choice: Choice) -> tuple[Edit, ...]:
+    """Edits that put the branch which runs here in the place of the whole statement."""
+    if isinstance(choice.node, ast.Try):
+        return _fold_try(source, choice, choice.node)
+    return _fold_if(source, choice, choice.node)
+
+
+# ------------------------------------------------------------------------------------------------------ taking it out
+
+
+# ------------------------------------------------------------------------------------------------- one branch instead
+def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ...]:
+    text = source.text
+    start = source.span(node)[0]
+    first, last = line_span(source, node, node)
+    indent = text[first:start]
+    last = _with_comments(source, last, indent)
+    is_elif = text.startswith("elif", start)
+    takes_body = choice.kept == tuple(node.body)
+    if not is_elif and all(map(_does_nothing, choice.kept)):
+        return _replace(source, choice, "")
+    if takes_body and is_elif:
+        colon = _colon(source, source.span(node.test)[1])
+        end = _with_comments(source, line_span(source, node.body[0], node.body[-1])[1], indent)
+        rest = (Edit(end, last, ""),) if end < last else ()
+        return (Edit(start, colon, "else:"), *rest)
+    if takes_body:
+        colon = _colon(source, source.span(node.test)[1])
+        return _replace(source, choice, _body_text(source, colon, node.body, indent))
+    body_end = _with_comments(source, line_span(source, node.body[0], node.body[-1])[1], indent)
+    if not node.orelse:
+        return (whole_lines(source, first, last),) if is_elif else _replace(source, choice, "")
+    other = node.orelse[0]
+    if len(node.orelse) == 1 and isinstance(other, ast.If) and text.startswith("elif", source.span(other)[0]):
+        keyword = source.span(other)[0]
+        kept = _comments_between(source, body_end, source.line_span(keyword, keyword)[0])
+        removed = Edit(_first_line(source, choice), source.line_span(keyword, keyword)[0], kept)
+        return (removed,) if is_elif else (removed, Edit(keyword, keyword + 4, "if"))
+    colon = _colon(source, end_of(source, node.body[-1]))
+    line = source.line_span(colon - 1, colon)[0]
+    kept = _comments_between(source, body_end, line)
+    if is_elif:
+        return (Edit(first, line, kept),)
+    return _replace(source, choice, kept + _body_text(source, colon, node.orelse, indent))
+
+
+def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, ...]:
+    """The handler takes the place of the `try`; where that would not be the same, the import raises what it would."""
+    handler, failing = choice.handler, choice.failing
+    if handler is None or failing is None:
+        return ()
+    start = source.span(node)[0]
+    first = source.line_span(start, start)[0]
+    indent = source.text[first:start]
+    before = node.body[: next(index for index, part in enumerate(node.body) if part is failing)]
+    in_a_line = "\n" not in source.text[start : source.span(node.body[0])[0]]
+    shares_line = before and "\n" not in source.text[end_of(source, before[-1]) : source.span(failing)[0]]
+    uses_error = handler.name and handler.name in read_names_of(source, handler.body)
+    if uses_error or not all(map(_cannot_fail, before)) or (before and (in_a_line or shares_line)):
+        if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
+            return ()  # it raises KeyError by itself
+        return (Edit(source.span(failing)[0], end_of(source, failing), NOT_HERE),)
+    inner = indent if not node.finalbody else indent + "    "
+    pieces = [_body_text(source, _colon(source, start), before, inner)] if before else []
+    if not all(map(_does_nothing, handler.body)):
+        pieces.append(_body_text(source, _handler_colon(source, handler), handler.body, inner))
+    if not node.finalbody:
+        return _replace(source, choice, "\n".join(pieces))
+    colon = _colon(source, end_of(source, node.orelse[-1] if node.orelse else node.handlers[-1].body[-1]))
+    if not pieces:
+        return _replace(source, choice, _body_text(source, colon, node.finalbody, indent))
+    final = _body_text(source, colon, node.finalbody, inner)
+    return _replace(source, choice, "\n".join([f"{indent}try:", *pieces, f"{indent}finally:", final]))
+
+
+def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
+    """Puts lines in the place of a whole statement, or takes it out where there are none."""
+    node = choice.node
+    if not text.strip():
+        edits = take_out(source, [node], "# Nothing to do on this machine.")
+        above = _comment_above(source, choice)
+        if above is None or not (source.text[source.body : above.start] + source.text[edits[-1].end :]).strip():
+            return edits  # the comment is all that is left
+        return tuple(sorted([above, *edits]))
+    first, last = line_span(source, node, node)
+    indent = source.text[first : source.span(node)[0]]
+    return (Edit(_first_line(source, choice), _with_comments(source, last, indent), text),)
+
+
+def _first_line(source: CellSource, choice: Choice) -> int:
+    above = _comment_above(source, choice)
+    start = source.span(choice.node)[0]
+    return above.start if above else source.line_span(start, start)[0]
+
+
+def _comment_above(source: CellSource, choice: Choice) -> Edit | None:
+    """The removal of a single comment line right above that tells of Colab, whose branch goes."""
+    start = source.span(choice.node)[0]
+    first = source.line_span(start, start)[0]
+    if choice.colab or first <= source.body or source.text.startswith("elif", start):
+        return None
+    above, end = source.line_span(first - 1, first - 1)
+    before = source.text[source.line_span(above - 1, above - 1)[0] : above] if above > source.body else ""
+    same_indent = source.text[above:end].startswith(source.text[first:start] + "#")
+    if not same_indent or not _ABOUT_COLAB.match(source.text, above, end) or _COMMENT.match(before):
+        return None
+    return Edit(above, first, "")
+
+
+def _body_text(source: CellSource, colon: int, statements: Sequence[ast.stmt], indent: str) -> str:
+    """The lines of a suite that begins after `colon`, moved to `indent`."""
+    start = source.span(statements[0])[0]
+    first, last = line_span(source, statements[0], statements[-1])
+    if "\n" not in source.text[colon:start]:
+        return indent + source.text[start:last]
+    old = source.text[first:start]
+    owner_indent = _INDENT.match(source.text, source.line_span(colon - 1, colon)[0])
+    begin = source.text.index("\n", colon) + 1
+    end = _with_comments(source, last, owner_indent[0] if owner_indent else "")
+    return _moved(source, begin, end, old, indent)
+
+
+def _moved(source: CellSource, start: int, end: int, old: str, new: str) -> str:
+    """Whole lines with the indentation `new` in place of `old`; a line that begins inside a string stays."""
+    inside = {
+        line
+        for literal in read_strings(source.masked, source.body)[0]
+        for line in range(literal.start + 1, literal.end)
+        if source.text[line - 1] == "\n"
+    }
+    lines = []
+    at = start
+    for line in source.text[start:end].split("\n"):
+        if at in inside or not line.strip():
+            lines.append(line)
+        elif line.startswith(old):
+            lines.append(new + line[len(old) :])
+        else:
+            spare = len(old) - len(new)
+            own = len(line) - len(line.lstrip(" \t"))
+            lines.append(line[min(max(spare, 0), own) :])
+        at += len(line) + 1
+    return "\n".join(lines)
+
+
+def _with_comments(source: CellSource, end: int, indent: str) -> int:
+    """`end`, or where the comments end that follow in deeper lines than `indent`: they belong to the suite before."""
+    at = found = end
+    while at < len(source.text):
+        line = source.text[at + 1 : source.line_span(at + 1, at + 1)[1]]
+        if line.strip():
+            if not (_COMMENT.match(line) and line.startswith(indent) and line[len(indent) : len(indent) + 1] in " \t"):
+                break
+            found = at + 1 + len(line)
+        at += 1 + len(line)
+    return found
+
+
+def _comments_between(source: CellSource, start: int, end: int) -> str:
+    """The comment lines between two clauses: they tell of the second."""
+    return "".join(f"{line}\n" for line in source.text[start:end].split("\n") if _COMMENT.match(line))
+
+
+def _colon(source: CellSource, start: int) -> int:
+    """Where the header ends whose last part ends at `start`."""
+    return next(found.end() for found in _COLON.finditer(source.masked, start) if found[0] == ":")
+
+
+def _handler_colon(source: CellSource, handler: ast.ExceptHandler) -> int:
+    if handler.type is not None:
+        return _colon(source, source.span(handler.type)[1])
+    line = source.offset(handler.lineno, handler.col_offset)
+    return _colon(source, line)
+
+
+def _cannot_fail(node: ast.stmt) -> bool:
+    """Imports, and assignments and prints of literals: what can stand outside of the `try` as well."""
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.Pass():
+            return True
+        case ast.Assign():
+            return all(isinstance(target, ast.Name) for target in node.targets) and _is_literal(node.value)
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
+            return all(map(_is_literal, arguments))
+    return False
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass)

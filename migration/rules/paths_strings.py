@@ -1,0 +1,294 @@
+"""Colab's folders in Python: string literals become f-strings, comments and docstrings say the folders' names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from migration import shell
+from migration.analysis.facts import NotebookFacts
+from migration.colab.paths import PathSpan, begins_path, find_paths, may_name_folder
+from migration.notebook.texts import FIELD, Edit
+from migration.python.source import CellSource
+from migration.python.strings import Literal, as_format, characters, read_strings
+from migration.python.trees import fields
+from migration.rules.paths_found import Found, changed, kept
+
+_MAY_HOLD_CODE = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)\b[ \t]*(?:-\S+[ \t]+)*")
+_GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")
+_COMMAND_TEXT = re.compile(r"^[ \t]*[%!]", re.MULTILINE)
+
+_RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
+_MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
+_ROUTES = frozenset({"route", "get", "post", "put", "delete", "patch", "head", "options", "websocket", "api_route"})
+_DECORATOR = re.compile(r"^[ \t]*@(?:\w+\.)*(\w+)\($", re.MULTILINE)
+_IS_PART = re.compile(r"[=(\[,+:%]\s*$")
+Use = OneOf["value", "text", "shell", "pattern", "annotation", "route", "appended"]
+
+
+def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+    """The string literals that name a folder, with the edits that put the variable there."""
+    if may_name_folder(python_text(source), facts.mounts):
+        for group in groups(source, read(source)[0]):
+            yield from rewritten(source.text, group, facts)
+
+
+def without_text(source: CellSource) -> str:
+    """The cell with blanks in place of its commands, strings and comments."""
+    code = python_text(source)
+    literals, comments = read_strings(code)
+    spans = sorted([(one.start, one.end) for one in literals if not one.depth] + comments)
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [code[at:start], _blank(code[start:end])]
+        at = end
+    return "".join([*pieces, code[at:]])
+
+
+def expression(text: str, facts: NotebookFacts) -> str:
+    """The Python expression of a shell line's `{…}` with the folders replaced; IPython allows no f-string there, so a
+    path becomes a sum."""
+    pieces, at = [], 0
+    for literal in read_strings(text)[0]:
+        chars = characters(text, literal)
+        spans = find_paths("".join(char.value for char in chars), facts.mounts)
+        first = spans[0] if spans else None
+        if first is None or first.start != 0 or len(spans) > 1 or first.is_escaped or literal.prefix or literal.depth:
+            continue
+        name = facts.drive if first.folder == "drive" else facts.work
+        start, end = chars[first.end - 1].end, literal.body[1]
+        rest = f" + {literal.quote}{text[start:end]}{literal.quote}" if start < end else ""
+        pieces += [text[at : literal.start], name + rest]
+        at = literal.end
+    return "".join([*pieces, text[at:]])
+
+
+def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
+    """The literals and the spans of the comments of an IPython cell, in order."""
+    return read_strings(python_text(source))
+
+
+def python_text(source: CellSource) -> str:
+    """The cell with blanks in place of its commands, save where a magic runs code."""
+    text = source.text
+    pieces, at = [_blank(text[: source.body])], source.body
+    for command in source.commands:
+        code = _MAY_HOLD_CODE.match(text, command.start, command.end)
+        end = code.end() if code else command.end
+        pieces += [text[at : command.start], _blank(text[command.start : end])]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text) if "\n" in text else " " * len(text)
+
+
+def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
+    """The matches of one group of literals."""
+    raw = "".join(text[literal.start : literal.end] for literal in group.literals)
+    if "\\" not in raw and not may_name_folder(raw, facts.mounts):
+        return
+    chars = [(char, at) for at, literal in enumerate(group.literals) for char in characters(text, literal)]
+    value = "".join(char.value for char, _ in chars)
+    spans = find_paths(value, facts.mounts)
+    if not spans:
+        return
+    generated = _GENERATED.search(text) is not None and _COMMAND_TEXT.search(value) is not None
+    by_literal: dict[int, list[tuple[PathSpan, int, int]]] = {}
+    for span in spans:
+        first, last = chars[span.start], chars[span.end - 1]
+        if span.is_escaped and group.use == "text":
+            continue
+        reason = _obstacle(group, span, value, generated) or ("appended" if first[1] != last[1] else "")
+        if not reason and group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw):
+            reason = "bytes"
+        if reason:
+            yield kept(first[0].start, last[0].end, reason, drive=span.folder == "drive")
+        else:
+            by_literal.setdefault(first[1], []).append((span, first[0].start, last[0].end))
+    quoting = _shell_quoting(value) if group.use == "shell" else ""
+    for at, places in by_literal.items():
+        literal = group.literals[at]
+        new = _new_literal(text, literal, places, group, facts, quoting)
+        edit = Edit(literal.start, literal.end, new)
+        what = "a docstring or bare string names {0}" if group.use == "text" else "a string names {0}"
+        yield changed(edit, what, [span for span, _, _ in places])
+
+
+def _obstacle(group: Group, span: PathSpan, value: str, generated: bool) -> str:
+    """Why a path is left as it is; "" where it is rewritten."""
+    if span.is_escaped:
+        return "escaped"
+    if group.use in ("pattern", "annotation"):
+        return group.use
+    if group.use in ("route", "appended") and span.start == 0:
+        return group.use
+    if generated and group.use != "text":
+        return "notebook"
+    return ""
+
+
+def _shell_quoting(value: str) -> str:
+    """For each character of a command given to a shell how it is quoted."""
+    return shell.read(value.replace(FIELD, "x"), script=True).quotes
+
+
+def _new_literal(
+    text: str,
+    literal: Literal,
+    places: list[tuple[PathSpan, int, int]],
+    group: Group,
+    facts: NotebookFacts,
+    quoting: str,
+) -> str:
+    """The literal with the folders' variables in place of the paths."""
+    names = {"drive": facts.drive, "work": facts.work}
+    body_start, body_end = literal.body
+    if group.use == "text":
+        pieces, at = [], literal.start
+        for span, start, end in places:
+            pieces += [text[at:start], names[span.folder]]
+            at = end
+        return "".join([*pieces, text[at : literal.end]])
+    before = " " if literal.start and re.match(r"\w", text[literal.start - 1]) else ""
+    span, start, end = places[0]
+    if (start, end) == (body_start, body_end) and len(group.literals) == 1 and not quoting:
+        after = " " if re.match(r"\w", text[literal.end : literal.end + 1]) else ""
+        return before + names[span.folder] + (".encode()" if literal.is_bytes else "") + after
+    pieces, at = [], body_start
+    for span, start, end in places:
+        mark = ""
+        if quoting and not literal.depth and quoting[span.start] == "u":
+            mark = "'" if literal.quote[0] == '"' else '"'
+        field = f"{mark}{{{names[span.folder]}}}{mark}"
+        pieces += [_plain(text[at:start], literal), field]
+        at = end
+    pieces.append(_plain(text[at:body_end], literal))
+    prefix = literal.prefix
+    if not literal.is_format:
+        prefix = ("r" if prefix == "r" else "R" if prefix == "R" else "r" * literal.is_raw) + "f"
+    suffix = ".encode()" if literal.is_bytes else ""
+    return f"{before}{prefix}{literal.quote}{''.join(pieces)}{literal.quote}{suffix}"
+
+
+def _plain(part: str, literal: Literal) -> str:
+    return part if literal.is_format else as_format(part, raw=literal.is_raw)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Literals that Python joins to one string, and how it is used."""
+
+    literals: tuple[Literal, ...]
+    use: Use
+
+
+def groups(source: CellSource, literals: list[Literal]) -> Iterator[Group]:
+    """The literals in groups, by the syntax tree; without one, each by itself."""
+    nodes = _string_nodes(source)
+    at = 0
+    for start, end, use in nodes:
+        while at < len(literals) and literals[at].start < start:
+            # Where the tree has none: in a command's code.
+            yield Group((literals[at],), "value")
+            at += 1
+        inside = []
+        while at < len(literals) and literals[at].end <= end:
+            inside.append(literals[at])
+            at += 1
+        if inside:
+            yield Group(tuple(literal for literal in inside if not literal.depth), use)
+        yield from (Group((literal,), _use_in_text(source, literal)) for literal in inside if literal.depth)
+    yield from (Group((literal,), _use_in_text(source, literal)) for literal in literals[at:])
+
+
+def _use_in_text(source: CellSource, literal: Literal) -> Use:
+    """How a literal is used that the tree does not show: in a cell without one, or inside an f-string."""
+    before = source.text[: literal.start].rstrip(" \t")
+    if before.endswith("+") and not re.search(r"[\"']\s*\+$", before):
+        return "appended"
+    route = _DECORATOR.search(before)
+    if route and route[1] in _ROUTES:
+        return "route"
+    is_bare = len(literal.quote) == 3 and not literal.depth and not _IS_PART.search(before)
+    return "text" if is_bare else "value"
+
+
+def _string_nodes(source: CellSource) -> list[tuple[int, int, Use]]:
+    """The spans of the tree's strings with their uses, in order; nothing inside an f-string."""
+    if source.tree is None:
+        return []
+    found: list[tuple[int, int, Use]] = []
+    stack: list[tuple[ast.AST, Use]] = [(source.tree, "value")]
+    while stack:
+        node, use = stack.pop()
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)):
+            found.append((*source.span(node), use))
+        else:
+            stack += _children(node, use)
+    return sorted(found)
+
+
+def _children(node: ast.AST, use: Use) -> Iterator[tuple[ast.AST, Use]]:
+    """The parts of a node, with the use of a string that stands there."""
+    for name in fields(node):
+        value = getattr(node, name, None)
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield child, _use_of(node, name, child, use)
+
+
+def _use_of(node: ast.AST, name: str, child: ast.AST, use: Use) -> Use:
+    if isinstance(node, ast.Expr):
+        return "text" if isinstance(child, ast.Constant) else "value"
+    if isinstance(node, ast.MatchValue | ast.MatchMapping):
+        return "pattern"
+    if name in ("annotation", "returns") or (isinstance(node, ast.Subscript) and _last_name(node.value) == "Literal"):
+        return "annotation"
+    if name == "decorator_list":
+        return "route" if isinstance(child, ast.Call) and _last_name(child.func) in _ROUTES else "value"
+    if isinstance(node, ast.Call):
+        if name == "args" and child is node.args[0] and _runs_shell(node):
+            return "shell"
+        return use if use in ("route", "annotation") or (name == "func" and use == "shell") else "value"
+    if isinstance(child, ast.Constant | ast.JoinedStr) and _is_appended(node, name):
+        return "appended"
+    if isinstance(node, ast.List | ast.Tuple | ast.Subscript | ast.keyword):
+        return use if use != "shell" else "value"
+    return use if isinstance(node, ast.BinOp | ast.IfExp | ast.Attribute) else "value"
+
+
+def _is_appended(node: ast.AST, name: str) -> bool:
+    """Whether the part `name` of a node is added to a text in which no path can begin there."""
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.op, ast.Add) and name == "value"
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+    return is_sum and name == "right" and not _ends_open(node.left)
+
+
+def _ends_open(node: ast.expr) -> bool:
+    """Whether a path may begin after this left side of a sum: a string that ends neither in a name nor in a field."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.right
+    if isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[-1]
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, str) and begins_path(value, len(value))
+
+
+def _runs_shell(call: ast.Call) -> bool:
+    name = _last_name(call.func)
+    if name in _RUNS_SHELL:
+        return True
+    return name in _MAY_RUN_SHELL and any(
+        keyword.arg == "shell" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+        for keyword in call.keywords
+    )
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

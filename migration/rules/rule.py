@@ -1,0 +1,60 @@
+"""What a rule is: a row with an id, what it matches, what it writes, and whether the behaviour is kept.
+
+A rule's `find` looks at one cell and yields matches; a match carries the edits that rewrite it, or none where only a
+person can act. Rules never change text themselves: `migration.rewriting` applies their edits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, Trigger
+from migration.python.source import CellSource
+
+
+@dataclass(frozen=True)
+class Match:
+    """One place in a cell that a rule found.
+
+    `start:end` is the span found, in characters of the cell's source. Without edits it is only reported. `message`
+    says what was found there, `action` what a person must do (needed where behaviour is not kept). `keeps` replaces
+    the rule's own value where this one place differs from the rule's usual case.
+    """
+
+    start: int
+    end: int
+    message: str
+    edits: tuple[Edit, ...] = ()
+    action: str = ""
+    keeps: Keeps | None = None
+
+
+Find = Callable[[CellSource, NotebookFacts], Iterator[Match]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One row of the table.
+
+    A cell without the `trigger` is never given to `find`, nor, where `of_colab` says so, one that can neither ask about
+    Colab nor use it (`NotebookFacts.concern`). `cells` are the cell types looked at.
+    A rule must not match what it writes, so that migrating twice changes nothing. A row without `find` documents what
+    another stage does (the file's structure, outputs, parameters); that stage reports under its id.
+    """
+
+    id: str
+    name: str
+    matches: str
+    writes: str
+    keeps: Keeps
+    find: Find | None = None
+    trigger: Trigger | None = None
+    cells: tuple[str, ...] = ("code",)
+    of_colab: bool = False
+
+    @property
+    def anchor(self) -> str:
+        return f"docs/migration-rules.md#{self.id.lower()}"

@@ -1,0 +1,44 @@
+import pytest
+
+from migration.analysis.facts import collect_facts
+from migration.analysis.mounts import is_mount, is_static, mount_points
+from migration.python.source import CellSource
+
+
+def _facts(*texts):
+    sources = [CellSource(text, index=index) for index, text in enumerate(("from google.colab import drive", *texts))]
+    return sources, collect_facts(sources)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("drive.mount('/content/drive')", True),
+        ("drive.mount('/content' + '/drive', force_remount=True)", True),
+        ("drive.flush_and_unmount()", True),
+        ("drive.mount(place)", False),
+        ("x = drive.mount('/content/drive')", False),
+        ("drive.mount()", False),
+    ],
+)
+def test_a_mount_by_itself(text, expected):
+    sources, facts = _facts(text)
+    (use,) = facts.colab.uses(sources[1])
+    assert is_mount(use) is expected
+    assert is_static(sources, facts.colab) is expected
+
+
+def test_what_runs_only_on_colab_does_not_count():
+    sources, facts = _facts("if 'google.colab' in sys.modules:\n    ok = drive.mount('/content/drive')")
+    assert is_static(sources, facts.colab)
+    assert mount_points(sources, facts.colab) == ()
+
+
+def test_a_name_with_two_values_gives_two_places():
+    sources, facts = _facts("if a:\n    root = '/content'\nelse:\n    root = '/data'\ndrive.mount(root + '/g')")
+    assert mount_points(sources, facts.colab) == ("/content/g", "/data/g")
+
+
+def test_a_name_that_is_computed_gives_none():
+    sources, facts = _facts("root = '/content'\nroot = ask()\ndrive.mount(root + '/g')")
+    assert mount_points(sources, facts.colab) == ()

@@ -1,0 +1,201 @@
+import pytest
+
+from migration.analysis.requirements import Requirements, collect_requirements, requirements_text, system_text
+from migration.python.source import CellSource
+
+
+def _collect(*texts, language="python"):
+    return collect_requirements([CellSource(text, index=at, language=language) for at, text in enumerate(texts)])
+
+
+def _python(*texts):
+    return list(_collect(*texts).python)
+
+
+def _accepted(text, tmp_path):
+    """What pip reads from a requirements file; raises where it refuses a line."""
+    from pip._internal.network.session import PipSession
+    from pip._internal.req.constructors import install_req_from_parsed_requirement
+    from pip._internal.req.req_file import parse_requirements
+
+    path = tmp_path / "requirements.txt"
+    path.write_text(text, encoding="utf-8")
+    parsed = list(parse_requirements(str(path), session=PipSession()))
+    return [install_req_from_parsed_requirement(requirement) for requirement in parsed]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!pip install x==1.0",
+        "!pip3 -q install --no-cache-dir x==1.0 2>&1 | tail -1",
+        "%pip install -qU x==1.0",
+        "pip install x==1.0",
+        "!cd a && sudo python3 -m pip install x==1.0",
+        "!{sys.executable} -m pip install x==1.0",
+        "!uv pip install --system x==1.0",
+        "%%bash\nif true; then\n  pip install \\\n    x==1.0\nfi",
+        "%%capture\nif IN_COLAB:\n    !pip install 'x==1.0'",
+        "%shell pip install x==1.0",
+        'os.system("pip install x==1.0")',
+        "subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'x==1.0'])",
+        "subprocess.run('pip install x==1.0'.split())",
+        "get_ipython().system('pip install x==1.0')",
+        "out = !pip install x==1.0",
+        "print 'Python 2'\n!pip install x==1.0",
+    ],
+)
+def test_a_requirement_is_found_wherever_it_is_installed(text):
+    assert _python(text) == ["x==1.0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# !pip install x",
+        "!pip uninstall -y x",
+        "!pip download x",
+        "!echo pip install x",
+        "print('pip install x')",
+        "!conda list",
+        "x = 1",
+        "",
+        "%%bash\ncat <<EOF\npip install x\nEOF",
+        "%%html\npip install x",
+        "!pip install",
+        "!pip install -q",
+    ],
+)
+def test_what_installs_nothing_gives_nothing(text):
+    assert _collect(text) == Requirements()
+
+
+def test_other_languages_give_nothing():
+    assert _collect("!pip install x", language="R") == Requirements()
+
+
+@pytest.mark.parametrize(
+    "given, line",
+    [
+        ("'x[a, b]>=1,<2'", "x[a, b]>=1,<2"),
+        ("x>=1", "x>=1"),
+        ("'x>=1; python_version<\"3.9\"'", 'x>=1; python_version<"3.9"'),
+        ("x==2.*", "x==2.*"),
+        ("x==1.0+cu118", "x==1.0+cu118"),
+        ("git+https://example.org/a/b.git@v1#egg=b", "git+https://example.org/a/b.git@v1#egg=b"),
+        ("'b @ git+https://example.org/a/b'", "b @ git+https://example.org/a/b"),
+        ("-e git+https://example.org/a/b#egg=b", "-e git+https://example.org/a/b#egg=b"),
+        ("https://example.org/b-1-py3-none-any.whl", "https://example.org/b-1-py3-none-any.whl"),
+        ("-r https://example.org/r.txt", "-r https://example.org/r.txt"),
+        ("--no-deps x", "x  # the notebook installs it with --no-deps"),
+        ("x=={version}", "# x=={version} (the notebook fills in a part of it)"),
+        ("$packages", "# $packages (the notebook fills in a part of it)"),
+        (".", "# . (a folder or file of the notebook's machine)"),
+        ("-e '.[dev]'", "# -e .[dev] (a folder or file of the notebook's machine)"),
+        ("/content/x", "# /content/x (a folder or file of the notebook's machine)"),
+        ("a/b-1-py3-none-any.whl", "# a/b-1-py3-none-any.whl (a folder or file of the notebook's machine)"),
+        ("-r requirements.txt", "# -r requirements.txt (a file that only the notebook's folder has)"),
+        ("x==latest", "# x==latest (pip does not accept it)"),
+        ("x,", "# x, (pip does not accept it)"),
+        ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),
+        ("git+ssh://git@example.org/a/b", "git+ssh://git@example.org/a/b"),
+    ],
+)
+def test_each_kind_of_requirement(given, line):
+    assert _python(f"!pip install {given}") == [line]
+
+
+def test_a_part_that_python_fills_in_is_shown_as_such():
+    assert _python("os.system(f'pip install x=={v} y')") == ["y", "# x=={…} (the notebook fills in a part of it)"]
+
+
+def test_options_come_first_and_once():
+    assert _python(
+        "!pip install x -i https://example.org/simple --pre",
+        "!pip install y --extra-index-url=https://example.org/simple -f https://example.org/w.html -f wheels "
+        "--trusted-host example.org --index-url https://pypi.org/simple --extra-index-url {url}",
+    ) == [
+        "--extra-index-url https://example.org/simple",
+        "--pre",
+        "--find-links https://example.org/w.html",
+        "--trusted-host example.org",
+        "x",
+        "y",
+        "# --find-links wheels (a file that only the notebook's folder has)",
+        "# --extra-index-url {url} (the notebook fills in a part of it)",
+    ]
+
+
+def test_no_password_of_an_index_is_written():
+    lines = _python("!pip install x --extra-index-url https://me:s3cr3t@example.org/simple")
+    assert lines == ["x", "# --extra-index-url https://example.org/simple (needs credentials)"]
+
+
+@pytest.mark.parametrize(
+    "commands, lines",
+    [
+        (["x==1", "y", "x==2"], ["x==2  # earlier in the notebook: x==1", "y"]),
+        (["x==1", "x==2", "x==1"], ["x==1  # earlier in the notebook: x==2"]),
+        (["x==1", "X_", "x"], ["x==1", "# X_ (pip does not accept it)"]),
+        (["a-b==1", "A_B==1"], ["A_B==1  # earlier in the notebook: a-b==1"]),
+        (["x", "x==1"], ["x==1"]),
+        (["x==1", "x"], ["x==1"]),
+        (["x==1", "-U x"], ["x  # earlier in the notebook: x==1"]),
+        (["x==1", "'x[a]'"], ["x[a]==1"]),
+        (["x==1", "git+https://a.org/a/x.git"], ["git+https://a.org/a/x.git  # earlier in the notebook: x==1"]),
+        (["'x==1; python_version<\"3\"'", "'x==2; python_version>=\"3\"'"],
+         ['x==1; python_version<"3"', 'x==2; python_version>="3"']),
+        (["--no-deps x==1", "x==1"], ["x==1"]),
+    ],
+)  # fmt: skip
+def test_a_package_stands_once_with_its_latest_version(commands, lines):
+    assert _python(*(f"!pip install {command}" for command in commands)) == lines
+
+
+def test_packages_of_the_system():
+    found = _collect(
+        "!apt-get -qq install -y x libfoo2=1.2-3 > /dev/null",
+        "!apt update && sudo apt install x y/stable ./z.deb\n!add-apt-repository ppa:a/b",
+        "%%bash\napt-get update\napt-get install -y -t focal w",
+        "os.system('apt-get install v'); subprocess.run(['apt', 'install', 'u', name])",
+        "!apt-get install $t\n!apt-get remove s",
+    )
+    assert found.python == ()
+    assert found.system == (
+        "x",
+        "libfoo2=1.2-3",
+        "y/stable",
+        "# sudo apt install x y/stable ./z.deb (no package by name)",
+        "# add-apt-repository ppa:a/b (no package by name)",
+        "w",
+        "v",
+        "u",
+        "# apt install u {…} (no package by name)",
+        "# apt-get install $t (no package by name)",
+    )
+
+
+def test_packages_of_conda_are_told_in_a_comment():
+    assert _python("!conda install -y \\\n  -c conda-forge x=1") == [
+        "# conda install -y -c conda-forge x=1 (pip cannot install it)"
+    ]
+
+
+def test_the_files(tmp_path):
+    found = _collect(
+        "!pip install 'x[a]==1.0; python_version>\"3\"' y>=2 -f https://example.org/w.html --pre z=={v} .",
+        "!pip install y==3 --no-deps -e git+https://example.org/a/b#egg=b 'w @ https://example.org/w-1-py3-none-any.whl'",
+        "!pip install 'a\u2028b' d==1\n!apt install e\nos.system(\"pip install 'f\\\\ng'\")",
+    )
+    text = requirements_text(found)
+    assert [str(requirement.req) for requirement in _accepted(text, tmp_path)] == [
+        "x[a]==1.0",
+        "y==3",
+        "b",
+        "w@ https://example.org/w-1-py3-none-any.whl",
+        "d==1",
+    ]
+    assert text.startswith("# ")
+    assert text.endswith("(pip does not accept it)\n")
+    assert system_text(found).splitlines()[1:] == ["e"]
+    assert requirements_text(Requirements()) == system_text(Requirements()) == ""

@@ -1,0 +1,319 @@
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from papermill.inspection import inspect_notebook
+
+from migration.analysis.facts import NotebookFacts
+from migration.analysis.parameters import below_folder, plan_parameters
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource, compiles
+from migration.rules.forms import PARAMETER_RULES
+from migration.rules.preamble import Folders, add_preamble
+from migration.rules.rewriting import rewrite
+
+
+def _plan(*cells):
+    return plan_parameters([CellSource(text, index=index) for index, text in enumerate(cells)])
+
+
+def _migrate(*cells, folders=None):
+    """The cells after the rules of this stage, with the preamble, and the findings."""
+    facts = NotebookFacts(parameters=_plan(*cells))
+    new, findings = [], []
+    for index, text in enumerate(cells):
+        source, found = rewrite(CellSource(text, index=index), cell_type="code", rules=PARAMETER_RULES, facts=facts)
+        new.append({"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source.text})
+        findings += found
+    return add_preamble(new, facts, folders or Folders()), findings
+
+
+def _texts(cells):
+    return [cell["source"] for cell in cells]
+
+
+def _write(path, cells):
+    notebook = nbformat.from_dict(
+        {
+            "nbformat": 4,
+            "nbformat_minor": 4,
+            "metadata": {
+                "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+                "language_info": {"name": "python"},
+            },
+            "cells": cells,
+        }
+    )
+    nbformat.write(notebook, path)
+    return path
+
+
+# ------------------------------------------------------------------------------------------------ what is hoisted
+@pytest.mark.parametrize(
+    "line, written",
+    [
+        ('epochs = 9 #@param {type:"slider", min:1, max:9}', "epochs = 9  # type: int slider, 1 to 9"),
+        ("epochs=-2#@param", "epochs = -2  # type: int"),
+        ("epochs = 'a' # @param ['a', 'b']", "epochs = 'a'  # type: str one of \"a\", \"b\""),
+        ('epochs = "https://h/?a=b#c" #@param', r'epochs = "https://h/?a\x3db\x23c"  # type: str'),
+        ("epochs = None #@param {type:'raw'}", "epochs = None  # type: any"),
+        ("epochs = [1, 'a=b'] #@param {type:'raw'}", r'epochs = [1, "a\x3db"]  # type: list'),
+    ],
+)  # fmt: skip
+def test_a_literal_moves_to_the_parameters_cell(line, written):
+    cells, findings = _migrate(f"{line}\nprint(epochs)")
+    assert written in cells[0]["source"].splitlines()
+    assert cells[0]["metadata"]["tags"] == ["parameters"]
+    assert cells[1]["metadata"]["tags"] == ["landfall-setup"]
+    assert _texts(cells)[2:] == ["print(epochs)"]
+    assert [finding.rule for finding in findings] == ["LF610"]
+    namespace: dict = {}
+    exec(cells[0]["source"], namespace)
+    original: dict = {}
+    exec(line, original)
+    assert namespace["epochs"] == original["epochs"]
+
+
+@pytest.mark.parametrize(
+    "cells, reason",
+    [
+        (["x = 1 #@param", "x = 2"], "assigned in cell 1"),
+        (["x = 1 #@param", "for x in y: pass"], "assigned in cell 1"),
+        (["x = 1 #@param\nx += 1"], "assigned in cell 0"),
+        (["x = 1 #@param", "%%capture x\nprint()"], "assigned in cell 1"),
+        (["x = 1 #@param", "def f():\n    global x\n    x = 2"], "assigned in cell 1"),
+        (["x = 1 #@param", "x = 2 #@param"], "cells 0, 1 give it different values"),
+        (["x = 1 #@param", "x = 1.0 #@param"], "different values"),
+        (["print(x)", "x = 1 #@param"], "used before, in cell 0"),
+        (["def f(a): return max(a)", "max = 1 #@param"], "used before, in cell 0"),
+        (["from a import *", "x = 1 #@param"], "import *"),
+        (["%run a.py", "x = 1 #@param"], "%run"),
+        (["x = 1 #@param", "print 'old'\nx = 2"], "assigned in cell 1"),
+        (["if a:\n    x = 1 #@param"], "branch"),
+        (["x = y #@param {type:'raw'}"], "expression"),
+        (["work_dir = 'a' #@param"], "another meaning"),
+        (['x = "/content" #@param'], "work folder itself"),
+        (['x = "/content/drive/MyDrive" #@param'], "Colab's machine"),
+        (['x = "--out /content/a" #@param'], "Colab's machine"),
+        (['x = "/opt/bin/a" #@param'], "Colab's machine"),
+    ],
+)
+def test_a_field_stays_where_hoisting_would_change_something(cells, reason):
+    planned = _plan(*cells)
+    assert all(reason in parameter.stays for parameter in planned)
+    assert _texts(_migrate(*cells)[0])[-len(cells) :] == cells
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["def f(x): return x", "x = 1 #@param"],
+        ["def f(): return x", "x = 1 #@param"],
+        ["[x for x in range(3)]", "x = 1 #@param"],
+        ["class A:\n    x = 0", "x = 1 #@param"],
+        ["x = 1 #@param", "f(x=2)"],
+        ["x = 1 #@param", "from a import *"],
+        ["x = 1 #@param", "x = 1 #@param {type:'number'}"],
+    ],
+)
+def test_a_field_is_hoisted_where_nothing_else_binds_its_name(cells):
+    assert not any(parameter.stays for parameter in _plan(*cells))
+
+
+def test_the_same_literal_in_two_cells_is_one_parameter():
+    cells, findings = _migrate("x = 1 #@param\nprint(x)", "x = 1 #@param\nprint(-x)")
+    assert cells[0]["source"].count("\nx = 1") == 1
+    assert _texts(cells)[2:] == ["print(x)", "print(-x)"]
+    assert len(findings) == 2
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a = 1 #@param\nb = 2 #@param\n", ""),
+        ("f()\na = 1 #@param", "f()\npass  # a is a parameter"),
+        ("print(1)\na = 1 #@param", "print(1)"),
+        ("!ls\na = 1 #@param", "!ls"),
+        ("f();\na = 1 #@param", "f();"),
+        ("%%time\na = 1 #@param", "%%time\npass  # a is a parameter"),
+        ("# text\na = 1 #@param\n\nb()", "# text\n\nb()"),
+    ],
+)
+def test_the_cell_shows_what_it_showed(text, expected):
+    (*_, cell), _ = _migrate(text)
+    assert cell["source"] == expected
+
+
+# ------------------------------------------------------------------------------------------------ paths and secrets
+@pytest.mark.parametrize(
+    "path, expected",
+    [
+        ("/content/out/a", ("work", "out/a")),
+        ("/content/drive/MyDrive/a b", ("drive", "a b")),
+        ("/content/gdrive/My Drive/a", ("drive", "a")),
+        ("drive/MyDrive/a", ("drive", "a")),
+        ("/content/drive/Shareddrives/team/a", ("drive", "Shareddrives/team/a")),
+        ("/content", ("", "/content")),
+        ("/contents/a", ("", "/contents/a")),
+        ("/content/drive", ("", "/content/drive")),
+        ("out", ("", "out")),
+    ],
+)
+def test_paths_are_seen_from_their_folder(path, expected):
+    assert below_folder(path) == expected
+
+
+def test_a_path_becomes_relative_and_joins_its_folder():
+    text = 'a = "/content/a/" #@param ["/content/a/", "/content/b"]\nb = "/content/drive/MyDrive/b" #@param'
+    cells, findings = _migrate(text)
+    lines = cells[0]["source"].splitlines()
+    assert 'a = "a/"  # type: str one of "a/", "b", path relative to work_dir' in lines
+    assert 'b = "b"  # type: str path relative to drive_dir' in lines
+    assert cells[2]["source"] == "a = os.path.join(WORK_DIR, a)\nb = os.path.join(DRIVE_DIR, b)"
+    assert [finding.rule for finding in findings] == ["LF611", "LF611"]
+
+
+@pytest.mark.parametrize(
+    "line, after",
+    [
+        ('hf_token = "" #@param', 'hf_token = hf_token or os.environ.get("HF_TOKEN", "")'),
+        ("api_key = 'YOUR_KEY' #@param", "api_key = api_key or os.environ.get(\"API_KEY\", 'YOUR_KEY')"),
+        ('Ngrok_Token = "" #@param', 'Ngrok_Token = Ngrok_Token or os.environ.get("NGROK_TOKEN", "")'),
+    ],
+)
+def test_a_field_for_a_secret_reads_the_environment(line, after):
+    cells, _ = _migrate(line)
+    assert cells[2]["source"] == after
+    name = line.split()[0]
+    assert f'\n{name} = ""  # type: str secret' in cells[0]["source"]
+
+
+def test_a_secret_in_a_field_goes_and_is_never_shown():
+    secret = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
+    cells, findings = _migrate(f'token = "{secret}" #@param')
+    assert cells[2]["source"] == 'token = token or os.environ["HF_TOKEN"]'
+    assert findings[0].keeps is Keeps.NEEDS_HUMAN
+    assert "HF_TOKEN" in findings[0].action
+    assert secret not in json.dumps(cells) + repr(findings)
+
+
+def test_a_secret_among_the_options_is_masked():
+    secret = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
+    cells, _ = _migrate(f'name = "a" #@param ["a", "{secret}"] #@title b')
+    assert secret not in json.dumps(cells)
+    assert "@" not in cells[0]["source"]
+
+
+# ------------------------------------------------------------------------------------------------ the two cells
+def test_a_notebook_that_needs_nothing_gets_nothing():
+    cells = [{"cell_type": "code", "metadata": {}, "source": "%pip install a\nprint(1)"}]
+    assert add_preamble(cells, NotebookFacts(), Folders()) is cells
+    assert add_preamble([], NotebookFacts(), Folders()) == []
+    other = [{"cell_type": "code", "metadata": {}, "source": "WORK_DIR"}]
+    assert add_preamble(other, NotebookFacts(language="r"), Folders()) is other
+
+
+def test_the_cells_stand_before_the_first_code_cell_and_hold_what_is_used():
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": "WORK_DIR"},
+        {"cell_type": "code", "metadata": {}, "source": '!"$KERNEL_PYTHON" -m pip list\nopen(f"{WORK_DIR}/a")'},
+    ]
+    new = add_preamble(cells, NotebookFacts(), Folders(work="a b", drive="D:\\drive"))
+    assert [cell["metadata"].get("tags") for cell in new] == [None, ["parameters"], ["landfall-setup"], None]
+    assert 'work_dir = "a b"' in new[1]["source"]
+    assert 'drive_dir = "D:/drive"' in new[1]["source"]
+    assert "KERNEL_PYTHON" in new[2]["source"]
+    assert "makedirs(DRIVE_DIR" not in new[2]["source"]
+    assert "SHELL" not in new[2]["source"]
+
+
+def test_a_second_migration_changes_nothing():
+    once, _ = _migrate('x = "/content/a" #@param\nprint(x)', 'print("{DRIVE_DIR}")')
+    assert add_preamble(once, NotebookFacts(), Folders(work="elsewhere")) == once
+
+
+def test_what_a_migrated_notebook_lacks_is_added():
+    once, _ = _migrate("x = 1 #@param")
+    more = [*once, {"cell_type": "code", "metadata": {}, "source": '!"$KERNEL_PYTHON" -m pip list {DRIVE_DIR}'}]
+    new = add_preamble(more, NotebookFacts(), Folders())
+    assert new[0] == once[0]
+    lines = new[1]["source"].splitlines()
+    assert "import sys" in lines
+    assert lines.index('KERNEL_PYTHON = os.environ["KERNEL_PYTHON"] = sys.executable') < len(lines) - 1
+    assert lines[-1] == "os.chdir(WORK_DIR)"
+    assert sum(line.startswith("WORK_DIR =") for line in lines) == 1
+    assert compiles(new[1]["source"])
+
+
+def test_a_parameters_cell_of_the_notebook_is_extended_and_comes_first():
+    cells = [
+        {"cell_type": "code", "metadata": {}, "source": 'open(f"{WORK_DIR}/a")'},
+        {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "n = 3\n"},
+    ]
+    new = add_preamble(cells, NotebookFacts(), Folders())
+    assert [cell["metadata"].get("tags") for cell in new] == [["parameters"], ["landfall-setup"], None]
+    assert new[0]["source"].startswith("n = 3\nwork_dir = ")
+    assert add_preamble(new, NotebookFacts(), Folders()) is new
+
+
+def test_a_parameters_cell_that_computes_keeps_its_place():
+    cells = [
+        {"cell_type": "code", "metadata": {}, "source": 'a = open(f"{WORK_DIR}/a")'},
+        {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "n = a.read()"},
+    ]
+    new = add_preamble(cells, NotebookFacts(), Folders())
+    assert new[1:] == cells
+    assert new[0]["metadata"]["tags"] == ["landfall-setup"]
+    assert "\nwork_dir = " in new[0]["source"]
+
+
+def test_the_folders_stay_where_they_are_when_the_set_up_runs_again(tmp_path, monkeypatch):
+    cells, _ = _migrate("x = '/content/drive/MyDrive/a' #@param", folders=Folders(work="w"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("WORK_DIR", "DRIVE_DIR"):
+        monkeypatch.setenv(name, "")
+    namespace: dict = {}
+    exec(cells[0]["source"], namespace)
+    for folder in (tmp_path, tmp_path / "w", tmp_path.parent):
+        monkeypatch.chdir(folder)
+        exec(cells[1]["source"], namespace)
+        assert namespace["WORK_DIR"] == str(tmp_path / "w")
+        assert namespace["DRIVE_DIR"] == str(tmp_path / "w" / "drive")
+    assert (tmp_path / "w" / "drive").is_dir()
+
+
+# ------------------------------------------------------------------------------------------------ papermill
+def test_papermill_shows_every_parameter_with_its_type(tmp_path):
+    cells, _ = _migrate(
+        'n = 1 #@param {type:"slider", min:1, max:9}\nurl = "a=b#c" #@param ["a=b#c"]\nout = "/content/o" #@param\n'
+        'key = "" #@param\nflag = True #@param {type:"boolean"}\nmany = [1, 2] #@param {type:"raw"}'
+    )
+    found = inspect_notebook(_write(tmp_path / "n.ipynb", cells))
+    types = {name: entry["inferred_type_name"] for name, entry in found.items()}
+    assert types == {"work_dir": "str", "drive_dir": "str", "n": "int", "url": "str", "out": "str", "key": "str",
+                     "flag": "bool", "many": "list"}  # fmt: skip
+    assert found["n"]["help"] == "slider, 1 to 9"
+    assert found["out"]["help"] == "path relative to work_dir"
+
+
+@pytest.mark.slow
+def test_papermill_fills_the_parameters_from_any_folder(tmp_path):
+    cells, _ = _migrate(
+        "epochs = 10 #@param\nout = '/content/out' #@param\nkept = '/content/kept' #@param",
+        "import json, os\nos.makedirs(out)\n"
+        "json.dump([epochs, out, kept, os.getcwd(), WORK_DIR], open(f'{out}/seen.json', 'w'))",
+    )
+    _write(tmp_path / "n.ipynb", cells)
+    here = tmp_path / "here"
+    here.mkdir()
+    absolute = tmp_path / "absolute"
+    given = ["-p", "epochs", "2", "-p", "work_dir", "w", "-p", "out", str(absolute)]
+    subprocess.run(
+        [sys.executable, "-m", "papermill", "../n.ipynb", "run.ipynb", *given],
+        cwd=here, check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    seen = json.loads((absolute / "seen.json").read_text())
+    work = str(here / "w")
+    assert seen == [2, str(absolute), f"{work}/kept", work, work]
