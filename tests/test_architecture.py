@@ -21,15 +21,17 @@ MAY_IMPORT = {
     "pipelines": set(PACKAGES),
 }
 # Their modules have an order; the docstring of the package states it.
-WITHOUT_CIRCLES = ("core/devices", "pipelines/devices", "trainers")
+WITHOUT_CIRCLES = ("core/devices", "migration", "pipelines/devices", "trainers")
+# The docstring of the package lists its layers, lowest first.
+WITH_LAYERS = ("migration",)
 TRAINS_AND_SCORES = "inference/benchmark/"
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/compat.py"}
 STARTS_FAST = (
     "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace", "core.checkpoint", "core.runlog",
-    "migration", "migration.*", "migration.notebook.*", "migration.cell.*", "migration.shell.*", "migration.colab.*",
-    "migration.parameters.*", "migration.report.*", "migration.rules.*", "landfall", "trainers.command",
+    "migration", "migration.*", "migration.notebook.*", "migration.shell.*", "migration.python.*", "migration.colab.*",
+    "migration.analysis.*", "migration.rules.*", "migration.report.*", "landfall", "trainers.command",
     "trainers.supervising", "trainers.slurm_script", "core.stopping",
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
     "pipelines.export_training_dashboard_state", "pipelines.dashboard.*", "pipelines.checks", "pipelines.checks.*",
@@ -86,6 +88,28 @@ def test_no_modules_of_a_package_import_each_other_in_a_circle(package):
         TopologicalSorter(imports_within(REPO_ROOT / package)).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def stated_layers(package: str) -> list[str]:
+    """The layers that the docstring of a package lists, lowest first: `- `name`: what it is` a line."""
+    docstring = ast.get_docstring(ast.parse((REPO_ROOT / package / "__init__.py").read_text(encoding="utf-8")))
+    return re.findall(r"^- `(\w+)`: ", docstring or "", re.MULTILINE)
+
+
+@pytest.mark.parametrize("package", WITH_LAYERS)
+def test_each_layer_of_a_package_imports_only_lower_ones(package):
+    floor = {name: number for number, name in enumerate(stated_layers(package))}
+    entries = {package, f"{package}.__main__"}  # what starts the package stands above its layers
+    graph = {name: imported for name, imported in imports_within(REPO_ROOT / package).items() if name not in entries}
+    missing = {name for name in graph if name.split(".")[1] not in floor}
+    upwards = [
+        f"{name} -> {other}"
+        for name, imported in graph.items()
+        if name not in missing
+        for other in imported
+        if other in entries or floor.get(other.split(".")[1], -1) > floor[name.split(".")[1]]
+    ]
+    assert (missing, sorted(upwards)) == (set(), [])
 
 
 def modules(pattern: str) -> list[str]:
