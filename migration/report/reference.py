@@ -8,10 +8,12 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from html import escape
 
 from core.cli import run_page_command
 from core.workspace import json_text
-from migration.rules.rule import Rule
+from migration.notebook.secrets import masked
+from migration.rules.rule import Example, Rule
 from migration.rules.table import RULES
 
 FILE = "docs/migration-rules.md"
@@ -40,7 +42,8 @@ Generated from `migration/rules/` by `python -m migration.report.reference --wri
 
 *Behaviour* says what a rewrite keeps. **exact**: the same values, files and output as before. **equivalent**: the same
 purpose, by local means. **needs-human**: a person must act, and the finding says how; one place may need a person
-although its rule's other places do not.
+although its rule's other places do not. The last line of *matches* and of *writes* is an example, which is also a test:
+a cell before and after the rule alone.
 """
 
 _WIDTH = 100
@@ -66,8 +69,19 @@ def _sections(rules: Sequence[Rule]) -> Iterable[str]:
 
 
 def _row(rule: Rule) -> str:
-    texts = [_in_table(text) for text in (rule.name, rule.matches, rule.writes)]
-    return f'| <a id="{rule.id.lower()}"></a>{rule.id} | {" | ".join(texts)} | {rule.keeps.value} |'
+    example = rule.example or Example("")
+    matches = _in_table(rule.matches) + _code(example.before)
+    writes = _in_table(rule.writes) + _code(example.after or "")
+    anchor = f'<a id="{rule.id.lower()}"></a>{rule.id}'
+    return f"| {anchor} | {_in_table(rule.name)} | {matches} | {writes} | {rule.keeps.value} |"
+
+
+def _code(text: str) -> str:
+    """The source of a cell as a line of its own in a table's cell; secrets masked."""
+    if not text:
+        return ""
+    written = escape(masked(text), quote=False).replace("|", "&#124;").replace("*", "&#42;").replace("\n", "<br>")
+    return f"<br><code>{written}</code>"
 
 
 def _in_table(text: str) -> str:

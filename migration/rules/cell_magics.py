@@ -9,7 +9,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import RUNS_CELL, CellSource
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _RUNS_CELL = RUNS_CELL | {"mprun", "lprun", "debug"}
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}
@@ -111,6 +111,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_find_comments_above,
         trigger=holding("%%", like=r"#.*\n\s*%%"),
+        example=Example("#@title Time\n%%time\nrun()", "%%time\n#@title Time\nrun()"),
     ),
     Rule(
         id="LF561",
@@ -120,6 +121,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_shell_cell,
         trigger=holding("%%shell"),
+        example=Example("%%shell\nls", "%%bash\nls"),
     ),
     Rule(
         id="LF568",
@@ -129,6 +131,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_find_misplaced,
         trigger=holding("%", like=r"%%|%[ \t]*$"),
+        example=Example("x = 1\n%%time"),
     ),
     Rule(
         id="LF569",
@@ -138,5 +141,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_preloaded,
         trigger=holding("%%bigquery"),
+        example=Example("%%bigquery frame\nSELECT 1"),
     ),
 )

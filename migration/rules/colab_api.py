@@ -18,7 +18,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.statements import blocks, take_out
 from migration.rules import colab_calls, colab_text
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
@@ -189,6 +189,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_imports,
         _COLAB,
+        example=Example("from google.colab import files", "from landfall_runtime import files"),
     ),
     Rule(
         "LF202",
@@ -198,6 +199,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_full_names,
         _COLAB,
+        example=Example("google.colab.files.upload()", "import landfall_runtime\nlandfall_runtime.files.upload()"),
     ),
     Rule(
         "LF203",
@@ -208,6 +210,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_static_mounts,
         holding("mount", "colab"),
+        example=Example('from google.colab import drive\ndrive.mount("/content/drive")\nprint(1)', "print(1)"),
     ),
     Rule(
         "LF204",
@@ -217,6 +220,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_mount_calls,
         holding("mount"),
+        example=Example("from google.colab import drive\ndrive.mount(place)"),
     ),
     *colab_calls.RULES,
     *colab_text.RULES,

@@ -15,7 +15,7 @@ from migration.colab.names import Use
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
 
@@ -34,6 +34,7 @@ class Part:
     local: str
     keeps: Keeps = Keeps.EQUIVALENT
     action: str = ""
+    example: Example | None = None
 
     def covers(self, path: str) -> bool:
         return any(path == own or path.startswith(own + ".") for own in self.paths)
@@ -50,6 +51,7 @@ PARTS: tuple[Part, ...] = (
         "takes the files of the folder `uploads` or of LANDFALL_UPLOAD, else asks; returns `{name: bytes}` and copies "
         "them into the working folder",
         action="put the files to upload into the folder `uploads` of the work folder, or name them in LANDFALL_UPLOAD",
+        example=Example("from google.colab import files\nnew = files.upload()"),
     ),
     Part(
         "LF211",
@@ -58,8 +60,16 @@ PARTS: tuple[Part, ...] = (
         "`files.download(path)`",
         "copies the file to the folder `downloads` of the work folder, or to LANDFALL_DOWNLOADS",
         action="find the file in the folder `downloads` of the work folder",
+        example=Example('from google.colab import files\nfiles.download("a.csv")'),
     ),
-    Part("LF212", "View of a file", ("files.view",), "`files.view(path)`", "says where the file is"),
+    Part(
+        "LF212",
+        "View of a file",
+        ("files.view",),
+        "`files.view(path)`",
+        "says where the file is",
+        example=Example('from google.colab import files\nfiles.view("a.csv")'),
+    ),
     Part(
         "LF213",
         "Secrets",
@@ -67,6 +77,7 @@ PARTS: tuple[Part, ...] = (
         '`userdata.get("KEY")`, `userdata.SecretNotFoundError`, `userdata.NotebookAccessError`',
         "reads the environment variable KEY, else a `.env` file; the same exceptions",
         action="set the environment variable {text}, or put it into the file `.env` of the work folder",
+        example=Example('from google.colab import userdata\nkey = userdata.get("KEY")'),
     ),
     Part(
         "LF214",
@@ -75,6 +86,7 @@ PARTS: tuple[Part, ...] = (
         "`auth.authenticate_user()`, `auth.authenticate_service_account()`",
         "nothing where application-default credentials are present, else a warning",
         action="sign in once with `gcloud auth application-default login`",
+        example=Example("from google.colab import auth\nauth.authenticate_user()"),
     ),
     Part(
         "LF215",
@@ -82,6 +94,7 @@ PARTS: tuple[Part, ...] = (
         ("patches",),
         "`cv2_imshow(image)`",
         "shows the image in the notebook: clipped to 0…255, BGR(A) as RGB(A), grey as it is",
+        example=Example("from google.colab.patches import cv2_imshow\ncv2_imshow(image)"),
     ),
     Part(
         "LF216",
@@ -89,8 +102,16 @@ PARTS: tuple[Part, ...] = (
         ("data_table",),
         "`data_table.DataTable(frame)`, `data_table.enable_dataframe_formatter()`",
         "shows the data frame as a plain notebook does",
+        example=Example("from google.colab import data_table\ndata_table.DataTable(frame)"),
     ),
-    Part("LF217", "Cleared output", ("output.clear",), "`output.clear()`", "clears the cell's output"),
+    Part(
+        "LF217",
+        "Cleared output",
+        ("output.clear",),
+        "`output.clear()`",
+        "clears the cell's output",
+        example=Example("from google.colab import output\noutput.clear()"),
+    ),
     Part(
         "LF218",
         "Value of JavaScript",
@@ -99,6 +120,7 @@ PARTS: tuple[Part, ...] = (
         "gives the local URL for `proxyPort(…)`; raises MessageError for all other scripts",
         Keeps.NEEDS_HUMAN,
         _NO_PAGE,
+        example=Example("from google.colab import output\noutput.eval_js(script)"),
     ),
     Part(
         "LF219",
@@ -108,6 +130,7 @@ PARTS: tuple[Part, ...] = (
         "registers the function, but nothing on the page calls it",
         Keeps.NEEDS_HUMAN,
         "call the function from a cell or from an ipywidgets button: no JavaScript calls it here",
+        example=Example('from google.colab import output\noutput.register_callback("f", f)'),
     ),
     Part(
         "LF220",
@@ -115,6 +138,7 @@ PARTS: tuple[Part, ...] = (
         ("output.serve_kernel_port_as_window", "output.serve_kernel_port_as_iframe"),
         "`output.serve_kernel_port_as_window(port)`, `…_as_iframe(port)`",
         "a link to, or a frame of, `http://localhost:<port>`",
+        example=Example("from google.colab import output\noutput.serve_kernel_port_as_window(8000)"),
     ),
     Part(
         "LF221",
@@ -122,14 +146,23 @@ PARTS: tuple[Part, ...] = (
         ("output",),
         "`output.enable_custom_widget_manager()`, `redirect_to_element`, `use_tags`, `no_vertical_scroll`, …",
         "nothing: a plain notebook needs it not, or cannot do it; what is put out stays in the cell's output",
+        example=Example("from google.colab import output\noutput.enable_custom_widget_manager()"),
     ),
-    Part("LF222", "The machine is given back", ("runtime",), "`runtime.unassign()`", "says that this machine is yours"),
+    Part(
+        "LF222",
+        "The machine is given back",
+        ("runtime",),
+        "`runtime.unassign()`",
+        "says that this machine is yours",
+        example=Example("from google.colab import runtime\nruntime.unassign()"),
+    ),
     Part(
         "LF223",
         "Tabs and grids",
         ("widgets",),
         "`widgets.TabBar(names)`, `widgets.Grid(rows, columns)`",
         "the outputs stand one below the other, each under its title",
+        example=Example('from google.colab import widgets\ntabs = widgets.TabBar(["a", "b"])'),
     ),
     Part(
         "LF224",
@@ -139,6 +172,7 @@ PARTS: tuple[Part, ...] = (
         "raises ModelProxyServiceError",
         Keeps.NEEDS_HUMAN,
         "call a model of your own here, by its API with your own key or on this machine",
+        example=Example('from google.colab import ai\nai.generate_text("Hello")'),
     ),
     Part(
         "LF225",
@@ -148,6 +182,7 @@ PARTS: tuple[Part, ...] = (
         "raises MessageError",
         Keeps.NEEDS_HUMAN,
         "read the saved notebook with nbformat.read, or give the answer in another way: no page of Colab answers",
+        example=Example('from google.colab import _message\n_message.blocking_request("get_ipynb")'),
     ),
     Part(
         "LF226",
@@ -155,6 +190,7 @@ PARTS: tuple[Part, ...] = (
         ("snippets", "syntax", "errors"),
         "`snippets.register(…)`, `syntax.html(text)`, `errors.Error`",
         "nothing; text stays as it is",
+        example=Example('from google.colab import snippets\nsnippets.register("x")'),
     ),
 )
 
@@ -166,6 +202,7 @@ _UNKNOWN = Part(
     "nothing: the name is missing from `landfall_runtime`",
     Keeps.NEEDS_HUMAN,
     "do without {path}: nothing on this machine stands for it",
+    example=Example("from google.colab import sheets\nsheets.InteractiveSheet()"),
 )
 
 
@@ -210,6 +247,16 @@ def _trigger(part: Part) -> Trigger | None:
 
 
 RULES: tuple[Rule, ...] = tuple(
-    Rule(part.id, part.name, part.calls, part.local, part.keeps, _finder(part), _trigger(part), of_colab=True)
+    Rule(
+        part.id,
+        part.name,
+        part.calls,
+        part.local,
+        part.keeps,
+        _finder(part),
+        _trigger(part),
+        of_colab=True,
+        example=part.example,
+    )
     for part in (*PARTS, _UNKNOWN)
 )

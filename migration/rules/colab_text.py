@@ -12,7 +12,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.strings import Literal, read_strings
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
 # What Colab's page offers to JavaScript; `output.clear`, `output.eval_js` and the like are Python's.
@@ -206,6 +206,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EXACT,
         _find_comments,
         _COLAB,
+        example=Example("# from google.colab import files", "# from landfall_runtime import files"),
     ),
     Rule(
         "LF231",
@@ -215,6 +216,10 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_resizes,
         holding("google.colab.output"),
+        example=Example(
+            'display(HTML("<script>google.colab.output.setIframeHeight(400)</script>"))',
+            'display(HTML("<script></script>"))',
+        ),
     ),
     Rule(
         "LF232",
@@ -225,6 +230,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_scripts,
         holding("google.colab", "colab-connect-button", "colab-toolbar-button"),
+        example=Example('%%javascript\ngoogle.colab.kernel.invokeFunction("f", [], {})'),
     ),
     Rule(
         "LF233",
@@ -235,6 +241,9 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_strings,
         _COLAB,
+        example=Example(
+            'importlib.import_module("google.colab.files")', 'importlib.import_module("landfall_runtime.files")'
+        ),
     ),
     Rule(
         "LF236",
@@ -244,6 +253,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_names_in_strings,
         _COLAB,
+        example=Example('print("needs google.colab")'),
     ),
     Rule(
         "LF234",
@@ -253,6 +263,9 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_commands,
         _COLAB,
+        example=Example(
+            "!python -c 'from google.colab import drive'", "!python -c 'from landfall_runtime import drive'"
+        ),
     ),
     Rule(
         "LF235",
@@ -262,5 +275,6 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_unparsable,
         _COLAB,
+        example=Example("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files"),
     ),
 )

@@ -15,7 +15,7 @@ from migration.python.source import CellSource
 from migration.python.statements import place_of, removal
 from migration.rules import downloads
 from migration.rules.guards import edits, has_blocks, pipeline, run_texts, statement_span
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 # Notebooks look for "failed" in what nvidia-smi prints, which is its own word for a machine without a GPU.
 _NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
@@ -238,6 +238,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_nvidia_smi,
         trigger=holding("nvidia-smi"),
+        example=Example("!nvidia-smi", '!nvidia-smi || echo "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"'),
     ),
     Rule(
         id="LF531",
@@ -247,6 +248,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_nvidia_smi_call,
         trigger=holding("nvidia-smi"),
+        example=Example('subprocess.run(["nvidia-smi"])'),
     ),
     Rule(
         id="LF532",
@@ -256,6 +258,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_colab_driver,
         trigger=holding(_COLAB_NVIDIA_SMI),
+        example=Example("!ln -sf /opt/bin/nvidia-smi /usr/bin/nvidia-smi", ""),
     ),
     *downloads.RULES,
     Rule(
@@ -266,6 +269,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_background,
         trigger=holding("&", like=r"&[ \t]*[\"']?\)?[ \t]*$"),
+        example=Example("!serve --port 80 &", '!(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)'),
     ),
     Rule(
         id="LF541",
@@ -275,6 +279,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_kill,
         trigger=holding("kill", "shutdown", "reboot", "poweroff", "halt"),
+        example=Example("!kill -9 -1", ""),
     ),
     Rule(
         id="LF545",
@@ -284,6 +289,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_cloud_program,
         trigger=holding(*_CLOUD_PROGRAMS),
+        example=Example("!gsutil cp gs://x/y ."),
     ),
     Rule(
         id="LF546",
@@ -293,5 +299,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_link_at_root,
         trigger=holding("ln", like=r"ln(?<=\bln)[ \t]+-"),
+        example=Example("!ln -s data /data"),
     ),
 )

@@ -10,7 +10,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _NAMED = re.compile(r"(?<![\w./-])(?:\./)?configs/(?P<stem>[\w/-]+)(?P<suffix>\.ya?ml)\b")
 
@@ -49,5 +49,6 @@ RULES: tuple[Rule, ...] = (
         _find,
         holding("configs/"),
         ("code", "markdown"),
+        example=Example('config = "configs/x.yaml"', 'config = "configs/x_local.yaml"'),
     ),
 )

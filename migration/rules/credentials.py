@@ -14,7 +14,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command, compiles
 from migration.python.strings import Literal, read_strings, without_commands
 from migration.python.trees import walk
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
 # From the sign on, which few places hold; the name before it is read where this is found.
@@ -198,6 +198,10 @@ RULES: tuple[Rule, ...] = (
         '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where only text can stand',
         Keeps.NEEDS_HUMAN,
         _find_secrets,
+        example=Example(
+            "!git clone https://me:pa55-w0rd@example.org/x.git",
+            "!git clone https://me:$PASSWORD_IN_A_URL@example.org/x.git",
+        ),
     ),
     Rule(
         "LF802",
@@ -211,6 +215,7 @@ RULES: tuple[Rule, ...] = (
             *("Pass", "pass", "PASS", "Pwd", "pwd", "Credential", "credential"),
             like=r"=\s*[\"']",
         ),
+        example=Example('api_key = "YOUR_API_KEY"'),
     ),
     Rule(
         "LF803",
@@ -221,5 +226,9 @@ RULES: tuple[Rule, ...] = (
         _find_in_prose,
         None,
         ("markdown", "raw"),
+        example=Example(
+            "Clone https://me:pa55-w0rd@example.org/x.git first.",
+            "Clone https://me:<PASSWORD_IN_A_URL>@example.org/x.git first.",
+        ),
     ),
 )

@@ -17,7 +17,7 @@ from migration.python.source import CellSource
 from migration.python.statements import take_out
 from migration.python.trees import children
 from migration.rules.folding import fold
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
@@ -298,6 +298,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,
+        example=Example('if "google.colab" in sys.modules:\n    root = "/a"\nelse:\n    root = "b"', 'root = "b"'),
     ),
     Rule(
         "LF302",
@@ -308,6 +309,10 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_tries,
         of_colab=True,
+        example=Example(
+            ("try:\n    import google.colab\n    IN_COLAB = True\nexcept ImportError:\n    IN_COLAB = False"),
+            "IN_COLAB = False",
+        ),
     ),
     Rule(
         "LF303",
@@ -318,6 +323,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_kept,
         of_colab=True,
+        example=Example('if "google.colab" in sys.modules:\n    root = "a"\nprint(root)', 'root = "a"\nprint(root)'),
     ),
     Rule(
         "LF304",
@@ -327,6 +333,10 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_conditionals,
         of_colab=True,
+        example=Example(
+            'IN_COLAB = "google.colab" in sys.modules\nworkers = 2 if IN_COLAB else 8',
+            'IN_COLAB = "google.colab" in sys.modules\nworkers = 8',
+        ),
     ),
     Rule(
         "LF305",
@@ -336,6 +346,10 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_operands,
         of_colab=True,
+        example=Example(
+            'IN_COLAB = "google.colab" in sys.modules\nif fast or IN_COLAB:\n    run()',
+            'IN_COLAB = "google.colab" in sys.modules\nif fast:\n    run()',
+        ),
     ),
     Rule(
         "LF306",
@@ -346,6 +360,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_values,
         of_colab=True,
+        example=Example('IN_COLAB = "google.colab" in sys.modules', "IN_COLAB = False"),
     ),
     Rule(
         "LF307",
@@ -355,6 +370,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_asserts,
         of_colab=True,
+        example=Example('assert "google.colab" in sys.modules', "# Nothing to check on this machine."),
     ),
     Rule(
         "LF308",
@@ -364,6 +380,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_variables,
         holding("COLAB_"),
+        example=Example('print(os.environ["COLAB_GPU"])'),
     ),
     Rule(
         "LF309",
@@ -373,5 +390,6 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_tpu,
         holding("COLAB_TPU"),
+        example=Example('tpu = os.environ["COLAB_TPU_ADDR"]'),
     ),
 )

@@ -13,7 +13,7 @@ from migration.notebook.texts import FIELD, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
 from migration.rules.guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 from migration.shell import Word
 
 _TAKES_VALUE = {
@@ -230,6 +230,9 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_clone,
         trigger=holding("clone", like=r"\bgit\b.*\bclone\b"),
+        example=Example(
+            "!git clone https://example.org/a/x.git", "![ -d x/.git ] || git clone https://example.org/a/x.git"
+        ),
     ),
     Rule(
         id="LF536",
@@ -239,6 +242,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_wget,
         trigger=holding("wget"),
+        example=Example("!wget https://example.org/a.csv", "!wget -nc https://example.org/a.csv"),
     ),
     Rule(
         id="LF537",
@@ -248,5 +252,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_named_download,
         trigger=holding("wget", "curl", "gdown"),
+        example=Example("!curl -o a.csv https://example.org/b", "![ -s a.csv ] || curl -o a.csv https://example.org/b"),
     ),
 )

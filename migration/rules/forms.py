@@ -12,7 +12,7 @@ from migration.colab.forms import FormField, Mark, form_fields, marks
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
@@ -151,6 +151,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EXACT,
         _find_titles,
         holding("title", like=_TITLE),
+        example=Example('#@title Training {display-mode: "form"}', "# Training"),
     ),
     Rule(
         "LF602",
@@ -160,6 +161,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EXACT,
         _find_markdown,
         holding("markdown", like=_MARKDOWN),
+        example=Example("#@markdown Choose a model.", "# Choose a model."),
     ),
     Rule(
         "LF603",
@@ -169,6 +171,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_fields,
         holding("param", like=_PARAM),
+        example=Example('steps = count() #@param {type:"integer"}', 'steps = count() # param: {type:"integer"}'),
     ),
 )
 
@@ -182,6 +185,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         Keeps.EXACT,
         _find_literals,
         holding("param", like=_PARAM),
+        example=Example('steps = 100 #@param {type:"integer"}\ntrain(steps)', "train(steps)"),
     ),
     Rule(
         "LF611",
@@ -192,6 +196,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_paths,
         holding("param", like=_PARAM),
+        example=Example('out = "/content/out" #@param {type:"string"}', "out = os.path.join(WORK_DIR, out)"),
     ),
     Rule(
         "LF612",
@@ -201,6 +206,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_secrets,
         holding("param", like=_PARAM),
+        example=Example('api_key = "" #@param {type:"string"}', 'api_key = api_key or os.environ.get("API_KEY", "")'),
     ),
     Rule(
         "LF615",

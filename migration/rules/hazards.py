@@ -12,7 +12,7 @@ from migration.notebook.texts import holding
 from migration.python.shell_texts import ShellText, shell_texts
 from migration.python.source import CellSource, once_a_cell
 from migration.python.strings import outside_comments
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _OUTSIDE = re.compile(
     r"/(?!tmp(?:/|$)|dev/(?:null|std|fd|tty)|content(?:/|$)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
@@ -236,6 +236,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_sudo,
         holding("sudo "),
+        example=Example("!sudo service x start"),
     ),
     Rule(
         "LF822",
@@ -245,6 +246,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_writes_outside,
         holding("!", "%", *_CALLS),
+        example=Example("!tar -C /usr/local -xf a.tar"),
     ),
     Rule(
         "LF823",
@@ -254,6 +256,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_remote_code,
         holding("curl ", "wget "),
+        example=Example("!curl https://example.org/a.sh | bash"),
     ),
     Rule(
         "LF824",
@@ -263,6 +266,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_deletions,
         holding("rm", like=r"rm[ \t]+-|rmtree\("),
+        example=Example("!rm -rf *"),
     ),
     Rule(
         "LF825",
@@ -272,6 +276,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_tunnels,
         holding("ngrok", "localtunnel", "cloudflared", "share", "bore", "ssh", "lt --port"),
+        example=Example("app.launch(share=True)"),
     ),
     Rule(
         "LF831",
@@ -281,5 +286,6 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
         holding("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab"),
+        example=Example('open("/root/.config/x")'),
     ),
 )

@@ -14,7 +14,7 @@ from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
 from migration.rules import credentials, hazards
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _LOGINS = {
     **dict.fromkeys(
@@ -195,6 +195,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_attended,
         holding("login(", "login (", "Authenticate", "input(", "input (", "getpass", like=_ATTENDED),
+        example=Example('name = input("Name: ")'),
     ),
     Rule(
         "LF812",
@@ -204,6 +205,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_shell_logins,
         holding("login", "gcloud", "rclone", "authenticate", "hf auth", "clearml-init"),
+        example=Example("!huggingface-cli login"),
     ),
     Rule(
         "LF813",
@@ -213,6 +215,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_capture,
         holding("getUserMedia", "mediaDevices", "MediaRecorder"),
+        example=Example('script = "navigator.mediaDevices.getUserMedia({})"'),
     ),
     *hazards.RULES,
     Rule(
@@ -223,6 +226,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_tpu,
         holding("TPU", "colab_tpu", "to_tpu_model", "initialize_tpu", "cloud_tpu", "torch_xla", like=_TPU),
+        example=Example("tf.distribute.cluster_resolver.TPUClusterResolver()"),
     ),
     Rule(
         "LF842",
@@ -232,6 +236,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_gpu,
         holding("cuda", "GPU", "gpu_device_name"),
+        example=Example("model.cuda()"),
     ),
     Rule(
         "LF901",
@@ -255,5 +260,6 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_other_language,
         holding("colab", "/content", "@", "COLAB_", "rive", "tensorflow_version", "%%shell"),
+        example=Example('setwd("/content/x")', language="r"),
     ),
 )

@@ -13,7 +13,7 @@ from migration.python.shell_texts import ShellText, command_of_list, shell_calls
 from migration.python.source import CellSource
 from migration.rules import pip_requests, system_installs
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import PipCall, pip_call
 
 # `%pip` puts values into its line twice, the second time from its own variables.
@@ -145,6 +145,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_uv,
         trigger=holding("uv", like=r"\buv\b"),
+        example=Example("!uv pip install --system x", '!uv pip install --python "$KERNEL_PYTHON" x'),
     ),
     Rule(
         id="LF501",
@@ -154,6 +155,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_lines,
         trigger=_PIP,
+        example=Example("!pip install x", "%pip install x"),
     ),
     Rule(
         id="LF502",
@@ -163,6 +165,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_compound,
         trigger=_PIP,
+        example=Example("!cd x && pip install .", '!cd x && "$KERNEL_PYTHON" -m pip install .'),
     ),
     Rule(
         id="LF507",
@@ -172,6 +175,10 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_calls,
         trigger=_PIP,
+        example=Example(
+            'subprocess.run(["pip", "install", "x"])',
+            'import sys\nsubprocess.run([sys.executable, "-m", "pip", "install", "x"])',
+        ),
     ),
     Rule(
         id="LF508",
@@ -181,6 +188,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_other,
         trigger=_PIP,
+        example=Example("!pip2 install x"),
     ),
     *system_installs.RULES,
 )

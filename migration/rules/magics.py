@@ -13,7 +13,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, parse
 from migration.python.statements import place_of, removal
 from migration.rules import cell_magics
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
 # Notebooks also spell it `%tensoflow_verion`.
@@ -206,6 +206,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_shell_line,
         trigger=holding("shell", like=r"%[ \t]*shell\b"),
+        example=Example("%shell ls -l", "!ls -l"),
     ),
     Rule(
         id="LF563",
@@ -215,6 +216,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_tensorflow_version,
         trigger=holding("tensorflow_version"),
+        example=Example("%tensorflow_version 2.x\nimport tensorflow as tf", "import tensorflow as tf"),
     ),
     Rule(
         id="LF564",
@@ -224,6 +226,9 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_find_version_comment,
         trigger=holding("tenso", like=r"#.*tenso\w*_ver"),
+        example=Example(
+            "# %tensorflow_version only exists in Colab.\nimport tensorflow as tf", "import tensorflow as tf"
+        ),
     ),
     Rule(
         id="LF565",
@@ -233,6 +238,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_extension,
         trigger=holding("load_ext", like=r"load_ext\b.*(?:google\.colab|colabxterm)"),
+        example=Example("%load_ext google.colab.data_table\nframe", "frame"),
     ),
     Rule(
         id="LF566",
@@ -242,6 +248,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_terminal,
         trigger=holding("xterm"),
+        example=Example("%xterm", ""),
     ),
     Rule(
         id="LF567",
@@ -254,6 +261,7 @@ RULES: tuple[Rule, ...] = (
             *(name + blank for name in _AUTOMAGICS.split("|") for blank in " \t"),
             like=rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]",
         ),
+        example=Example("cd folder", "%cd folder"),
     ),
     Rule(
         id="LF570",
@@ -263,5 +271,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_detached,
         trigger=holding("%", like=r"^[ \t]*%[ \t]+\w"),
+        example=Example("% cd folder", "%cd folder"),
     ),
 )

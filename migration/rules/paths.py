@@ -19,7 +19,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules import paths_shell, paths_strings, paths_texts
 from migration.rules.paths_found import Found
-from migration.rules.rule import Find, Match, Rule
+from migration.rules.rule import Example, Find, Match, Rule
 
 _SAMPLE = re.compile(
     r"""(?<![\w-])sample_data(?:/(?:README\.md|anscombe\.json|california_housing_(?:train|test)\.csv|"""
@@ -155,6 +155,14 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=links,
         trigger=holding("ln", like=MAKES_LINK),
+        example=Example(
+            ('from google.colab import drive\ndrive.mount("/content/drive")\n!ln -s /content/drive/MyDrive /mydrive'),
+            (
+                "from google.colab import drive\n"
+                'drive.mount("/content/drive")\n'
+                "# the drive folder is DRIVE_DIR: no link to it is needed"
+            ),
+        ),
     ),
     Rule(
         id="LF402",
@@ -164,6 +172,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_WORK_IN_PYTHON,
         trigger=TRIGGER,
+        example=Example('frame = read_csv("/content/a.csv")', 'frame = read_csv(f"{WORK_DIR}/a.csv")'),
     ),
     Rule(
         id="LF403",
@@ -173,6 +182,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_DRIVE_IN_PYTHON,
         trigger=TRIGGER,
+        example=Example('frame = read_csv("/content/drive/MyDrive/a.csv")', 'frame = read_csv(f"{DRIVE_DIR}/a.csv")'),
     ),
     Rule(
         id="LF404",
@@ -182,6 +192,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_WORK_IN_COMMANDS,
         trigger=TRIGGER,
+        example=Example("!cp /content/a.csv .", '!cp "$WORK_DIR"/a.csv .'),
     ),
     Rule(
         id="LF405",
@@ -191,6 +202,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_DRIVE_IN_COMMANDS,
         trigger=TRIGGER,
+        example=Example("!cp /content/drive/My\\ Drive/a.csv .", '!cp "$DRIVE_DIR"/a.csv .'),
     ),
     Rule(
         id="LF406",
@@ -201,6 +213,10 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_bodies,
         trigger=TRIGGER,
+        example=Example(
+            '%%writefile a.py\nopen("/content/a.csv")',
+            ('%%writefile a.py\nimport os\nWORK_DIR = os.environ["WORK_DIR"]\n\nopen(f"{WORK_DIR}/a.csv")'),
+        ),
     ),
     Rule(
         id="LF407",
@@ -210,6 +226,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_comments,
         trigger=TRIGGER,
+        example=Example("# see /content/a.csv\nx = 1", "# see WORK_DIR/a.csv\nx = 1"),
     ),
     Rule(
         id="LF408",
@@ -219,6 +236,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_unparsed,
         trigger=TRIGGER,
+        example=Example("print 1\ncd /content/x", "print 1\ncd $WORK_DIR/x"),
     ),
     Rule(
         id="LF409",
@@ -229,6 +247,7 @@ RULES: tuple[Rule, ...] = (
         find=_markdown,
         trigger=TRIGGER,
         cells=("markdown",),
+        example=Example("Look into `/content/x`.", "Look into `WORK_DIR/x`."),
     ),
     Rule(
         id="LF410",
@@ -238,6 +257,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_samples,
         trigger=holding("sample_data"),
+        example=Example('read_csv("sample_data/california_housing_train.csv")'),
     ),
     Rule(
         id="LF411",
@@ -247,5 +267,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=questions,
         trigger=holding("ismount(", "is_mount("),
+        example=Example('os.path.ismount("/content/drive")', 'os.path.isdir("/content/drive")'),
     ),
 )

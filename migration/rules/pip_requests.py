@@ -12,7 +12,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import Item, PipCall, unquoted_bounds
 
 _URL = re.compile(r"(?:[\w.\[\], -]+@\s*)?(?P<url>(?:git|hg|svn|bzr)\+\w+://\S+|https?://\S+)")
@@ -172,6 +172,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_bounds,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
+        example=Example("%pip install x>=1", '%pip install "x>=1"'),
     ),
     Rule(
         id="LF505",
@@ -181,6 +182,13 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_addresses,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*://"),
+        example=Example(
+            "!pip install git+https://example.org/x.git",
+            (
+                '!"$KERNEL_PYTHON" -m pip freeze | grep -qF git+https://example.org/x.git@ || "$KERNEL_PY'
+                'THON" -m pip install git+https://example.org/x.git'
+            ),
+        ),
     ),
     Rule(
         id="LF506",
@@ -190,6 +198,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_find_pinned,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
+        example=Example("%pip install -U x==1", "%pip install x==1"),
     ),
     Rule(
         id="LF509",
@@ -199,6 +208,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_again,
         trigger=holding("pip", like=r"\bpip"),
+        example=Example("%pip install -U x"),
     ),
     Rule(
         id="LF510",
@@ -208,5 +218,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_cuda,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?i:cu(?:da)?)\d"),
+        example=Example("%pip install torch==2.0.1+cu118"),
     ),
 )

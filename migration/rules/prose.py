@@ -10,7 +10,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _HOST = r"(?:(?:https?:)?//|(?<![\w./@=%-]))colab\.(?:research|sandbox)\.google\.com"
 _URL = _HOST + r"(?:[^\s()<>\"'`\[\]{}|]|\([^\s()<>]*\)|\{+[\w.]+\}+)*"
@@ -205,6 +205,15 @@ RULES: tuple[Rule, ...] = (
         _find_badges,
         _COLAB_TRIGGER,
         _MARKDOWN_CELLS,
+        example=Example(
+            (
+                "[![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://col"
+                "ab.research.google.com/github/a/b/blob/main/c.ipynb)\n"
+                "\n"
+                "# Title"
+            ),
+            "# Title",
+        ),
     ),
     Rule(
         "LF702",
@@ -215,6 +224,10 @@ RULES: tuple[Rule, ...] = (
         _find_links,
         _COLAB_TRIGGER,
         _MARKDOWN_CELLS,
+        example=Example(
+            "See [the next one](https://colab.research.google.com/github/a/b/blob/main/c.ipynb).",
+            "See [the next one](https://github.com/a/b/blob/main/c.ipynb).",
+        ),
     ),
     Rule(
         "LF703",
@@ -225,6 +238,7 @@ RULES: tuple[Rule, ...] = (
         _find_scroll_links,
         holding("#scrollTo="),
         _MARKDOWN_CELLS,
+        example=Example("See [below](#scrollTo=abc).", "See below."),
     ),
     Rule(
         "LF704",
@@ -238,6 +252,7 @@ RULES: tuple[Rule, ...] = (
             *("Entorno", "entorno", "运行时", "執行階段", "ランタイム"),
         ),
         _MARKDOWN_CELLS,
+        example=Example("Runtime > Change runtime type"),
     ),
     Rule(
         "LF705",
@@ -262,5 +277,6 @@ RULES: tuple[Rule, ...] = (
             *("%tensorflow", " icon", " pane", " tab", " explorer", " browser", " Icon", " Pane", " Tab", " Explorer"),
         ),
         _MARKDOWN_CELLS,
+        example=Example("Mount your Google Drive."),
     ),
 )

@@ -12,7 +12,7 @@ from migration.python.scopes import read_names_of
 from migration.python.source import CellSource
 from migration.python.statements import Block, blocks, take_out
 from migration.python.trees import walk
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"
@@ -79,5 +79,6 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_restarts,
         _TRIGGER,
+        example=Example("os.kill(os.getpid(), 9)", "# The kernel was restarted here."),
     ),
 )

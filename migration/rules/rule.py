@@ -1,4 +1,4 @@
-"""What a rule is: a row with an id, what it matches, what it writes, and whether the behaviour is kept.
+"""What a rule is: a row with an id, what it matches, what it writes, whether the behaviour is kept, and an example.
 
 A rule's `find` looks at one cell and yields matches; a match carries the edits that rewrite it, or none where only a
 person can act. Rules never change text themselves: `migration.rewriting` applies their edits.
@@ -35,12 +35,24 @@ class Match:
 Find = Callable[[CellSource, NotebookFacts], Iterator[Match]]
 
 
+@dataclass(frozen=True)
+class Example:
+    """A cell in which a rule finds something, and what the rule alone makes of it; None where the cell stays.
+
+    It is the rule's first test (tests/migration/rules/test_table.py) and a line of docs/migration-rules.md.
+    """
+
+    before: str
+    after: str | None = None
+    language: str = "python"
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """One row of the table.
 
     A cell without the `trigger` is never given to `find`, nor, where `of_colab` says so, one that can neither ask about
-    Colab nor use it (`NotebookFacts.concern`). `cells` are the cell types looked at.
+    Colab nor use it (`ColabNames.concern`). `cells` are the cell types looked at. A row with `find` has an `example`.
     A rule must not match what it writes, so that migrating twice changes nothing. A row without `find` documents what
     another stage does (the file's structure, outputs, parameters); that stage reports under its id.
     """
@@ -54,6 +66,7 @@ class Rule:
     trigger: Trigger | None = None
     cells: tuple[str, ...] = ("code",)
     of_colab: bool = False
+    example: Example | None = None
 
     @property
     def anchor(self) -> str:

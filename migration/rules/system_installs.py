@@ -17,7 +17,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
 from migration.python.source import CellSource, Command
 from migration.python.trees import walk
-from migration.rules.rule import Match, Rule
+from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
@@ -196,6 +196,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_lines,
         trigger=_SYSTEM,
+        example=Example("!apt-get install ffmpeg", "# !apt-get install ffmpeg"),
     ),
     Rule(
         id="LF521",
@@ -205,6 +206,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_segments,
         trigger=_SYSTEM,
+        example=Example("!apt-get install cmake && make", "!: apt-get install cmake && make"),
     ),
     Rule(
         id="LF522",
@@ -214,6 +216,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_calls,
         trigger=_SYSTEM,
+        example=Example('os.system("apt-get install ffmpeg")', 'os.system(": apt-get install ffmpeg")'),
     ),
     Rule(
         id="LF523",
@@ -223,6 +226,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_conda,
         trigger=holding("conda", "mamba"),
+        example=Example("!conda install x"),
     ),
     Rule(
         id="LF524",
@@ -232,5 +236,6 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_managers,
         trigger=holding(*_MANAGERS, like=rf"\b(?:{'|'.join(_MANAGERS)})[ \t'\"]"),
+        example=Example("!npm install -g x"),
     ),
 )
