@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from migration.analysis.variables import NotebookNames
-from migration.colab.forms import FormField, declaration, form_fields, papermill_comment
+from migration.colab.forms import FIELD_TRIGGER, FormField, declaration, form_fields, papermill_comment
 from migration.notebook.secrets import find_secrets, is_placeholder, is_secret_name, masked, variable_for
-from migration.notebook.texts import holding
 from migration.python.source import CellSource
 
-_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "KERNEL_PYTHON", "os", "sys"})
 _DRIVE_PATH = re.compile(
     r"(?:/content/[\w-]+|/gdrive|(?:\./)?g?drive)/(?:My ?Drive/(?=[^/])|(?=Shared ?drives/))(?P<rest>.+)"
@@ -55,7 +53,7 @@ class Parameter:
 
 def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
     """Every form field of a notebook's code cells in its order: what becomes of it, or why it stays."""
-    fields = [(source, field) for source in cells if _TRIGGER.fires(source.text) for field in form_fields(source)]
+    fields = [(source, field) for source in cells if FIELD_TRIGGER.fires(source.text) for field in form_fields(source)]
     if not fields:
         return ()
     names = NotebookNames(cells, {field.name for _, field in fields})
@@ -111,9 +109,9 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
         return Parameter(source.index, field.name, "", stays="its value holds a path of Colab's machine")
     options = tuple(below_folder(option)[1] if isinstance(option, str) else option for option in declared.options)
     declared = _without_colab(type(declared)(options, declared.settings, declared.note))
-    written = source.segment(node) if not folder else _written(value)
+    written = source.segment(node) if not folder else written_literal(value)
     if re.search("[=#\n]", written):
-        written = _written(value)
+        written = written_literal(value)
     comment = masked(papermill_comment(declared, value, relative_to=f"{folder}_dir" if folder else ""))
     return Parameter(source.index, field.name, written, comment, folder=folder)
 
@@ -156,14 +154,14 @@ def _without_colab(declared: Any) -> Any:
     return type(declared)(options, settings, note)
 
 
-def _written(value: Any) -> str:
+def written_literal(value: Any) -> str:
     """A literal that papermill's help can read: it takes a second `=` for an assignment and `#` for a comment."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("=", r"\x3d").replace("#", r"\x23")
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_written(key)}: {_written(part)}" for key, part in value.items()) + "}"
+        return "{" + ", ".join(f"{written_literal(key)}: {written_literal(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_written, value)) + "]"
+        return "[" + ", ".join(map(written_literal, value)) + "]"
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_written, value)) + ("," if len(value) == 1 else "") + ")"
+        return "(" + ", ".join(map(written_literal, value)) + ("," if len(value) == 1 else "") + ")"
     return repr(value)

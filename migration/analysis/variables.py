@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from migration.python.scopes import arguments_of, local_names, stored_names
+from migration.python.scopes import arguments_of, command_words, local_names, stored_names
 from migration.python.source import CellSource, Command
 from migration.python.trees import children, walk
 
@@ -158,9 +158,8 @@ class NotebookNames:
             elif command.name not in _QUIET_MAGICS:
                 for match in re.finditer(r"(?<![\w{$./-])([^\W\d]\w*)", text[len(command.name) :]):
                     self._bind(match[1], place)
-        for match in re.finditer(r"\$([^\W\d]\w*)|\{([^{}]*)\}", text):
-            for word in re.findall(r"[^\W\d]\w*", match[1] or match[2] or ""):
-                self._use(word, place, deferred=False)
+        for word in command_words(text):
+            self._use(word, place, deferred=False)
 
     def _bind(self, name: str, place: Place) -> None:
         self.bound.setdefault(name, []).append(place)

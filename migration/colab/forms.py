@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from migration.notebook.texts import holding
 from migration.python.source import CellSource, once_a_cell
 from migration.python.strings import comments
 
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
+FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
+"""What a cell with a `#@param` holds."""
 
 _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""

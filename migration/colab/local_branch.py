@@ -15,7 +15,7 @@ from migration.colab.names import PACKAGE, imported_names
 from migration.python.scopes import parameter_names, read_names_of, stored_names
 from migration.python.source import CellSource
 from migration.python.statements import blocks_of
-from migration.python.trees import walk
+from migration.python.trees import last_name, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -167,7 +167,7 @@ def _refuses(block: Sequence[ast.stmt]) -> bool:
         return isinstance(last.test, ast.Constant) and not last.test.value
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         function = last.value.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        name = last_name(function)
         return name in _EXITS
     return False
 

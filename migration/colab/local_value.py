@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from migration.python.trees import walk
+from migration.python.trees import last_name, walk
 
 _MODULE_NAME = re.compile(r"google\.?colab|\bcolab\b", re.IGNORECASE)
 _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
@@ -65,7 +65,7 @@ def only_looks(node: ast.expr) -> bool:
     """Evaluating the expression changes nothing, as far as its text tells."""
     for part in walk(node):
         if isinstance(part, ast.Call):
-            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+            name = last_name(part.func)
             if not _QUESTION.match(name):
                 return False
         elif isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
@@ -147,7 +147,7 @@ def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
 
 
 def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = last_name(node.func)
     base = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     first = node.args[0] if node.args else None
     text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None

@@ -15,6 +15,7 @@ from migration import shell
 from migration.notebook.texts import FIELD, Edit, holding
 from migration.python.source import CellSource, Command, once_a_cell
 from migration.python.strings import Literal, characters, read_strings
+from migration.python.trees import last_name
 
 _SHELL_MAGICS = frozenset({"sx", "system", "shell", "bash"})
 _CALLS = frozenset(
@@ -133,7 +134,9 @@ def shell_calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
     return [
         (node, argument)
         for node in source.nodes
-        if isinstance(node, ast.Call) and _called(node) in _CALLS and (argument := _first_argument(node)) is not None
+        if isinstance(node, ast.Call)
+        and last_name(node.func) in _CALLS
+        and (argument := _first_argument(node)) is not None
     ]
 
 
@@ -200,12 +203,6 @@ def _of_command(source: CellSource, command: Command) -> Iterator[ShellText]:
         return
     magic = command.kind == "magic" and command.name not in _SHELL_MAGICS
     yield ShellText(source.text[start : command.end], start, command.end, command=command, magic=magic)
-
-
-def _called(node: ast.Call) -> str:
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 def _argument(node: ast.expr) -> str:

@@ -45,3 +45,8 @@ def walk(node: ast.AST) -> list[ast.AST]:
     for below in found:
         found += children(below)
     return found
+
+
+def last_name(node: ast.AST) -> str:
+    """The name, or the last part of a dotted one (`run` of `subprocess.run`); "" for any other expression."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

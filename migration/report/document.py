@@ -252,6 +252,13 @@ def shown(path: Path) -> str:
     return encodable(full.as_posix())
 
 
+def where(cell: int | None, line: int | None) -> str:
+    """The place of a finding as people read it: `cell 3, line 2`."""
+    if cell is None:
+        return "notebook"
+    return f"cell {cell}" if line is None else f"cell {cell}, line {line}"
+
+
 def encodable(text: str) -> str:
     """The text without halves of surrogate pairs, which names of files and notebooks can hold and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")

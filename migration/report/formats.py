@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.workspace import json_text
-from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version
+from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, where
 from migration.report.reference import wrapped
 from migration.rules.rule import Rule
 from migration.rules.table import RULES
@@ -43,7 +43,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield f"  {', '.join(facts)}"
     todo = notebook.needs_human
     for item in todo[:most]:
-        yield from wrapped(f"{_place(item)}: {item.message} ({item.rule})", "  ! ", 4)
+        yield from wrapped(f"{where(item.cell, item.line)}: {item.message} ({item.rule})", "  ! ", 4)
         yield from wrapped(item.action, "    → ", 6)
     if most is not None and len(todo) > most:
         yield f"  ! {len(todo) - most} more; --report FILE.json lists them all"
@@ -55,7 +55,7 @@ def check_text(report: Report) -> str:
     lines = []
     for notebook in report.notebooks:
         for item in notebook.findings:
-            lines.append(f"{notebook.input}: {_place(item)}: {item.rule} {_one_line(item.message)}")
+            lines.append(f"{notebook.input}: {where(item.cell, item.line)}: {item.rule} {_one_line(item.message)}")
             lines += [f"    → {_one_line(item.action)}"] if item.keeps == "needs-human" and item.action else []
     items = [item for notebook in report.notebooks for item in notebook.findings]
     human = sum(item.keeps == "needs-human" for item in items)
@@ -154,7 +154,7 @@ def _uri(path: str) -> str:
 
 def _told(item: FoundItem) -> str:
     action = f" — {item.action}" if item.action else ""
-    return f"{_place(item)}: {item.message}{action}"
+    return f"{where(item.cell, item.line)}: {item.message}{action}"
 
 
 FORMATS: dict[str, Callable[[Report], str]] = {
@@ -165,12 +165,6 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 
 
 # ---------------------------------------------------------------------------------------------------------------- rules
-
-
-def _place(item: FoundItem) -> str:
-    if item.cell is None:
-        return "notebook"
-    return f"cell {item.cell}" if item.line is None else f"cell {item.cell}, line {item.line}"
 
 
 def _one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.errors import UsageError
 from core.workspace import write_text
-from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, shown
+from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, shown, where
 
 GENERATOR = '<meta name="generator" content="landfall migrate">'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -158,13 +158,13 @@ def _notebook(notebook: NotebookReport) -> _Markup:
 
 
 def _places(title: str, places: Iterable[Place]) -> _Markup:
-    rows = [(place.rule, _where(place.cell, place.line), _prose(place.kind)) for place in places]
+    rows = [(place.rule, where(place.cell, place.line), _prose(place.kind)) for place in places]
     return _joined(_element("h4", title), _table(("rule", "where", "what"), rows)) if rows else _Markup()
 
 
 def _finding(item: FoundItem) -> _Markup:
     return _joined(
-        _element("strong", _where(item.cell, item.line)),
+        _element("strong", where(item.cell, item.line)),
         f" · {item.rule} ",
         _prose(item.name),
         " · ",
@@ -174,12 +174,6 @@ def _finding(item: FoundItem) -> _Markup:
         _element("pre", item.before, class_="before") if item.before else "",
         _element("pre", item.after, class_="after") if item.changed and item.after else "",
     )
-
-
-def _where(cell: int | None, line: int | None) -> str:
-    if cell is None:
-        return "notebook"
-    return f"cell {cell}" if line is None else f"cell {cell}, line {line}"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> _Markup:

@@ -12,6 +12,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.strings import Literal, read_strings
+from migration.python.trees import last_name
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
@@ -142,7 +143,7 @@ def _loaded_modules(source: CellSource) -> set[int]:
     found = set()
     for node in source.nodes if _LOADS.search(source.text) and source.tree else ():
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = last_name(node.func)
             if _LOADS.fullmatch(name):
                 found.add(source.span(node.args[0])[0])
     return found

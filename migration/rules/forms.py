@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter
-from migration.colab.forms import FormField, Mark, form_fields, marks
+from migration.colab.forms import FIELD_TRIGGER, FormField, Mark, form_fields, marks
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -17,7 +17,6 @@ from migration.rules.rule import Example, Match, Rule
 _OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
 _MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
-_PARAM = re.compile(r"#[ \t]*@[ \t]*param\b")
 
 
 def _find_titles(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -170,7 +169,7 @@ RULES: tuple[Rule, ...] = (
         "`# param: {…}`; the notebook runs with the value in the cell",
         Keeps.EQUIVALENT,
         _find_fields,
-        holding("param", like=_PARAM),
+        FIELD_TRIGGER,
         example=Example('steps = count() #@param {type:"integer"}', 'steps = count() # param: {type:"integer"}'),
     ),
 )
@@ -184,7 +183,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line goes",
         Keeps.EXACT,
         _find_literals,
-        holding("param", like=_PARAM),
+        FIELD_TRIGGER,
         example=Example('steps = 100 #@param {type:"integer"}\ntrain(steps)', "train(steps)"),
     ),
     Rule(
@@ -195,7 +194,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "path given by papermill wins",
         Keeps.EQUIVALENT,
         _find_paths,
-        holding("param", like=_PARAM),
+        FIELD_TRIGGER,
         example=Example('out = "/content/out" #@param {type:"string"}', "out = os.path.join(WORK_DIR, out)"),
     ),
     Rule(
@@ -205,7 +204,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         '`api_key = ""` in the parameters cell; in its place `api_key = api_key or os.environ.get("API_KEY", "")`',
         Keeps.EQUIVALENT,
         _find_secrets,
-        holding("param", like=_PARAM),
+        FIELD_TRIGGER,
         example=Example('api_key = "" #@param {type:"string"}', 'api_key = api_key or os.environ.get("API_KEY", "")'),
     ),
     Rule(

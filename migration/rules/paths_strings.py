@@ -14,7 +14,7 @@ from migration.colab.paths import PathSpan, begins_path, find_paths, may_name_fo
 from migration.notebook.texts import FIELD, Edit
 from migration.python.source import CellSource
 from migration.python.strings import Literal, as_format, characters, read_strings
-from migration.python.trees import fields
+from migration.python.trees import fields, last_name
 from migration.rules.paths_found import Found, changed, kept
 
 _MAY_HOLD_CODE = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)\b[ \t]*(?:-\S+[ \t]+)*")
@@ -247,10 +247,10 @@ def _use_of(node: ast.AST, name: str, child: ast.AST, use: Use) -> Use:
         return "text" if isinstance(child, ast.Constant) else "value"
     if isinstance(node, ast.MatchValue | ast.MatchMapping):
         return "pattern"
-    if name in ("annotation", "returns") or (isinstance(node, ast.Subscript) and _last_name(node.value) == "Literal"):
+    if name in ("annotation", "returns") or (isinstance(node, ast.Subscript) and last_name(node.value) == "Literal"):
         return "annotation"
     if name == "decorator_list":
-        return "route" if isinstance(child, ast.Call) and _last_name(child.func) in _ROUTES else "value"
+        return "route" if isinstance(child, ast.Call) and last_name(child.func) in _ROUTES else "value"
     if isinstance(node, ast.Call):
         if name == "args" and child is node.args[0] and _runs_shell(node):
             return "shell"
@@ -281,14 +281,10 @@ def _ends_open(node: ast.expr) -> bool:
 
 
 def _runs_shell(call: ast.Call) -> bool:
-    name = _last_name(call.func)
+    name = last_name(call.func)
     if name in _RUNS_SHELL:
         return True
     return name in _MAY_RUN_SHELL and any(
         keyword.arg == "shell" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
         for keyword in call.keywords
     )
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from migration.analysis.facts import NotebookFacts
+from migration.analysis.parameters import written_literal
 from migration.colab.forms import is_literal
 from migration.python.source import CellSource
 from migration.rules.commands import needs_bash
@@ -65,11 +65,11 @@ def add_preamble(
     needs = _needs(cells, facts, "\n".join(fields.values()), {source.text: source for source in known})
     if not needs and not fields:
         return cells
+    work, drive = (written_literal(folder.replace("\\", "/")) for folder in (folders.work, folders.drive))
     lines = {
-        "work_dir": f"work_dir = {_literal(folders.work)}  # type: str folder of the notebook's files, "
+        "work_dir": f"work_dir = {work}  # type: str folder of the notebook's files, "
         "relative to the one it is started in",
-        "drive_dir": f"drive_dir = {_literal(folders.drive)}  # type: str folder in place of Google Drive, "
-        "relative to work_dir",
+        "drive_dir": f"drive_dir = {drive}  # type: str folder in place of Google Drive, relative to work_dir",
         **fields,
     }
     parameters, setup = _tagged(cells, PARAMETERS_TAG), _tagged(cells, SETUP_TAG)
@@ -217,8 +217,3 @@ def _holds(text: str, name: str) -> bool:
 
 def _holds_any(text: str, facts: NotebookFacts) -> bool:
     return _holds(text, facts.work) or _holds(text, facts.drive)
-
-
-def _literal(path: str) -> str:
-    """A path as a Python literal that papermill's help can read."""
-    return json.dumps(path.replace("\\", "/"), ensure_ascii=False).replace("=", r"\x3d").replace("#", r"\x23")

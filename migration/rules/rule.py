@@ -1,7 +1,7 @@
 """What a rule is: a row with an id, what it matches, what it writes, whether the behaviour is kept, and an example.
 
 A rule's `find` looks at one cell and yields matches; a match carries the edits that rewrite it, or none where only a
-person can act. Rules never change text themselves: `migration.rewriting` applies their edits.
+person can act. Rules never change text themselves: `rules.rewriting` applies their edits.
 """
 
 from __future__ import annotations
