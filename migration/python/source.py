@@ -1,8 +1,8 @@
 r"""A code cell as IPython reads it: its cell magic, its shell and magic commands, and the Python around them.
 
-What is a command is IPython's rule (`migration.python.scanning`). The Python is parsed from a *masked* copy of the cell,
-in which every command stands as a placeholder and every other character keeps its line and column, so that a node's
-position is a position in the cell: rules replace spans of the original text and leave every other byte alone.
+What is a command is IPython's rule (`python.scanning`). The Python is parsed from a *masked* copy of the cell, in which
+every command stands as a placeholder and every other character keeps its line and column, so that a node's position is
+a position in the cell: rules replace spans of the original text and leave every other byte alone.
 """
 
 from __future__ import annotations

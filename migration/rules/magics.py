@@ -12,6 +12,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, parse
 from migration.python.statements import place_of, removal
+from migration.python.strings import comments
 from migration.rules import cell_magics
 from migration.rules.rule import Example, Match, Rule
 
@@ -122,18 +123,11 @@ def _find_version_comment(source: CellSource, facts: NotebookFacts) -> Iterator[
 
 
 def _comment_lines(source: CellSource) -> Iterator[tuple[int, int]]:
-    """The spans of the lines that hold nothing but a comment, as Python reads the cell."""
-    import io
-    import tokenize
-
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(source.masked).readline))
-    except (tokenize.TokenError, SyntaxError):
-        return
-    for token in tokens:
-        if token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip():
-            start = source.line_starts[token.start[0] - 1]
-            yield source.line_span(start, start)
+    """The spans of the lines that hold nothing but a comment."""
+    for start, end in comments(source):
+        first, last = source.line_span(start, end)
+        if not source.text[first:start].strip():
+            yield first, last
 
 
 def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
