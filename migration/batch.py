@@ -87,8 +87,8 @@ def run_tasks(
 ) -> list[Result]:
     """The results in the order of the tasks; `on_done` is called after each. 0 `jobs` decides by the work at hand.
 
-    Worker processes start anew (they are not forked), so a script that calls this with more than one job needs the
-    customary `if __name__ == "__main__":`.
+    Worker processes are spawned, not forked, so a script that calls this with more than one job needs the usual
+    `if __name__ == "__main__":`.
     """
     if jobs == 0:
         jobs = _suitable_jobs(tasks)
@@ -210,7 +210,7 @@ def _bytes_of(migration: Migration) -> bytes:
 
 
 def _write(files: Mapping[Path, bytes], *, force: bool) -> None:
-    """Writes a notebook, which is the first of the files, and what belongs beside it.
+    """Writes a notebook, which is the first of the files, and the files that belong to it.
 
     Raises OutputError, before anything is written, where one of them is there already with other bytes.
     """
@@ -251,7 +251,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def workspace_of(folder: Path) -> Path | None:
-    """The Landfall workspace a folder lies in; there Landfall itself is importable."""
+    """The Landfall workspace that holds a folder; there Landfall itself is importable."""
     return _workspace_of(folder.resolve())
 
 
@@ -281,7 +281,7 @@ def _few_collections() -> Iterator[None]:
 
 
 def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[[Task], None]) -> Iterator[Result]:
-    """The disk works beside the processor: during one notebook the last one is written and the next one fetched."""
+    """Disk and processor work at the same time: during one notebook the last is written and the next one fetched."""
 
     def settled(task: Task, writing: Future[Result]) -> Result:
         result = writing.result()

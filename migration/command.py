@@ -93,8 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     if mode == "write":
         keep(_into_workspaces(plan, results))
     report = make_report([*(result.report for result in results), *plan.failed], mode)
-    _tell_what_went_wrong(plan, report)
-    _tell(arguments, report, results)
+    _report_failures(plan, report)
+    _print_result(arguments, report, results)
     return _exit_code(arguments, report)
 
 
@@ -144,7 +144,7 @@ def _into_workspaces(plan: Plan, results: Sequence[Result]) -> Iterator[tuple[Pa
             yield root, task.input, task.output, result.report
 
 
-def _tell_what_went_wrong(plan: Plan, report: Report) -> None:
+def _report_failures(plan: Plan, report: Report) -> None:
     sys.stderr.writelines(f"landfall migrate: {text}\n" for text in plan.left_out)
     sys.stderr.writelines(
         f"landfall migrate: {notebook.input}: {notebook.error}\n"
@@ -155,7 +155,7 @@ def _tell_what_went_wrong(plan: Plan, report: Report) -> None:
         sys.stderr.write("landfall migrate: no notebook was found\n")
 
 
-def _tell(arguments: argparse.Namespace, report: Report, results: Sequence[Result]) -> None:
+def _print_result(arguments: argparse.Namespace, report: Report, results: Sequence[Result]) -> None:
     from migration.report.document import shown
     from migration.report.formats import FORMATS, check_text, summary_text, totals
     from migration.report.page import write_report

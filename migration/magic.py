@@ -11,7 +11,7 @@ from core.errors import EXIT_USAGE, LandfallError
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-# Where Jupyter's server tells a kernel which notebook it was started for.
+# In this variable Jupyter's server names the notebook that a kernel was started for.
 NOTEBOOK_VARIABLE = "JPY_SESSION_NAME"
 
 
@@ -34,9 +34,9 @@ def migrate(line: str) -> None:
     parser.prog = "migrate"
     try:
         arguments = parser.parse_intermixed_args(arg_split(line, posix=os.name == "posix"))
-    except SystemExit as told:
+    except SystemExit as exit_:
         # argparse has printed its help or what is wrong with the line.
-        if told.code:
+        if exit_.code:
             raise UsageError("see %migrate --help") from None
         return
     if not arguments.inputs and not arguments.rules:

@@ -45,7 +45,7 @@ class Migration:
 def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, workspace: Path | None = None) -> Migration:
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
-    `workspace` is the Landfall workspace that the output lies in, if any: its local configurations take the place of
+    `workspace` is the Landfall workspace that holds the output, if any: its local configurations take the place of
     Colab's.
 
     Idempotent: migrating the result changes nothing.
@@ -107,8 +107,8 @@ def _broke(before: CellSource, after: CellSource) -> bool:
 
 
 def _added(count: int) -> Finding:
-    told = "a cell of parameters and a set-up cell were" if count == 2 else "a set-up cell was"
-    return Finding("LF615", Keeps.EQUIVALENT, None, None, f"{told} added before the first code cell", changed=True)
+    what = "a cell of parameters and a set-up cell were" if count == 2 else "a set-up cell was"
+    return Finding("LF615", Keeps.EQUIVALENT, None, None, f"{what} added before the first code cell", changed=True)
 
 
 def _undone(index: int) -> Finding:

@@ -24,7 +24,7 @@ _SUFFIX = ".ipynb"
 class Task:
     """One notebook to migrate; `output` is None where nothing is written. `size` is the input's, in bytes.
 
-    With `copies` an input that is local already goes to the output as it is; beside itself a copy would be of no use.
+    With `copies` an input that is local already goes to the output as it is; next to itself a copy would be of no use.
     """
 
     input: Path
@@ -108,15 +108,15 @@ def _find(inputs: Sequence[Path], *, without: Path | None) -> tuple[list[tuple[P
 
 def _distinct_names(paths: Sequence[Path]) -> dict[Path, Path]:
     """Where notebooks that were named one by one go below an output folder: by their names, and those of one name with
-    the folders that tell them apart."""
+    the folders that distinguish them."""
     by_name: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):
         by_name.setdefault(path.name, []).append(path)
     names = {}
-    for name, alike in by_name.items():
-        parents = [_canonical(path.parent) for path in alike]
+    for name, same_named in by_name.items():
+        parents = [_canonical(path.parent) for path in same_named]
         shared = os.path.commonpath(parents) if len({parent.anchor for parent in parents}) == 1 else parents[0].anchor
-        for path, parent in zip(alike, parents, strict=True):
+        for path, parent in zip(same_named, parents, strict=True):
             names[path] = Path(os.path.relpath(parent, shared), name) if parent.is_relative_to(shared) else Path(name)
     return names
 
@@ -128,10 +128,10 @@ def _notebooks_below(folder: Path, without: Path | None, failed: list[NotebookRe
     def is_wanted(place: Path) -> bool:
         return not place.name.startswith(".") and (skipped is None or _canonical(place) != skipped)
 
-    def tell(error: OSError) -> None:
+    def report(error: OSError) -> None:
         failed.append(_failure(Path(error.filename or folder), error.strerror or "it cannot be read"))
 
-    for place, folders, files in os.walk(folder, onerror=tell):
+    for place, folders, files in os.walk(folder, onerror=report):
         here = Path(place)
         folders[:] = sorted(name for name in folders if is_wanted(here / name))
         yield from (here / name for name in sorted(files) if name.lower().endswith(_SUFFIX) and name[0] != ".")

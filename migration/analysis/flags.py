@@ -28,7 +28,7 @@ _FORM = re.compile(r"#[ \t]*@[ \t]*param\b")
 
 @dataclass(frozen=True)
 class _Store:
-    """An assignment to a candidate; `found` is its value here, None where it cannot be told."""
+    """An assignment to a candidate; `found` is its value here, None where it is not known."""
 
     found: Answer | None
     top_level: bool = False
@@ -45,7 +45,7 @@ def with_flags(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
 
 
 def _find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
-    """The flags of a notebook, as far as those known already (in `colab`) and the branches that run here tell."""
+    """The flags of a notebook, as far as those known already (in `colab`) and the branches that run here show."""
     concerned = [source for source in cells if colab.concern(source) and source.tree is not None]
     functions: dict[str, Any] = {}
     tpu: set[str] = set()
@@ -160,7 +160,7 @@ def _own_names(node: ast.stmt | ast.ExceptHandler | ast.NamedExpr) -> set[str]:
 
 
 def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of: FlagOf) -> Answer | None:
-    """The value of an assignment; None for one that a person is meant to edit or that cannot be told."""
+    """The value of an assignment; None for one that a person is meant to edit or that is not known."""
     start, end = source.span(node)
     if _FORM.search(source.text, end, source.line_span(start, end)[1]) or source.command_of(node) is not None:
         return None

@@ -50,7 +50,7 @@ def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
 
 
 def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, ...]:
-    """The absolute folders at which the drive is mounted, as far as the text tells; longest first."""
+    """The absolute folders at which the drive is mounted, as far as the text shows; longest first."""
     points: set[str] = set()
     constants: Mapping[str, set[str]] | None = None
     for source in cells:
@@ -95,7 +95,7 @@ def _constants(cells: Sequence[CellSource], names: set[str]) -> Mapping[str, set
 
 
 def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
-    """The texts that an expression of literals and known names can have; empty where they cannot be told."""
+    """The texts that an expression of literals and known names can have; empty where they are not known."""
     match node:
         case ast.Constant(value=str(text)):
             return {text}

@@ -65,7 +65,7 @@ class ColabNames(PerCell):
 
     `bindings` are the places (cell, order in the cell) that bind a name to a path below google.colab, or to anything
     else. `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime`
-    still is what it was. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are
+    still counts. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are
     names that only Colab branches bind though the rest of the notebook reads them.
     """
 
@@ -158,7 +158,7 @@ def _names(source: CellSource, colab: ColabNames) -> Names:
     def later(name: str) -> str | None:
         return next((path for cell, _, path in colab.bindings.get(name, ()) if cell >= source.index), None)
 
-    # What this run has rewritten already still is what it was.
+    # What this run has rewritten already still counts.
     packages = (PACKAGE, RUNTIME) if colab.uses_colab else (PACKAGE,)
     try:
         return read_names(source.tree, before=before, later=later, flags=colab.flags.names, packages=packages)
@@ -167,7 +167,7 @@ def _names(source: CellSource, colab: ColabNames) -> Names:
 
 
 def _asks_about_colab(text: str) -> bool:
-    """Whether a cell asks about Colab or imports it, as far as its text tells; a link to Colab does not count."""
+    """Whether a cell asks about Colab or imports it, as far as its text shows; a link to Colab does not count."""
     lower = text.lower()
     if "colab" not in lower:
         return "tensorflow_version" in lower

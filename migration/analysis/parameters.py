@@ -1,6 +1,6 @@
 """Which form fields of a notebook become parameters that papermill fills.
 
-A field is hoisted where nothing else can tell the difference: its value is a literal, its name is bound nowhere else,
+A field is hoisted where it changes nothing else: its value is a literal, its name is bound nowhere else,
 and nothing uses it before. The others stay where they are.
 """
 
@@ -117,7 +117,7 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
 
 
 def below_folder(path: str) -> tuple[str, str]:
-    """Which folder of Colab's a path lies in, `work` or `drive`, and the rest of it; ("", path) for any other text."""
+    """The folder of Colab's that a path is in, `work` or `drive`, and the rest of it; ("", path) for any other text."""
     found = _DRIVE_PATH.fullmatch(path)
     if found:
         return "drive", found["rest"]

@@ -40,7 +40,7 @@ _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-
 @dataclass(frozen=True)
 class Requirements:
     """What a notebook installs: `python` lines as a requirements file holds them, `system` packages as
-    `apt-get install` takes them. A line that begins with `#` tells what such a file cannot hold."""
+    `apt-get install` takes them. A line that begins with `#` says what such a file cannot hold."""
 
     python: tuple[str, ...] = ()
     system: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ def marks(source: CellSource) -> list[Mark]:
 
 @dataclass(frozen=True)
 class FormField:
-    """One `#@param`: the assignment before it, or None, and why it cannot leave its place, as far as the cell tells.
+    """One `#@param`: the assignment before it, or None, and why it cannot leave its place, as far as the cell shows.
 
     `name` is the assigned name, also where the assignment is commented out, and empty where there is none.
     """

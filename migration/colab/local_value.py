@@ -21,7 +21,7 @@ _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distribut
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
 _SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
 _SPEC = frozenset({"find_spec", "find_loader", "find_module", "get_loader"})
-# Calls that only look: what they stand beside may be left out with them.
+# Calls that only look: what they are combined with may be left out with them.
 _QUESTION = re.compile(
     r"^(?:is|has|in|can|exists|get|getenv|len|str|int|bool|float|any|all|lower|upper|strip|startswith|endswith|keys|"
     r"values|items|join|find|find_spec|type|isinstance|isfile|isdir|getcwd|get_ipython|device_count|list_physical_devices|"
@@ -62,7 +62,7 @@ def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None
 
 
 def only_looks(node: ast.expr) -> bool:
-    """Evaluating the expression changes nothing, as far as its text tells."""
+    """Evaluating the expression changes nothing, as far as its text shows."""
     for part in walk(node):
         if isinstance(part, ast.Call):
             name = last_name(part.func)

@@ -54,8 +54,8 @@ class PathSpan:
 def find_paths(text: str, mounts: tuple[str, ...], *, quotes: str = "") -> list[PathSpan]:
     """The folders of Colab named in `text`, in order; what only looks like one is left out.
 
-    `quotes` says for each character of shell text how it is quoted (`migration.shell`), which tells the quotation
-    marks that open a word's piece from those that close one.
+    `quotes` says for each character of shell text how it is quoted (`migration.shell`), to distinguish marks
+    that open a quoted piece from those that close one.
     """
     if not may_name_folder(text, mounts):
         return []
@@ -83,7 +83,7 @@ def _pattern(mounts: tuple[str, ...]) -> re.Pattern[str]:
     # A notebook that mounts nothing may well have another `/gdrive`.
     roots = [root for mount in mounts if (root := mount.rstrip("/")) and (named or root.startswith(ROOT))]
     roots.sort(key=len, reverse=True)
-    # Where the notebook mounts its drive elsewhere, or at /content itself, only `MyDrive` tells that a path is of it.
+    # Where the notebook mounts its drive elsewhere, or at /content itself, only `MyDrive` shows that a path is on it.
     others = [root for root in DEFAULT_MOUNTS if root not in roots] + [ROOT] * (ROOT in roots)
     below = [root[len(ROOT) + 1 :] for root in (*roots, *others) if root.startswith(ROOT + "/")]
     clouds = [f"./{name}" for name in below if named and ROOT + "/" + name in roots]

@@ -69,11 +69,11 @@ def source_text(cell: Mapping[str, Any]) -> str:
 
 def language_of(notebook: Mapping[str, Any]) -> str:
     """The language of the kernel in lower case; `python` where the notebook does not say."""
-    language = told_language(notebook.get("metadata")) or "python"
+    language = stated_language(notebook.get("metadata")) or "python"
     return "python" if re.match(r"i?python\d?\b", language, re.IGNORECASE) else language.lower()
 
 
-def told_language(metadata: object) -> str | None:
+def stated_language(metadata: object) -> str | None:
     """The language as the notebook's metadata says it, or its kernel's name implies; None where nothing does."""
     kernel, info = as_dict(as_dict(metadata).get("kernelspec")), as_dict(as_dict(metadata).get("language_info"))
     name = re.match(r"[a-z]+", str(kernel.get("name") or "").lower())
@@ -186,7 +186,7 @@ def _without_half_pairs(text: str, notes: Notes) -> str:
 
 
 def _loaded(text: str, name: str, notes: Notes) -> Any:
-    """The JSON value of a text, over the faults that can be mended. Raises UsageError for the others."""
+    """The JSON value of a text, over the faults that can be repaired. Raises UsageError for the others."""
     strict, parse_int, commas = True, None, 0
     text = text.lstrip("\ufeff\0")
     while True:

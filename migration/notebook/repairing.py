@@ -120,9 +120,9 @@ def _cell(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> dict[
 
 
 def _cell_type(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> str:
-    told = cell.get("cell_type")
-    name = told.lower() if isinstance(told, str) else ""
-    if told in ("code", "markdown", "raw"):
+    stated = cell.get("cell_type")
+    name = stated.lower() if isinstance(stated, str) else ""
+    if stated in ("code", "markdown", "raw"):
         return name
     if name in ("code", "markdown", "raw"):
         kind = name
@@ -131,7 +131,7 @@ def _cell_type(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> 
     else:
         kind = _CELL_TYPES.get(name, "raw" if name else "markdown")
     if not (old and name in _CELL_TYPES):
-        notes.add(INVALID, f"a cell of the unknown type `{told}` became a {kind} cell", index)
+        notes.add(INVALID, f"a cell of the unknown type `{stated}` became a {kind} cell", index)
     return kind
 
 
@@ -165,7 +165,7 @@ def _cell_metadata(cell: Mapping[str, Any], kind: str, index: int, notes: Notes)
 
 
 def _tags(value: object) -> list[str]:
-    """The tags that can be told from a value of a wrong form: a text, or a list with doubles, commas, other values."""
+    """The tags that a value of a wrong form holds: a text, or a list with doubles, commas, other values."""
     values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     tags = [tag.strip() for text in values if isinstance(text, str) for tag in text.split(",")]
     return list(dict.fromkeys(tag for tag in tags if tag))

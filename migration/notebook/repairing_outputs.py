@@ -61,13 +61,13 @@ def _output(output: object, index: int, notes: Notes, old: bool) -> dict[str, An
 
 
 def _output_type(output: object) -> str | None:
-    """The type of an output as it says, or as its fields tell."""
+    """The type of an output as it says, or as its fields show."""
     if not isinstance(output, dict):
         return None
-    told = output.get("output_type")
-    told = _OLD_OUTPUTS.get(told, told) if isinstance(told, str) else None
-    if told in _OUTPUT_FIELDS:
-        return told
+    stated = output.get("output_type")
+    stated = _OLD_OUTPUTS.get(stated, stated) if isinstance(stated, str) else None
+    if stated in _OUTPUT_FIELDS:
+        return stated
     signs = (("ename", "error"), ("data", "execute_result" if "execution_count" in output else "display_data"))
     return next((kind for sign, kind in (*signs, ("text", "stream")) if sign in output), None)
 

@@ -1,7 +1,7 @@
 """Secrets in text: found by their form or by the name they are given to, never echoed.
 
 A key that carries its issuer's prefix (`hf_`, `sk-`, `AKIA`) is found anywhere. A bare random text is a secret only
-where a name or a command says so (`api_key = …`, `wandb login …`): hashes of commits, files and data sets look alike.
+where a name or a command says so (`api_key = …`, `wandb login …`): hashes of commits and files look the same.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 from migration.notebook.findings import Finding, Keeps, Notes, listed
 from migration.notebook.outputs import clean_outputs
-from migration.notebook.reading import KERNEL_LANGUAGES, as_dict, language_of, told_language
+from migration.notebook.reading import KERNEL_LANGUAGES, as_dict, language_of, stated_language
 from migration.notebook.repairing import repaired
 
 _NOTEBOOK_METADATA = frozenset({"colab", "accelerator", "gpuClass", "gpuType", "colab_type"})
@@ -48,9 +48,9 @@ def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list
 
 # ----------------------------------------------------------------------------------------------------- Colab's metadata
 def _hardware(metadata: dict[str, Any], notes: Notes) -> str | None:
-    """What the notebook was made for. Colab keeps `gpuType` when a notebook goes back to the CPU: it tells nothing."""
-    told, colab = metadata.get("accelerator"), as_dict(metadata.get("colab"))
-    accelerator = told.strip().upper() if isinstance(told, str) else ""
+    """What the notebook was made for. Colab keeps `gpuType` when a notebook goes back to the CPU: it proves nothing."""
+    stated, colab = metadata.get("accelerator"), as_dict(metadata.get("colab"))
+    accelerator = stated.strip().upper() if isinstance(stated, str) else ""
     if colab.get("machine_shape") == "hm":
         notes.add(
             "LF113",
@@ -83,8 +83,8 @@ def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
     """One finding on all cells, for nearly every cell has such metadata."""
     counts = Counter(key for cell in cells for key in cell["metadata"].keys() & _CELL_METADATA)
     if counts:
-        told = ", ".join(f"`{key}` ({count})" for key, count in sorted(counts.items()))
-        notes.add("LF111", f"Colab's metadata of cells was left out: {told}")
+        stated = ", ".join(f"`{key}` ({count})" for key, count in sorted(counts.items()))
+        notes.add("LF111", f"Colab's metadata of cells was left out: {stated}")
 
 
 def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any]:
@@ -118,12 +118,12 @@ def _faults_of_ids(cells: Sequence[dict[str, Any]]) -> list[str]:
     seen: set[str] = set()
     faults = []
     for cell in cells:
-        told = cell.get("id")
-        if not isinstance(told, str) or not _CELL_ID.fullmatch(told):
+        stated = cell.get("id")
+        if not isinstance(stated, str) or not _CELL_ID.fullmatch(stated):
             faults.append("invalid" if "id" in cell else "missing")
             continue
-        faults.append("duplicated" if told in seen else "")
-        seen.add(told)
+        faults.append("duplicated" if stated in seen else "")
+        seen.add(stated)
     return faults
 
 
@@ -160,28 +160,28 @@ def _with_kernel(metadata: dict[str, Any], language: str, notes: Notes) -> dict[
             new_info = {}
         new_info["name"] = "python"
     else:
-        told = told_language(metadata) or language
+        stated = stated_language(metadata) or language
         name = next((name for name, known in KERNEL_LANGUAGES.items() if known.lower() == language), language)
         name = _text_of(kernel.get("name")) or name
         new_kernel = {
             **kernel,
             "name": name,
-            "display_name": _text_of(kernel.get("display_name")) or told,
-            "language": _text_of(kernel.get("language")) or told,
+            "display_name": _text_of(kernel.get("display_name")) or stated,
+            "language": _text_of(kernel.get("language")) or stated,
         }
-        new_info["name"] = _text_of(info.get("name")) or told
+        new_info["name"] = _text_of(info.get("name")) or stated
     missing = [field for field in ("name", "display_name", "language") if kernel.get(field) is None]
-    told_of = [f"kernelspec.{field}" for field in missing]
-    told_of += [] if info.get("name") == new_info["name"] else ["language_info.name"]
-    if told_of:
-        notes.add("LF105", f"kernel `{new_kernel['name']}`, language {new_kernel['language']}: {listed(told_of)} added")
+    added = [f"kernelspec.{field}" for field in missing]
+    added += [] if info.get("name") == new_info["name"] else ["language_info.name"]
+    if added:
+        notes.add("LF105", f"kernel `{new_kernel['name']}`, language {new_kernel['language']}: {listed(added)} added")
     return {**metadata, "kernelspec": new_kernel, "language_info": new_info}
 
 
-def _python_kernel(told: object, info: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
+def _python_kernel(stated: object, info: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     """`python3` in place of any kernel that another machine would not have under that name."""
-    kernel = as_dict(told)
-    name = _text_of(kernel.get("name")) or _text_of(told)
+    kernel = as_dict(stated)
+    name = _text_of(kernel.get("name")) or _text_of(stated)
     if name == "python3" and not _is_python_2(kernel, info):
         return {
             **kernel,
@@ -205,8 +205,8 @@ def _python_kernel(told: object, info: Mapping[str, Any], notes: Notes) -> dict[
 
 
 def _is_python_2(kernel: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
-    told = (kernel.get("name"), kernel.get("display_name"))
-    if any(isinstance(text, str) and _PYTHON_2.match(text) for text in told):
+    stated = (kernel.get("name"), kernel.get("display_name"))
+    if any(isinstance(text, str) and _PYTHON_2.match(text) for text in stated):
         return True
     return not kernel.get("name") and str(info.get("version") or "").startswith("2.")
 

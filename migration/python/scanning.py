@@ -1,6 +1,6 @@
 """Where IPython sees commands in a cell: `!shell`, `%magic`, `x = !shell`, `x = %magic`, `name?`.
 
-IPython tokenises a cell, transforms the first command it finds and tokenises all of it anew, as often as there are
+IPython tokenises a cell, transforms the first command it finds and tokenises all of it again, as often as there are
 commands. Reading strings, brackets and comments with one regular expression finds the same places a hundred times
 faster; where that cannot be sure (a quote that never ends, a question mark), IPython's own transformers decide.
 """
@@ -63,7 +63,7 @@ def find_commands(text: str, body: int = 0) -> tuple[list[Command], str]:
     """The commands of a cell after its offset `body`, and the text after `body` with placeholders in their places, of
     the same length.
 
-    As in IPython what follows a command is read anew, so a quote inside a shell line hides nothing below it.
+    As in IPython what follows a command is read again, so a quote inside a shell line hides nothing below it.
     """
     rest = text[body:]
     if not _MAYBE_COMMAND.search(rest):

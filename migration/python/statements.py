@@ -164,7 +164,7 @@ def line_span(source: CellSource, first: ast.stmt, last: ast.stmt) -> tuple[int,
 
 
 def end_of(source: CellSource, node: ast.stmt) -> int:
-    """Where a statement ends; a command in it may go on for lines of which the tree knows nothing."""
+    """Where a statement ends; a command in it may continue on lines that are not in the tree."""
     start, end = source.span(node)
     return max([end, *(command.end for command in source.commands if start <= command.start < end)])
 

@@ -2,7 +2,7 @@ r"""Where the string literals and comments of Python text stand, and what each c
 
 `tokenize` reads an f-string as one token up to Python 3.11 and as many from 3.12 on, and gives up on text that is no
 Python. This reader does neither: it finds the same literals under every version, those inside an f-string's
-expressions too, and goes on after what it cannot read.
+expressions too, and continues after what it cannot read.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a":
 _EXPRESSION = re.compile(r"[\[({})\]:]|(?:(?<!\w)[rRbBfFuU]{1,2})?(?:\"\"\"|'''|\"|')")
 _MAX_DEPTH = 20
 
-# Cell magics, beside those of a shell, whose body takes `#` for a comment; others (files, HTML, JavaScript) hold text
-# that is not ours.
+# Cell magics, other than those of a shell, in whose body `#` begins a comment; in others (files, HTML) it is content.
 _HASH_COMMENTS = frozenset(
     {"script", "python", "python2", "python3", "pypy", "timeit", "prun", "R", "ruby", "perl", "cython", "octave"}
 )

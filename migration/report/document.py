@@ -1,9 +1,9 @@
-"""The report of a migration, as JSON: `report.schema.json` beside this file is made from the classes below.
+"""The report of a migration, as JSON: `report.schema.json` next to this file is made from the classes below.
 
     python -m migration.report.document --write-schema
 
 Schema version 1. A reader ignores fields it does not know, so fields may be added without a new version; a changed
-meaning needs one. Nothing in it tells who made a notebook: paths are relative to the current folder, or to the home
+meaning needs one. Nothing in it says who made a notebook: paths are relative to the current folder, or to the home
 folder as `~`, and secrets are named by kind and place.
 """
 
@@ -117,7 +117,7 @@ class NotebookReport:
     sha256: str | None = None
     """Of the input's bytes; null where it could not be read."""
     files: tuple[str, ...] = ()
-    """What lies beside the output for it: requirements, the runtime module."""
+    """Files next to the output that belong to it: requirements, the runtime module."""
     changes: int = 0
     """Findings that changed the notebook, or would."""
     hardware: str | None = None
@@ -173,7 +173,7 @@ class Report:
     landfall: str
     """Version of Landfall."""
     mode: Mode
-    """`write` made notebooks; `check` and `diff` wrote none and tell what would change."""
+    """`write` made notebooks; `check` and `diff` wrote none and say what would change."""
     summary: Summary
     """Counts over all notebooks."""
     notebooks: tuple[NotebookReport, ...]
@@ -243,7 +243,7 @@ def landfall_version() -> str:
 
 
 def shown(path: Path) -> str:
-    """A path as a report names it: relative to the current folder where it lies below, else `~/…` below the home
+    """A path as a report names it: relative to the current folder where it is below that, else `~/…` below the home
     folder, else in full."""
     full = Path(os.path.normpath(Path.cwd() / path))
     for base, prefix in ((Path.cwd(), ""), (_home(), "~/")):

@@ -70,7 +70,7 @@ def check_text(report: Report) -> str:
 
 
 def github_text(report: Report) -> str:
-    """Workflow commands, which GitHub shows as annotations beside the notebook's lines."""
+    """Workflow commands, which GitHub shows as annotations of the notebook's lines."""
     return "".join(f"{line}\n" for notebook in report.notebooks for line in _annotations(notebook))
 
 
@@ -80,7 +80,7 @@ def _annotations(notebook: NotebookReport) -> Iterator[str]:
     for item in notebook.findings:
         title = _property(f"{item.rule} {item.name}")
         where = f"file={_property(notebook.input)},line={item.file_line or 1},title={title}"
-        yield f"::warning {where}::{_data(_told(item))}"
+        yield f"::warning {where}::{_data(_described(item))}"
 
 
 def _data(text: str) -> str:
@@ -133,7 +133,7 @@ def _sarif_results(notebook: NotebookReport, index: Mapping[str, int]) -> Iterat
             "ruleId": item.rule,
             "ruleIndex": index[item.rule],
             "level": "warning",
-            "message": {"text": _told(item)},
+            "message": {"text": _described(item)},
             "locations": [
                 {
                     "physicalLocation": {
@@ -152,7 +152,7 @@ def _uri(path: str) -> str:
     return quote(path, safe="/~")
 
 
-def _told(item: FoundItem) -> str:
+def _described(item: FoundItem) -> str:
     action = f" — {item.action}" if item.action else ""
     return f"{where(item.cell, item.line)}: {item.message}{action}"
 

@@ -46,7 +46,7 @@ class _Markup(str):
 
 
 def write_report(report: Report, path: Path, *, force: bool = False) -> Path:
-    """Writes the JSON to `path` and the page beside it; gives the page's path.
+    """Writes the JSON to `path` and the page next to it; gives the page's path.
 
     Raises UsageError where the page's name belongs to a file that is no such page, unless `force`.
     """

@@ -86,7 +86,7 @@ def _in_doubt(text: str) -> str:
 def _rewritten(
     source: CellSource, start: int, end: int, message: str, written: Callable[[str], str] = _in_doubt
 ) -> Iterator[Match]:
-    """The lines of a stretch of text that name google.colab, rewritten one by one; JavaScript is left alone."""
+    """The lines of a segment of text that name google.colab, rewritten one by one; JavaScript is left alone."""
     at = start
     for line in source.text[start:end].split("\n"):
         if _COLAB.fires(line) and not _SCRIPT.search(line):

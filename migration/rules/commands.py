@@ -155,7 +155,7 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 def _detached(text: ShellText) -> tuple[str, str]:
     """What to write around a command, in place of its `&`, so that it outlives the line.
 
-    The terminal of the line hangs up when the line ends: what ignores that goes on, unless it still writes there. On
+    The terminal of the line hangs up when the line ends: what ignores that continues, unless it still writes there. On
     Colab its output is lost by then too.
     """
     last = text.commands[-1]

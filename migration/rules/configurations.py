@@ -1,4 +1,4 @@
-"""A Colab configuration that has a local twin (TR-05): `configs/x.yaml` beside `configs/x_local.yaml`."""
+"""A Colab configuration that has a local twin (TR-05): `configs/x.yaml` next to `configs/x_local.yaml`."""
 
 from __future__ import annotations
 

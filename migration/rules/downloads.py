@@ -31,7 +31,7 @@ _WGET_STAYS = re.compile(
     r"-n?c|-[NmOVh]|--(?:no-clobber|timestamping|continue|mirror|spider|output-document|post-data|post-file|method|"
     r"delete-after|backups|start-pos|version|help)"
 )
-"""Options beside which wget's `-nc` is an error or says nothing new."""
+"""Options with which wget's `-nc` is an error or says nothing new."""
 _NOT_ONE_FILE = {
     "wget": re.compile(r"-n?c|-[Ni]|--(?:no-clobber|timestamping|continue|input-file|post-data|post-file|method)"),
     "curl": re.compile(
@@ -99,7 +99,7 @@ def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 continue
             start, end = text.at(command.start), text.at(command.end)
             if any(at < start and folder in line for at, line in removals):
-                continue  # the cell has just removed the folder, to clone it anew
+                continue  # the cell has just removed the folder, to clone it again
             guarded = guard(text, command, f"[ -d {folder.removesuffix('/')}/.git ]")
             if guarded:
                 message = "`git clone` fails where its folder is still there from an earlier run"

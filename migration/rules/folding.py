@@ -120,7 +120,7 @@ def _first_line(source: CellSource, choice: Choice) -> int:
 
 
 def _comment_above(source: CellSource, choice: Choice) -> Edit | None:
-    """The removal of a single comment line right above that tells of Colab, whose branch goes."""
+    """The removal of a single comment line right above about Colab, whose branch goes."""
     start = source.span(choice.node)[0]
     first = source.line_span(start, start)[0]
     if choice.colab or first <= source.body or source.text.startswith("elif", start):
@@ -183,7 +183,7 @@ def _with_comments(source: CellSource, end: int, indent: str) -> int:
 
 
 def _comments_between(source: CellSource, start: int, end: int) -> str:
-    """The comment lines between two clauses: they tell of the second."""
+    """The comment lines between two clauses: they are about the second."""
     return "".join(f"{line}\n" for line in source.text[start:end].split("\n") if _COMMENT.match(line))
 
 

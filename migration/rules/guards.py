@@ -20,7 +20,7 @@ _SUBSTITUTION = re.compile(r"\$\(|`|[<>]\(")
 
 @once_a_cell
 def run_texts(source: CellSource) -> tuple[tuple[ShellText, str], ...]:
-    """The shell texts of a cell whose exit status nobody asks for, each with what runs it: `!`, `%%` (a script), or
+    """The shell texts of a cell whose exit status is not used, each with what runs it: `!`, `%%` (a script), or
     the function of a call that stands as a statement."""
     return tuple(_run_texts(source))
 
@@ -53,7 +53,7 @@ def _system_call(source: CellSource, text: ShellText) -> str | None:
 
 
 def pipeline(commands: Sequence[shell.Command], command: shell.Command) -> tuple[shell.Command, ...] | None:
-    """The commands joined by pipes with this one, from the first to the last; None where they cannot be told."""
+    """The commands joined by pipes with this one, from the first to the last; None where they cannot be found."""
     level = [other for other in commands if other.depth == command.depth]
     first = last = level.index(command)
     while level[first].before in ("|", "|&"):
@@ -76,7 +76,7 @@ def guard(text: ShellText, command: shell.Command, test: str) -> tuple[Edit, ...
     if joined is None or (command.depth and _SUBSTITUTION.search(text.text)):
         return ()
     around = (joined[0].before, joined[-1].after)
-    # A list that goes on after a failure (`clone || pull`) is a guard of its own.
+    # A list that continues after a failure (`clone || pull`) is a guard of its own.
     if "||" in around or "!" in joined[0].keywords or any(map(_has_heredoc, joined)):
         return ()
     start, end = joined[0].start, max(part.end for part in joined)

@@ -131,7 +131,7 @@ def _find_writes_outside(source: CellSource, facts: NotebookFacts) -> Iterator[M
 
 
 def _written(command: shell.Command) -> Iterator[str]:
-    """The paths that a command writes to, as far as its options tell."""
+    """The paths that a command writes to, as far as its options say."""
     for redirection in command.redirections:
         if ">" in redirection.operator and redirection.target is not None:
             yield redirection.target.value

@@ -25,7 +25,7 @@ _AUTOMAGICS = (
 )
 _DETACHED = re.compile(rf"%[ \t]+(?P<name>{_AUTOMAGICS}|reset|config|env|run|time|pylab|pwd|who|whos|store)(?![\w=(.])")
 _BARE = re.compile(rf"^[ \t]*(?P<line>(?P<name>{_AUTOMAGICS})[ \t]+[^\s=(.,:\[)\]][^\n]*)$", re.MULTILINE)
-# `ls -lh` and `cd /tmp` are also differences and quotients of names, but nobody writes those so.
+# `ls -lh` and `cd /tmp` are also differences and quotients of names, but code does not write those so.
 _CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
 
 

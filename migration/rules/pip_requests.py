@@ -70,7 +70,7 @@ def _only_pinned(call: PipCall) -> bool:
 # ---------------------------------------------------------------------------------------------------- fetched only once
 def _frozen(call: PipCall) -> str | None:
     """What `pip freeze` says of the only requirement of this command once it is installed; None where there are more,
-    or where it does not tell the revision asked for, or where the command means to fetch it again."""
+    or where it does not name the requested revision, or where the command means to fetch it again."""
     requirements = _requirements(call)
     if not call.installs or call.uv or call.interpreter == "other" or len(requirements) != 1:
         return None

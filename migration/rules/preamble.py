@@ -141,7 +141,7 @@ def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _
 def _extended(
     cells: list[dict[str, Any]], parameters: int | None, setup: int, lines: dict[str, str], wanted: list[str]
 ) -> list[dict[str, Any]]:
-    """The cells of a notebook that was migrated before, with what its two cells lack."""
+    """The cells of a notebook that was migrated before, with what is missing in its two cells."""
     texts = {setup: _with_setup(cells[setup]["source"], wanted)}
     if parameters is not None:
         fields = {name: line for name, line in lines.items() if name not in ("work_dir", "drive_dir")}
@@ -158,7 +158,7 @@ def _with_parameters(text: str, lines: dict[str, str]) -> str:
 
 
 def _with_setup(text: str, wanted: list[str]) -> str:
-    """The set-up with the lines it lacks: imports below its first import, the others before it changes the folder."""
+    """The set-up with its missing lines: imports below its first import, the others before it changes the folder."""
     present = text.split("\n")
     assigned = {_target(line) for line in present}
     missing = [line for line in wanted if line and line not in present and _target(line) not in assigned]
