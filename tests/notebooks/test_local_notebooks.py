@@ -14,8 +14,8 @@ import pytest
 import websocket
 
 from core.config.schema import STREAMS
-from migration.python.source import compiles
 from migration.migrate import migrate
+from migration.python.source import compiles
 from tests.notebooks.conftest import NOTEBOOK
 from tests.support import REPO_ROOT
 
