@@ -102,9 +102,10 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     from inference.event_views import Scored
     from inference.events import find_events
     from inference.panels import write_panels
-    from inference.score_table import score_table, write_scores
+    from inference.score_table import sample_of, score_table, write_scores
     from inference.stored_detector import detector_and_data, open_model
     from inference.stream_scores import model_errors
+    from inference.thresholds import departure
     from inference.timeline import plot_timeline
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
@@ -122,6 +123,8 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     paths = ScoringPaths.of(config, root=root)
     judged = _detection(scores, threshold.value, config.scoring)
     summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
+    scored = sample_of(scores, span=config.scoring.smoothing_span)
+    summary["threshold"]["departure"] = departure(threshold, detector.sample, scored)
     summary["missed_faults"] = _missed_faults(scores, config.scoring, windows.series.recordings) if judged else []
     # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
     with atomic_file(paths.scores) as part:
@@ -144,6 +147,8 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     write_json(paths.summary, summary)
     log.info("%s", _title(summary))
     log.info("%s", threshold.statement)
+    if summary["threshold"]["departure"]:
+        log.warning("%s", summary["threshold"]["departure"])
     return ScoringResult(scores, events, threshold, summary, paths)
 
 

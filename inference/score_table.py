@@ -15,6 +15,7 @@ from core.data.blocks import give_back
 from core.data.labels import labels_of
 from core.data.windows import Series
 from inference.part_scores import PartScores
+from inference.thresholds import CalibrationSample
 
 _NS_PER_S = 1e9
 _LINES_AT_A_TIME = 2**17
@@ -53,6 +54,15 @@ def score_table(
             "top_channel": pd.Categorical.from_codes(scores.top_channel_s, list(channels)),
         }
     )
+
+
+def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
+    """The scores of a table in order of time. span: of the means in the scores."""
+    known = table[table["score"].notna()]
+    segment_n, second_n = known["stretch"].to_numpy(), known["seconds"].to_numpy()
+    step_m = np.diff(second_n)[np.diff(segment_n) == 0]
+    step = float(np.median(step_m)) if len(step_m) else None
+    return CalibrationSample(known["score"].to_numpy(), segment_n, seconds_per_score=step or None, span=span)
 
 
 def write_scores(table: pd.DataFrame, path: Path) -> None:

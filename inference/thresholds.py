@@ -20,7 +20,7 @@ import numpy as np
 
 from core.config.schema import Scoring, Threshold
 from core.errors import DataError, UsageError
-from core.numbers import duration_in_words, plain
+from core.numbers import duration_in_words, plain, ratio_in_words
 from inference.alarms import burst_sizes, event_spans
 
 # Alarms at most this many smoothing spans apart belong to one burst, and alarms at most so many scores apart.
@@ -38,6 +38,7 @@ _FEWEST_EXCESSES = 30
 _NO_SHAPE = 1e-6
 _SECONDS_PER_DAY = 86_400.0
 _CONFIDENCE = (0.025, 0.975)
+_LEAST_MEDIAN = 1e-9
 # Calibration data that allows for more events a day than this says nothing about them.
 _TELLING = 1000.0
 
@@ -322,6 +323,24 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
         if achieved.low > threshold.false_alarm_rate:
             sentences.append("The process changed within the calibration data: the promise does not hold")
     return ". ".join(sentences)
+
+
+def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, scored: CalibrationSample) -> str:
+    """What is to be said where scores are unlike those of the calibration, empty where they are not: more of them alarm
+    than any threshold error explains. Nobody can tell by scores alone whether a fault lasts or the process has changed.
+    """
+    if not len(scored.score_n):
+        return ""
+    found = scored.false_alarms(threshold.value, Scoring())
+    if found.low <= threshold.expected.high:
+        return ""
+    times = float(np.median(scored.score_n)) / max(float(np.median(calibration.score_n)), _LEAST_MEDIAN)
+    usual = f"; the median score is {ratio_in_words(times)} times that of the calibration data" if times > 1 else ""
+    return (
+        f"{percent(found.rate)} of the scores are alarms, where a process that is as calibrated has at most "
+        f"{percent(threshold.expected.high)}{usual}. Either faults last, or the process has changed since the "
+        "calibration: then the stated false alarms do not hold, and `landfall calibrate` with newer data is needed"
+    )
 
 
 def in_words(found: FalseAlarms) -> str:

@@ -14,7 +14,8 @@ from inference.benchmark.detectors import Scored
 from inference.benchmark.sets import BenchmarkSet, Unit
 from inference.event_figures import event_figures
 from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
-from inference.thresholds import CalibrationSample, calibrate
+from inference.score_table import sample_of
+from inference.thresholds import calibrate
 
 RATES = (0.001, 0.01, 0.05)
 _EVENT_COUNTS = ("faults_total", "faults_found", "false_events", "recorded_hours")
@@ -44,7 +45,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     by_row = benchmark.decision == "row"
     score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
     settings = _of_decisions(settings, by_row=by_row)
-    calibrated = calibrate(_sample(normal, settings), settings)
+    calibrated = calibrate(sample_of(normal, span=settings.smoothing_span), settings)
     threshold = calibrated.value
     at = detection_metrics(score_n, label_n, threshold)
     parts = _parts(judged, benchmark)
@@ -118,6 +119,7 @@ def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: 
     return pd.DataFrame(
         {
             "recording": grouped["recording"].first(),
+            "stretch": grouped["recording"].first().cat.codes,
             "seconds": grouped["seconds"].first(),
             "score": grouped["score"].mean(),
             "label": grouped["label"].max(),
@@ -149,25 +151,17 @@ def _of_decisions(settings: Scoring, *, by_row: bool) -> Scoring:
     return settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed), **smoothing})
 
 
-def _sample(decisions: pd.DataFrame, settings: Scoring) -> CalibrationSample:
-    known = decisions[decisions["score"].notna()]
-    segment = known["stretch"] if "stretch" in known else pd.factorize(known["recording"])[0]
-    segment_n, second_n = np.asarray(segment), known["seconds"].to_numpy()
-    step_m = np.diff(second_n)[np.diff(segment_n) == 0]
-    step = float(np.median(step_m)) if len(step_m) else None
-    return CalibrationSample(
-        known["score"].to_numpy(), segment_n, seconds_per_score=step or None, span=settings.smoothing_span
-    )
-
-
 def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float, settings: Scoring) -> dict[str, float] | None:
     """The share of normal decisions that alarm, and its 95 % interval; None where calibration is too small."""
     changed = {"false_alarm_rate": rate, "false_events_per_day": None}
     settings = settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed)})
-    calibrated, healthy = calibrate(_sample(normal, settings), settings), judged[judged["label"] == 0]
+    calibrated, healthy = (
+        calibrate(sample_of(normal, span=settings.smoothing_span), settings),
+        judged[judged["label"] == 0],
+    )
     if calibrated.shortfall or healthy.empty:
         return None
-    found = _sample(healthy, settings).false_alarms(calibrated.value, settings)
+    found = sample_of(healthy, span=settings.smoothing_span).false_alarms(calibrated.value, settings)
     return {"rate": found.rate, "low": found.low, "high": found.high}
 
 

@@ -141,7 +141,8 @@ def _false_alarms(scores: ScoreSummary) -> str | None:
     """What the threshold says of itself, or else what it was meant to be, and rests on."""
     threshold = scores.threshold
     if threshold is None or threshold.statement:
-        return threshold.statement if threshold else None
+        told = threshold and (threshold.departure, threshold.statement)
+        return ". ".join(each for each in told if each) if told else None
     if threshold.false_alarm_rate is None:
         return None
     meant = f"{100 * threshold.false_alarm_rate:.3g} % of normal scores are meant to be false alarms"

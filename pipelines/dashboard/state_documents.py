@@ -45,6 +45,7 @@ class Threshold(Document):
     false_alarm_rate: Number = Field(None, description="Share of normal scores meant to lie above it.")
     calibration_scores: int | None = Field(None, description="Scores it rests on.")
     statement: Text | None = Field(None, description="What it promises of false alarms, in words.")
+    departure: Text | None = Field(None, description="Why that does not hold for what was scored; empty where it does.")
 
 
 _MATCHED = "starts in the fault, or at most `scoring.event_gap` + 1 scores before it"

@@ -14,7 +14,16 @@ from scipy.stats import chi2
 from core.config.schema import Scoring
 from core.errors import EXIT_DATA, DataError, UsageError
 from inference import thresholds
-from inference.thresholds import CalibrationSample, FalseAlarms, calibrate, in_words, number, percent, poisson_interval
+from inference.thresholds import (
+    CalibrationSample,
+    FalseAlarms,
+    calibrate,
+    departure,
+    in_words,
+    number,
+    percent,
+    poisson_interval,
+)
 
 
 def sample_of(score_n: np.ndarray, segment_n: np.ndarray | None = None, **known) -> CalibrationSample:
@@ -258,6 +267,19 @@ def test_a_changed_process_is_named_in_the_statement():
     assert "the second half had 20 % (10 to 30 %)" in changed.statement
     assert "process changed" in changed.statement
     assert "process changed" not in kept.statement
+
+
+def test_scores_unlike_those_of_the_calibration_are_named():
+    rng = np.random.default_rng(0)
+    calibration = sample_of(rng.gamma(4, size=5000))
+    threshold = calibrate(calibration, asked())
+    assert departure(threshold, calibration, sample_of(rng.gamma(4, size=5000))) == ""
+    with_fault = rng.gamma(4, size=5000)
+    with_fault[700:760] *= 10
+    assert departure(threshold, calibration, sample_of(with_fault)) == ""
+    told = departure(threshold, calibration, sample_of(2 * rng.gamma(4, size=5000)))
+    assert "landfall calibrate" in told
+    assert "1.98 times" in told
 
 
 @pytest.mark.parametrize(
