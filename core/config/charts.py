@@ -29,7 +29,7 @@ class ProcessCharts(Section):
         0.6, description="Process sensors: share of the chart of principal components where the plant does not drift."
     )
     tolerated_drift: Positive = Field(
-        1.25,
+        1.5,
         description="Process sensors: from this drift between the halves of the reference rows on, that share falls "
         "with the fourth power of the drift.",
     )
