@@ -35,8 +35,6 @@ def _stack(source: CellSource) -> Iterator[re.Match[str]]:
 
 
 def _find_comments_above(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python":
-        return
     for found in _stack(source):
         if found["above"].strip():
             yield _moved_below(found)
@@ -67,7 +65,7 @@ def _moved_below(found: re.Match[str]) -> Match:
 
 def _find_shell_cell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     magic = source.magic
-    if facts.language != "python" or magic is None or magic.name != "shell":
+    if magic is None or magic.name != "shell":
         return
     start = source.text.index("%%", magic.start) + 2
     edits = [Edit(start, start + len("shell"), "bash")]
@@ -93,7 +91,7 @@ def _find_misplaced(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
 
 def _find_preloaded(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     magic = source.magic
-    if facts.language == "python" and magic is not None and magic.name == "bigquery":
+    if magic is not None and magic.name == "bigquery":
         yield Match(
             magic.start,
             source.line_span(magic.start, magic.start)[1],

@@ -169,8 +169,6 @@ def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _script_spans(source: CellSource) -> list[tuple[int, int]]:
     """Where JavaScript can stand: in strings, and in cells of other languages."""
-    if source.language != "python":
-        return []
     if source.tree is None:
         return [(source.body, len(source.text))]
     return [literal.body for literal in _literals(source)]
@@ -181,8 +179,6 @@ def _is_script_cell(source: CellSource) -> bool:
 
 
 def _find_commands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.language != "python":
-        return
     message = "a shell line, or text for a file, names `google.colab`"
     if not source.is_python:
         if not _is_script_cell(source):

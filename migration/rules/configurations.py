@@ -49,6 +49,7 @@ RULES: tuple[Rule, ...] = (
         _find,
         holding("configs/"),
         ("code", "markdown"),
+        any_language=True,
         example=Example('config = "configs/x.yaml"', 'config = "configs/x_local.yaml"'),
     ),
 )

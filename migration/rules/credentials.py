@@ -166,7 +166,7 @@ def _find_in_prose(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_placeholders(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python" or not source.is_python:
+    if not source.is_python:
         return
     seen: set[str] = set()
     for match in _VALUE.finditer(source.text):
@@ -198,6 +198,7 @@ RULES: tuple[Rule, ...] = (
         '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where only text can stand',
         Keeps.NEEDS_HUMAN,
         _find_secrets,
+        any_language=True,
         example=Example(
             "!git clone https://me:pa55-w0rd@example.org/x.git",
             "!git clone https://me:$PASSWORD_IN_A_URL@example.org/x.git",
@@ -226,6 +227,7 @@ RULES: tuple[Rule, ...] = (
         _find_in_prose,
         None,
         ("markdown", "raw"),
+        any_language=True,
         example=Example(
             "Clone https://me:pa55-w0rd@example.org/x.git first.",
             "Clone https://me:<PASSWORD_IN_A_URL>@example.org/x.git first.",

@@ -284,8 +284,7 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _variables(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[int, int, str]]:
     """Colab's environment variables where they are named; what asks for one alone is rewritten by other rules."""
     for match in _VARIABLE.finditer(source.text):
-        if facts.language == "python":
-            yield match.start(), match.end(), match[0]
+        yield match.start(), match.end(), match[0]
 
 
 RULES: tuple[Rule, ...] = (

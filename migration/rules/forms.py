@@ -53,7 +53,7 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
-    return [mark for mark in marks(source) if mark.kind == kind] if facts.language == "python" else []
+    return [mark for mark in marks(source) if mark.kind == kind]
 
 
 def _comment(source: CellSource, mark: Mark, text: str, *, keep_empty: bool) -> Edit:

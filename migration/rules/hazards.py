@@ -222,8 +222,7 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
 
 def _once_a_line(source: CellSource, facts: NotebookFacts, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     """The first match of each line in the code of a Python notebook."""
-    found = outside_comments(source, pattern) if facts.language == "python" else []
-    by_line = {source.line_of(match.start()): match for match in reversed(found)}
+    by_line = {source.line_of(match.start()): match for match in reversed(outside_comments(source, pattern))}
     return [by_line[line] for line in sorted(by_line)]
 
 

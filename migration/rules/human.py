@@ -71,7 +71,7 @@ _COLAB = re.compile(
 
 
 def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python" or not source.is_python:
+    if not source.is_python:
         return
     if source.tree is None:
         for match in outside_comments(source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\(")):
@@ -138,7 +138,7 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_gpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python" or not source.is_python:
+    if not source.is_python:
         return
     for what, words, pattern in _GPU:
         if not any(word in source.text for word in words):
@@ -215,6 +215,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_capture,
         holding("getUserMedia", "mediaDevices", "MediaRecorder"),
+        any_language=True,
         example=Example('script = "navigator.mediaDevices.getUserMedia({})"'),
     ),
     *hazards.RULES,
@@ -226,6 +227,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_tpu,
         holding("TPU", "colab_tpu", "to_tpu_model", "initialize_tpu", "cloud_tpu", "torch_xla", like=_TPU),
+        any_language=True,
         example=Example("tf.distribute.cluster_resolver.TPUClusterResolver()"),
     ),
     Rule(
@@ -260,6 +262,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_other_language,
         holding("colab", "/content", "@", "COLAB_", "rive", "tensorflow_version", "%%shell"),
+        any_language=True,
         example=Example('setwd("/content/x")', language="r"),
     ),
 )

@@ -85,7 +85,7 @@ def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 
 
 def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python" or not source.is_python:
+    if not source.is_python:
         return
     for use in _uses(source, "tensorflow_version"):
         start, end = use.start, use.end
@@ -114,7 +114,7 @@ def _does_nothing(handler: ast.ExceptHandler) -> bool:
 
 
 def _find_version_comment(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python" or not source.is_python:
+    if not source.is_python:
         return
     for start, end in _comment_lines(source):
         if _VERSION_COMMENT.match(source.text[start:end].strip()):
@@ -150,7 +150,7 @@ def _find_terminal(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if facts.language != "python" or not source.is_python or source.magic is not None:
+    if not source.is_python or source.magic is not None:
         return
     found = list(_BARE.finditer(source.masked))
     if not found:

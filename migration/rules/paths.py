@@ -42,7 +42,7 @@ _INSTEAD = {"ismount": "isdir", "is_mount": "is_dir"}
 def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     """Whether a migrated cell still has the name `MyDrive` in its code, and so may append it to the mount point at run
     time: then the drive folder needs links of that name to itself."""
-    if facts.language != "python" or not _MY_DRIVE.search(source.text):
+    if not _MY_DRIVE.search(source.text):
         return False
     comments = paths_strings.read(source)[1] if source.is_python else []
     return any(
@@ -89,14 +89,11 @@ def _bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.language == "python":
-        yield from (found.match for found in paths_texts.markdown(source, facts))
+    yield from (found.match for found in paths_texts.markdown(source, facts))
 
 
 def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Colab's own samples are not on this machine."""
-    if source.language != "python":
-        return
     for found in _SAMPLE.finditer(source.text):
         start, end = source.line_span(found.start(), found.end())
         line = source.text[start:end]

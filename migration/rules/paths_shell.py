@@ -42,10 +42,10 @@ def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The shell and magic commands of a cell, its cell magic's arguments and its shell body, where they name a
     folder."""
     magic = source.magic
-    if magic is not None and source.language == "python" and magic.argument.strip():
+    if magic is not None and magic.argument.strip():
         end = magic.argument_start + len(magic.argument.rstrip())
         yield from _founds(_arguments(source.text, magic.argument_start, end, magic.name, facts))
-    if source.is_shell and magic is not None and source.language == "python":
+    if source.is_shell and magic is not None:
         yield from _founds(script_places(source.text, magic.body, len(source.text), facts))
     for command in source.commands:
         yield from _founds(_command_places(source, command, facts))

@@ -38,7 +38,7 @@ _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The places below a cell magic that name a folder; one match for all where the cell is rewritten as a whole."""
     magic = source.magic
-    if magic is None or source.language != "python" or source.is_shell:
+    if magic is None or source.is_shell:
         return
     start = magic.body
     body = source.text[start:]

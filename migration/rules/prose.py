@@ -205,6 +205,7 @@ RULES: tuple[Rule, ...] = (
         _find_badges,
         _COLAB_TRIGGER,
         _MARKDOWN_CELLS,
+        any_language=True,
         example=Example(
             (
                 "[![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://col"
@@ -224,6 +225,7 @@ RULES: tuple[Rule, ...] = (
         _find_links,
         _COLAB_TRIGGER,
         _MARKDOWN_CELLS,
+        any_language=True,
         example=Example(
             "See [the next one](https://colab.research.google.com/github/a/b/blob/main/c.ipynb).",
             "See [the next one](https://github.com/a/b/blob/main/c.ipynb).",
@@ -238,6 +240,7 @@ RULES: tuple[Rule, ...] = (
         _find_scroll_links,
         holding("#scrollTo="),
         _MARKDOWN_CELLS,
+        any_language=True,
         example=Example("See [below](#scrollTo=abc).", "See below."),
     ),
     Rule(
@@ -252,6 +255,7 @@ RULES: tuple[Rule, ...] = (
             *("Entorno", "entorno", "运行时", "執行階段", "ランタイム"),
         ),
         _MARKDOWN_CELLS,
+        any_language=True,
         example=Example("Runtime > Change runtime type"),
     ),
     Rule(
@@ -277,6 +281,7 @@ RULES: tuple[Rule, ...] = (
             *("%tensorflow", " icon", " pane", " tab", " explorer", " browser", " Icon", " Pane", " Tab", " Explorer"),
         ),
         _MARKDOWN_CELLS,
+        any_language=True,
         example=Example("Mount your Google Drive."),
     ),
 )

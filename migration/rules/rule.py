@@ -52,7 +52,8 @@ class Rule:
     """One row of the table.
 
     A cell without the `trigger` is never given to `find`, nor, where `of_colab` says so, one that can neither ask about
-    Colab nor use it (`ColabNames.concern`). `cells` are the cell types looked at. A row with `find` has an `example`.
+    Colab nor use it (`ColabNames.concern`). `cells` are the cell types looked at. Only rules for `any_language` look
+    at the notebooks of another language than Python. A row with `find` has an `example`.
     A rule must not match what it writes, so that migrating twice changes nothing. A row without `find` documents what
     another stage does (the file's structure, outputs, parameters); that stage reports under its id.
     """
@@ -66,6 +67,7 @@ class Rule:
     trigger: Trigger | None = None
     cells: tuple[str, ...] = ("code",)
     of_colab: bool = False
+    any_language: bool = False
     example: Example | None = None
 
     @property
