@@ -23,7 +23,9 @@ _CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>
 _LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
 # These run the rest of the cell as IPython would, another cell magic at its top included.
 RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit"})
-_PYTHON_CELL_MAGICS = RUNS_CELL | {"python", "python3", "pypy"}
+_PROGRAM_CELL_MAGICS = frozenset({"python", "python3", "pypy"})
+_PYTHON_CELL_MAGICS = RUNS_CELL | _PROGRAM_CELL_MAGICS
+_PYTHON_PROGRAM = re.compile(r"(?:--?\S+\s+)*(?:\S*/)?python[\d.]*\b")
 _SHELL_CELL_MAGICS = frozenset({"bash", "sh", "shell"})
 
 
@@ -95,6 +97,15 @@ class CellSource:
         if self.magic.name == "script":
             return bool(re.match(r"(?:--?\S+\s+)*(?:\S*/)?(?:ba)?sh\b", self.magic.argument))
         return self.magic.name in _SHELL_CELL_MAGICS
+
+    @property
+    def is_program(self) -> bool:
+        """The body is a program for a Python of its own, which sees no variable of the notebook."""
+        if self.magic is None:
+            return False
+        return self.magic.name in _PROGRAM_CELL_MAGICS or (
+            self.magic.name == "script" and bool(_PYTHON_PROGRAM.match(self.magic.argument))
+        )
 
     @property
     def is_python(self) -> bool:

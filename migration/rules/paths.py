@@ -50,6 +50,11 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     )
 
 
+def _matches(places: Places) -> Find:
+    """A rule's `find`: every place."""
+    return lambda source, facts: (found.match for found in places(source, facts))
+
+
 def _split(places: Places) -> tuple[Find, Find]:
     """Two rules' `find`: the places that name the work folder, and those that name the drive folder."""
 
@@ -63,33 +68,6 @@ def _split(places: Places) -> tuple[Find, Find]:
         yield from (found.match for found in facts.once(of, source) if found.drive)
 
     return work, drive
-
-
-def _strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    if source.is_python and not paths_texts.runs_python(source):
-        yield from paths_strings.strings(source, facts)
-
-
-def _comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.is_python and not paths_texts.runs_python(source):
-        yield from (found.match for found in paths_texts.comments(source, facts))
-
-
-def _commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    yield from paths_shell.commands(source, facts)
-
-
-def _unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.is_python and source.tree is None and not paths_texts.runs_python(source):
-        yield from (found.match for found in paths_shell.stray_lines(source, paths_strings.without_text(source), facts))
-
-
-def _bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    yield from (found.match for found in paths_texts.bodies(source, facts))
-
-
-def _markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    yield from (found.match for found in paths_texts.markdown(source, facts))
 
 
 def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -140,8 +118,8 @@ def _is_drive(node: ast.expr, facts: NotebookFacts) -> bool:
     return [(span.folder, span.end) for span in find_paths(place, facts.mounts)] == [("drive", len(place))]
 
 
-_WORK_IN_PYTHON, _DRIVE_IN_PYTHON = _split(_strings)
-_WORK_IN_COMMANDS, _DRIVE_IN_COMMANDS = _split(_commands)
+_WORK_IN_PYTHON, _DRIVE_IN_PYTHON = _split(paths_strings.strings)
+_WORK_IN_COMMANDS, _DRIVE_IN_COMMANDS = _split(paths_shell.commands)
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -208,7 +186,7 @@ RULES: tuple[Rule, ...] = (
         writes="in Python and shell files the environment's folder; other files are written by the same magic called "
         "from Python",
         keeps=Keeps.EQUIVALENT,
-        find=_bodies,
+        find=_matches(paths_texts.bodies),
         trigger=TRIGGER,
         example=Example(
             '%%writefile a.py\nopen("/content/a.csv")',
@@ -221,7 +199,7 @@ RULES: tuple[Rule, ...] = (
         matches="`# see /content/x`, `# path = '/content/x'`",
         writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`",
         keeps=Keeps.EXACT,
-        find=_comments,
+        find=_matches(paths_texts.comments),
         trigger=TRIGGER,
         example=Example("# see /content/a.csv\nx = 1", "# see WORK_DIR/a.csv\nx = 1"),
     ),
@@ -231,7 +209,7 @@ RULES: tuple[Rule, ...] = (
         matches="`cd /content/x` without its `%`, or `/content` outside strings and commands",
         writes="the variable in commands; nothing elsewhere",
         keeps=Keeps.EXACT,
-        find=_unparsed,
+        find=_matches(paths_shell.stray_lines),
         trigger=TRIGGER,
         example=Example("print 1\ncd /content/x", "print 1\ncd $WORK_DIR/x"),
     ),
@@ -241,7 +219,7 @@ RULES: tuple[Rule, ...] = (
         matches="`/content/x` in the prose and code spans of a text cell",
         writes="`WORK_DIR/x`, `DRIVE_DIR/x`",
         keeps=Keeps.EXACT,
-        find=_markdown,
+        find=_matches(paths_texts.markdown),
         trigger=TRIGGER,
         cells=("markdown",),
         example=Example("Look into `/content/x`.", "Look into `WORK_DIR/x`."),

@@ -18,7 +18,7 @@ from migration.python.scanning import Command
 from migration.python.source import CellSource
 from migration.python.strings import as_format
 from migration.rules.paths_found import Found, changed, kept
-from migration.rules.paths_strings import expression
+from migration.rules.paths_strings import expression, without_text
 
 SHELL_MAGICS = frozenset(
     {"sx", "system", "shell", "sh", "bash", "pip", "conda", "mamba", "micromamba", "uv", "ls", "ll", "lf", "lk"}
@@ -69,11 +69,11 @@ def script_places(text: str, start: int, end: int, facts: NotebookFacts) -> list
     return places
 
 
-def stray_lines(source: CellSource, masked: str, facts: NotebookFacts) -> Iterator[Found]:
-    """Folders named in the code of a cell that cannot be parsed: commands without their `!` or `%`, and the rest.
-
-    `masked` is the cell without its strings, comments and commands.
-    """
+def stray_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+    """Folders named in the code of a cell that cannot be parsed: commands without their `!` or `%`, and the rest."""
+    if not source.is_python or source.tree is not None or source.is_program:
+        return
+    masked = without_text(source)
     for line in re.finditer(r"[^\n]+", masked):
         start, end = line.span()
         command = _LINE_OF_COMMAND.match(masked, start, end)

@@ -31,7 +31,7 @@ Use = OneOf["value", "text", "shell", "pattern", "annotation", "route", "appende
 
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The string literals that name a folder, with the edits that put the variable there."""
-    if may_name_folder(python_text(source), facts.mounts):
+    if source.is_python and not source.is_program and may_name_folder(python_text(source), facts.mounts):
         for group in groups(source, read(source)[0]):
             yield from rewritten(source.text, group, facts)
 

@@ -23,8 +23,6 @@ from migration.rules.paths_strings import Group, python_text, read, rewritten, s
 from migration.rules.rule import Match
 
 WRITES_FILE = frozenset({"writefile", "file"})
-_RUNS_PYTHON = frozenset({"python", "python3", "pypy"})
-_PYTHON_PROGRAM = re.compile(r"(?:--?\S+\s+)*(?:\S*/)?python[\d.]*\b")
 _IS_CODE = re.compile(r"\s?(?:[A-Za-z_]\w*(?!['\"\w])|[rR]?f['\"])")
 _LEFT_SUFFIXES = frozenset({"ipynb", "html", "htm", "js", "ts", "jsx", "tsx", "css", "vue", "php"})
 """Kinds of file in which `/content` may be the address of a page, or that are no local program's."""
@@ -42,7 +40,7 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
         return
     start = magic.body
     body = source.text[start:]
-    if runs_python(source):
+    if source.is_program:
         yield from _python_file(source, body, facts)
         return
     if source.is_python:
@@ -64,14 +62,6 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
         yield from _shell_file(source, spans, facts)
     else:
         yield from _text_file(source, body, spans, facts)
-
-
-def runs_python(source: CellSource) -> bool:
-    """Whether the cell is a program for a Python of its own, which sees no variable of the notebook."""
-    magic = source.magic
-    if magic is None:
-        return False
-    return magic.name in _RUNS_PYTHON or (magic.name == "script" and bool(_PYTHON_PROGRAM.match(magic.argument)))
 
 
 def _left(start: int, span: PathSpan) -> Found:
@@ -183,7 +173,7 @@ def _text_file(source: CellSource, body: str, spans: list[PathSpan], facts: Note
 
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The comments of a Python cell that name a folder."""
-    if may_name_folder(python_text(source), facts.mounts):
+    if source.is_python and not source.is_program and may_name_folder(python_text(source), facts.mounts):
         for start, end in read(source)[1]:
             yield from _prose(source.text, start, end, facts, "a comment names {0}")
 
