@@ -225,17 +225,12 @@ class _Reader(ast.NodeVisitor):
         for name in node.names:
             self.names._bind(name, self.place(node))
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+    def visit_ExceptHandler(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
         if node.name:
             self.bind(node.name, node)
         self.generic_visit(node)
 
-    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
-        if node.name:
-            self.bind(node.name, node)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs
+    visit_MatchAs = visit_MatchStar = visit_ExceptHandler
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         if node.rest:

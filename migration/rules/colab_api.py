@@ -17,7 +17,6 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.statements import blocks, take_out
-from migration.rules import colab_calls, colab_text
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab")
@@ -222,6 +221,4 @@ RULES: tuple[Rule, ...] = (
         holding("mount"),
         example=Example("from google.colab import drive\ndrive.mount(place)"),
     ),
-    *colab_calls.RULES,
-    *colab_text.RULES,
 )

@@ -13,7 +13,6 @@ from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
 from migration.python.statements import place_of, removal
-from migration.rules import downloads
 from migration.rules.guards import edits, has_blocks, pipeline, run_texts, statement_span
 from migration.rules.rule import Example, Match, Rule
 
@@ -229,7 +228,7 @@ def _find_link_at_root(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
                 )
 
 
-RULES: tuple[Rule, ...] = (
+GPU_RULES: tuple[Rule, ...] = (
     Rule(
         id="LF530",
         name="GPU query",
@@ -260,7 +259,9 @@ RULES: tuple[Rule, ...] = (
         trigger=holding(_COLAB_NVIDIA_SMI),
         example=Example("!ln -sf /opt/bin/nvidia-smi /usr/bin/nvidia-smi", ""),
     ),
-    *downloads.RULES,
+)
+
+RULES: tuple[Rule, ...] = (
     Rule(
         id="LF540",
         name="background command",

@@ -13,7 +13,6 @@ from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
-from migration.rules import credentials, hazards
 from migration.rules.rule import Example, Match, Rule
 
 _LOGINS = {
@@ -185,8 +184,7 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
         yield Match(match.start(), match.end(), message, (), action)
 
 
-RULES: tuple[Rule, ...] = (
-    *credentials.RULES,
+LOGIN_RULES: tuple[Rule, ...] = (
     Rule(
         "LF811",
         "answer or log-in in a cell",
@@ -218,7 +216,9 @@ RULES: tuple[Rule, ...] = (
         any_language=True,
         example=Example('script = "navigator.mediaDevices.getUserMedia({})"'),
     ),
-    *hazards.RULES,
+)
+
+RULES: tuple[Rule, ...] = (
     Rule(
         "LF841",
         "TPU",

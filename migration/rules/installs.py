@@ -11,7 +11,6 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, command_of_list, shell_calls, simple_line
 from migration.python.source import CellSource
-from migration.rules import pip_requests, system_installs
 from migration.rules.pip_matches import kernel_program, match, pip_calls, without
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import PipCall, pip_call
@@ -136,7 +135,6 @@ def _import_sys(source: CellSource) -> list[Edit]:
 
 
 RULES: tuple[Rule, ...] = (
-    *pip_requests.RULES,
     Rule(
         id="LF504",
         name="uv for the kernel",
@@ -190,5 +188,4 @@ RULES: tuple[Rule, ...] = (
         trigger=_PIP,
         example=Example("!pip2 install x"),
     ),
-    *system_installs.RULES,
 )

@@ -13,7 +13,6 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, parse
 from migration.python.statements import place_of, removal
 from migration.python.strings import comments
-from migration.rules import cell_magics
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
@@ -191,7 +190,6 @@ def _parses_without(source: CellSource, bare: list[re.Match[str]]) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    *cell_magics.RULES,
     Rule(
         id="LF562",
         name="`%shell` line",

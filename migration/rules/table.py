@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from migration.rules import (
+    cell_magics,
     colab_api,
+    colab_calls,
+    colab_text,
     commands,
     configurations,
+    credentials,
     detection,
+    downloads,
     files,
     forms,
+    hazards,
     human,
     installs,
     magics,
     paths,
+    pip_requests,
     prose,
     restarts,
+    system_installs,
 )
 from migration.rules.rule import Rule
 
@@ -25,12 +33,22 @@ RULES: tuple[Rule, ...] = (
     *configurations.RULES,
     *forms.PARAMETER_RULES,
     *colab_api.RULES,
+    *colab_calls.RULES,
+    *colab_text.RULES,
     *restarts.RULES,
+    *cell_magics.RULES,
     *magics.RULES,
+    *pip_requests.RULES,
     *installs.RULES,
+    *system_installs.RULES,
+    *commands.GPU_RULES,
+    *downloads.RULES,
     *commands.RULES,
     *paths.RULES,
     *prose.RULES,
+    *credentials.RULES,
+    *human.LOGIN_RULES,
+    *hazards.RULES,
     *human.RULES,
 )
 """Every row."""

@@ -9,10 +9,11 @@ from migration.analysis.facts import collect_facts
 from migration.colab.names import OFFERED
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import colab_api, detection
+from migration.rules import colab_api, colab_calls, colab_text, detection
 from migration.rules.rewriting import rewrite
 
-RULES = (*detection.RULES, *colab_api.RULES)
+API = (*colab_api.RULES, *colab_calls.RULES, *colab_text.RULES)
+RULES = (*detection.RULES, *API)
 NOTHING = "# Nothing to mount: the drive is a folder of this machine."
 
 
@@ -205,8 +206,8 @@ def test_other_cells_stay(text):
 
 
 def test_every_part_of_the_api_is_a_row():
-    shown = " ".join(f"{rule.matches} {rule.writes}" for rule in colab_api.RULES)
+    shown = " ".join(f"{rule.matches} {rule.writes}" for rule in API)
     for name in ("upload", "download", "userdata.get", "authenticate_user", "cv2_imshow", "DataTable", "eval_js"):
         assert name in shown
-    assert len({rule.id for rule in colab_api.RULES}) == len(colab_api.RULES)
-    assert all(ast.literal_eval(repr(rule.matches)) for rule in colab_api.RULES)
+    assert len({rule.id for rule in API}) == len(API)
+    assert all(ast.literal_eval(repr(rule.matches)) for rule in API)

@@ -8,18 +8,20 @@ import pytest
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import commands
+from migration.rules import commands, downloads
 from migration.rules.commands import needs_bash
 from migration.rules.rewriting import rewrite
 
 SAYS = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
 OTHERWISE = f'|| echo "{SAYS}"'
 
+RULES = (*commands.GPU_RULES, *downloads.RULES, *commands.RULES)
+
 
 def _rewrite(text):
     facts = NotebookFacts()
-    new, found = rewrite(CellSource(text), cell_type="code", rules=commands.RULES, facts=facts)
-    again, repeated = rewrite(new, cell_type="code", rules=commands.RULES, facts=facts)
+    new, found = rewrite(CellSource(text), cell_type="code", rules=RULES, facts=facts)
+    again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
     assert again is new
     assert not any(finding.changed for finding in repeated)
     return new.text, found

@@ -3,13 +3,15 @@ import pytest
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
-from migration.rules import human
+from migration.rules import credentials, hazards, human
 from migration.rules.rewriting import rewrite
+
+RULES = (*credentials.RULES, *human.LOGIN_RULES, *hazards.RULES, *human.RULES)
 
 
 def _found(text, *, language="python"):
     facts = NotebookFacts(language=language)
-    source, found = rewrite(CellSource(text, language=language), cell_type="code", rules=human.RULES, facts=facts)
+    source, found = rewrite(CellSource(text, language=language), cell_type="code", rules=RULES, facts=facts)
     assert source.text == text
     assert all(finding.action for finding in found)
     return [(finding.rule, finding.line) for finding in found]
@@ -98,8 +100,8 @@ def test_other_languages_are_told_where_they_use_colab():
 
 
 def test_every_row_says_what_it_does():
-    assert len({rule.id for rule in human.RULES}) == len(human.RULES)
-    for rule in human.RULES:
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    for rule in RULES:
         assert rule.matches
         assert rule.writes
         assert isinstance(rule.keeps, Keeps)

@@ -8,8 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.rules.installs import RULES
-from tests.migration.rules.installs import rewritten, rules_of
+from tests.migration.rules.installs import RULES, rewritten, rules_of
 
 PIP = '"$KERNEL_PYTHON" -m pip'
 

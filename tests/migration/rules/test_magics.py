@@ -3,14 +3,16 @@ import pytest
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import magics
+from migration.rules import cell_magics, magics
 from migration.rules.rewriting import rewrite
 
 
 def _rewrite(text, *, language="python"):
     facts = NotebookFacts(language=language)
-    new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=magics.RULES, facts=facts)
-    again, repeated = rewrite(new, cell_type="code", rules=magics.RULES, facts=facts)
+    new, found = rewrite(
+        CellSource(text, language=language), cell_type="code", rules=(*cell_magics.RULES, *magics.RULES), facts=facts
+    )
+    again, repeated = rewrite(new, cell_type="code", rules=(*cell_magics.RULES, *magics.RULES), facts=facts)
     assert again is new
     assert not any(finding.changed for finding in repeated)
     return new.text, found
