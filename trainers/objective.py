@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from core.data.inputs import Inputs
-from core.devices.backend import backend, is_out_of_memory
+from core.devices.backend import backend
 from core.devices.plan import Precision
-from core.devices.retry import until_it_fits
-from core.errors import DataError, LandfallError
+from core.devices.retry import is_out_of_memory, until_it_fits
+from core.errors import DataError, LandfallError, first_line
 from core.models.masking import MaskedOutput, evaluating
 from core.models.normalisation import KEEP as NORM_KEEP
 from core.models.skill import Skill, error_sums
@@ -283,7 +283,7 @@ class Objective:
         except (RuntimeError, MemoryError, OSError) as error:
             if not is_out_of_memory(error):
                 raise
-            problem = _first_line(error)  # its traceback would keep the memory in use
+            problem = first_line(error)  # its traceback would keep the memory in use
         failed = torch.tensor([problem is not None], device=self.plan.device, dtype=torch.int64)
         if self.world.all_reduce_sum(failed).item():
             raise torch.OutOfMemoryError(problem or "in another process")
@@ -298,7 +298,7 @@ class Objective:
             if not is_out_of_memory(error):
                 raise
             raise LandfallError(
-                f"out of memory with a micro-batch of {micro} in each process: {_first_line(error)}",
+                f"out of memory with a micro-batch of {micro} in each process: {first_line(error)}",
                 hint=f"resume with training.resume=auto training.batch_size={max(1, micro // 2)}",
             ) from error
 
@@ -312,7 +312,3 @@ def _micro_batches(index_b: torch.Tensor, mask_b: torch.Tensor, micro: int) -> l
 
 def _largest_shard(num_windows: int, world: World) -> int:
     return math.ceil(num_windows / world.size)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

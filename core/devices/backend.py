@@ -6,7 +6,6 @@ The only place that speaks to torch.cuda, torch.mps, torch.xpu and torch_xla; th
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import importlib
 import importlib.util
@@ -58,7 +57,7 @@ class Backend(Protocol):
         """Memory this process has taken from the device, free cached blocks included."""
 
     def reset_peak_memory(self) -> None:
-        """Empties the cache and lets the peak start anew at what is still held."""
+        """Empties the cache and resets the peak to what is still held."""
 
     def peak_memory_mb(self) -> float:
         """The most `reserved_mb` has been since the last reset: what decides whether a step fits."""
@@ -70,7 +69,7 @@ class Backend(Protocol):
         """Within it, an allocation that takes this process beyond the limit raises an out-of-memory error."""
 
     def utilisation(self) -> float | None:
-        """Share of the last moments the device computed, 0 to 1; None where nobody tells."""
+        """Share of the last moments the device computed, 0 to 1; None where unknown."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
@@ -86,7 +85,7 @@ class CpuBackend:
         """Operations on the CPU are done when they return."""
 
     def empty_cache(self) -> None:
-        process_memory.give_back()
+        process_memory.release()
 
     def rng_state(self) -> list[torch.Tensor]:
         return [torch.get_rng_state()]
@@ -191,7 +190,7 @@ class CachingBackend(AcceleratorBackend):
 
 @dataclass(frozen=True)
 class MpsBackend(AcceleratorBackend):
-    """Apple's GPU: its memory is the machine's, and its allocator tells no peak."""
+    """Apple's GPU: its memory is the machine's, and its allocator reports no peak."""
 
     peak: PeakMeter = field(init=False)
 
@@ -307,7 +306,7 @@ def backend(kind: DeviceKind) -> Backend:
 
 
 def torch_versions() -> dict[str, str | None]:
-    """The torch that runs, and what it was built for; None for a platform it was not built for."""
+    """The version of torch, and of the platforms it was built for; None for others."""
     return {"torch": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip}
 
 
@@ -322,31 +321,3 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if tensor.device.type == "cpu" and device.type == "cuda" and tensor.nbytes <= LARGEST_PINNED:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
-
-
-# ------------------------------------------------------------------------------------------------------- out of memory
-# What the message of a RuntimeError says, in lower case, where a platform has no exception class of its own for it.
-_EXHAUSTED = (
-    "out of memory",  # CUDA, ROCm, MPS and XPU, from allocator and driver
-    "_alloc_failed",  # cuBLAS, cuDNN, cuFFT, cuSOLVER, hipBLAS
-    "out_of_device_memory",  # Level Zero, below XPU
-    "out_of_host_memory",
-    "resource_exhausted",  # XLA
-    "invalid buffer size",  # MPS, one tensor larger than Metal allows
-    "can't allocate memory",  # CPU
-    "not enough memory",  # CPU, on Windows
-    "bad_alloc",  # C++
-    "could not create a primitive",  # oneDNN: no memory for its kernel or scratch
-)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on whatever device: the same work on a smaller batch may succeed.
-
-    oneDNN has one message for that and for what it does not support: what fails at every batch size was the latter.
-    """
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _EXHAUSTED)

@@ -108,7 +108,7 @@ def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_s
         windows = min(settings.windows_per_epoch or num_windows, num_windows)
         few = f"{settings.epochs} epochs of {windows} windows are to be {settings.min_steps} steps"
         if (enough := settings.epochs * windows // settings.min_steps) < SMALLEST_BATCH:
-            enough, few = SMALLEST_BATCH, f"{few}, as far as {SMALLEST_BATCH} windows a step allow"
+            enough, few = SMALLEST_BATCH, f"{few}, as far as a batch of {SMALLEST_BATCH} allows"
         bounds = [
             (tier.batch_size, f"the tier {tier.name} starts from {tier.batch_size}"),
             (windows, f"an epoch has {windows} windows"),

@@ -1,4 +1,4 @@
-"""What a piece of hardware can do, and the one seam through which it is told. Imports no torch."""
+"""What hardware can do, and the interface of its detectors. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACCELERATOR_KINDS: tuple[DeviceKind, ...] = ("tpu", *GPU_KINDS)
 
 @dataclass(frozen=True)
 class DeviceCapabilities:
-    """What the devices of one platform offer; they are taken to be alike.
+    """What the devices of one platform offer; assumed to be identical.
 
     count: devices; for the CPU, cores the process may use. memory_total_mb, memory_free_mb: of one device, in MiB.
     native_dtypes: types its hardware computes in, no emulation. usable: a forward and a backward pass succeeded on it.

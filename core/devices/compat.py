@@ -283,5 +283,5 @@ def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
         if isinstance(value, dict | list):
             result[key] = part
         else:
-            object.__setattr__(result, key, part)  # past `frozen`; no __post_init__, for nothing is made anew
+            object.__setattr__(result, key, part)  # past `frozen`, without __post_init__
     return result

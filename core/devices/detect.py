@@ -146,7 +146,7 @@ def _known_to_the_driver(torch: Any) -> DeviceCapabilities | None:
 def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
     """Apple's GPU, which shares the machine's memory; Metal recommends how much of it to take at most.
 
-    bfloat16 is not claimed: it works from macOS 14 on, but nothing tells whether the chip emulates it.
+    bfloat16 is not claimed: it works from macOS 14 on, but it is unknown whether the chip emulates it.
     """
     if not torch.backends.mps.is_available():
         return None
@@ -206,7 +206,7 @@ def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
 
 
 def _free_on_xpu(device: Any, torch: Any) -> int:
-    """Free memory in bytes. Some of Intel's drivers do not tell it: what this process has not taken counts then."""
+    """Free memory in bytes. Some of Intel's drivers do not report it: then what this process has not taken counts."""
     try:
         return torch.xpu.mem_get_info(device)[0]
     except (AttributeError, RuntimeError):

@@ -13,7 +13,7 @@ SECONDS_BETWEEN_READINGS = 1.0
 @dataclass(frozen=True)
 class Reading:
     """Memory in MiB that this process has taken from the device: allocators keep what they took, so that readings now
-    and then find the peak. The share of the time the GPU computed, 0 to 1, None where nobody tells."""
+    and then find the peak. The share of the time the GPU computed, 0 to 1, None where unknown."""
 
     memory_mb: float
     gpu_utilisation: float | None

@@ -37,7 +37,7 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class _MemoryFiles:
-    """Where a control group tells its memory, in bytes; cache: keys of `memory.stat` that hold droppable file pages."""
+    """Files with the memory of a control group, in bytes; cache: keys of `memory.stat` for droppable file pages."""
 
     version: str
     limit: str
@@ -108,7 +108,7 @@ def _file_cache(folder: Path, files: _MemoryFiles) -> int:
 
 
 def oom_kills(root: Path = _ROOT) -> int:
-    """How often the system has killed a process of this one's control groups for want of memory; 0 where none tells."""
+    """How often the system has killed a process of this one's control groups when memory ran out; 0 where unknown."""
     counts = [0]
     for folder in _control_groups(root, "memory"):
         for file in ("memory.events", "memory.oom_control"):  # of version 2, of version 1
@@ -123,7 +123,7 @@ BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def cpu_model(root: Path = _ROOT) -> str:
-    """Name of the processor, or of its architecture where the system does not tell."""
+    """Name of the processor, or of its architecture where the system does not report it."""
     name = _cpuinfo(root).get("model name") or _name_by_sysctl() or platform.processor() or platform.machine()
     return name or "unknown processor"
 
@@ -135,7 +135,7 @@ def cpu_flags(root: Path = _ROOT) -> frozenset[str]:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor of /proc/cpuinfo; the others are alike."""
+    """The first processor of /proc/cpuinfo; the others are the same."""
     first = (_text(root / "proc/cpuinfo") or "").partition("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}

@@ -38,7 +38,7 @@ class Variable:
 
 _TORCH_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _MPS_HIGH, _MPS_LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
-# Our own note of what was set, so that a later plan of this process or of a child may set it anew.
+# Our own note of what was set, so that a later plan of this process or of a child may set it again.
 _NOTE = "_LANDFALL_PREPARED"
 
 
@@ -107,17 +107,17 @@ def prepare_environment(config: Device, environment: MutableMapping[str, str] = 
                 done[variable.name] = environment[variable.name] = value
     environment[_NOTE] = json.dumps(ours | done)
     if environment is os.environ:
-        _tell_torch(done)
+        _pass_to_torch(done)
     return done
 
 
-def _tell_torch(done: Mapping[str, str]) -> None:
+def _pass_to_torch(done: Mapping[str, str]) -> None:
     """Hands the settings over where torch came first: since 2.9 a build with CUDA may read the variable on import."""
     settings = next((done[name] for name in _TORCH_NAMES if name in done), None)
     torch = sys.modules.get("torch")
-    tell = getattr(getattr(torch, "_C", None), "_accelerator_setAllocatorSettings", None)
-    if settings is not None and tell is not None:
-        tell(settings)
+    apply = getattr(getattr(torch, "_C", None), "_accelerator_setAllocatorSettings", None)
+    if settings is not None and apply is not None:
+        apply(settings)
 
 
 # --------------------------------------------------------------------------------------------------------------- limit

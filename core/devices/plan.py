@@ -24,7 +24,7 @@ class DevicePlan:
     computes with; `core.devices.threads` takes fewer while other processes use the cores.
     memory_limit_mb: what this process may take of the device's memory (of the machine's, on a CPU).
     compiled: torch.compile is on. x64: float64 is the default type. fallback: the device asked for was missing.
-    misfits: what the profile asked for and the hardware lacks, in words. native_dtypes: types it computes in without
+    misfits: what the profile requires and the hardware does not have. native_dtypes: types it computes in without
     emulation.
     """
 

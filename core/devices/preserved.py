@@ -17,7 +17,7 @@ def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
     """Gives the model and the random generators back bit for bit, whatever happens inside.
 
     Weights, buffers, gradients, requires_grad and modes of the model, and the state of the generators of torch (CPU and
-    device), numpy and Python. Inside, the model starts without gradients. The copy of weights and buffers lies in the
+    device), numpy and Python. Inside, the model starts without gradients. The copy of weights and buffers is in the
     memory of the CPU, where it counts towards the peak of a probe on the CPU.
     """
     modules = [(module, module.training) for module in model.modules()]

@@ -1,7 +1,7 @@
 """Finds by measurement how many windows to compute at once: real steps of growing size, judged by their peak memory.
 
 Waiting for an out-of-memory error is no measurement: Windows and WSL page instead, and Linux kills the process.
-Memory is a straight line in the batch size, so a few small steps tell what a large one would take before it runs.
+Memory is linear in the batch size, so a few small steps predict what a large one would take before it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import distributed
 
-from core.devices.backend import is_out_of_memory
+from core.devices.retry import is_out_of_memory
 from core.workspace import utc_now, write_json
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 HEADROOM = 0.10
 # The first size after a single window, where it fits: between them lies nothing worth having.
 FIRST = 8
-# Throughputs closer than this are alike; the smaller batch wins, for it leaves memory to others.
-ALIKE = 0.03
+# Throughputs closer than this count as equal; the smaller batch wins, as it leaves memory to others.
+EQUAL = 0.03
 # Doublings without growth of the throughput after which larger batches are not tried.
 PATIENCE = 2
 # Sizes the line is fitted to: at small ones weights and workspaces hide what a window takes.
@@ -51,7 +51,7 @@ class Meter(Protocol):
 class Trial:
     """One size that ran.
 
-    predicted_mb: what the smaller sizes foretold, None for the first. peak_mb and seconds (median of a train step)
+    predicted_mb: by the smaller sizes, None for the first. peak_mb and seconds (median of a train step)
     are None where memory ran out.
     """
 
@@ -85,7 +85,7 @@ class Line:
 class ProbeResult:
     """How many windows to compute at once.
 
-    micro: the choice. largest: the most that fit under the limit, in part foretold by the line.
+    micro: the choice. largest: the most that fit under the limit, in part predicted by the line.
     peak_mb: expected peak memory at `micro`, of the whole process on a CPU. seconds_per_step: one train step of
     `micro` windows with its optimizer step. needs_checkpointing: not even one window fits; `largest` is 0 then.
     """
@@ -211,12 +211,12 @@ class _Probe:
             return replace(blank, needs_checkpointing=True)
         candidates = [trial for trial in fitting if trial.size % self.group == 0] or fitting
         best = max(trial.windows_per_second for trial in candidates)
-        chosen = next(trial for trial in candidates if trial.windows_per_second >= best * (1 - ALIKE))
-        # What ran is known to fit, what failed not to; the line tells the rest.
+        chosen = next(trial for trial in candidates if trial.windows_per_second >= best * (1 - EQUAL))
+        # Sizes that ran fit, those that failed do not; the line predicts the rest.
         at_most = self.largest if last.fits else last.size - 1
         largest = max(fitting[-1].size, math.floor(min(line.largest_under(self.allowed_mb), at_most)))
         reason = (
-            f"the smallest batch within {ALIKE:.0%} of the best throughput, {best:,.0f} windows/s; "
+            f"the smallest batch within {EQUAL:.0%} of the best throughput, {best:,.0f} windows/s; "
             f"{largest} fit ({limit}); measured up to {fitting[-1].size}: {stop}"
         )
         return _with_micro(replace(blank, largest=largest, reason=reason), chosen.size)
@@ -263,7 +263,7 @@ def _has_stalled(trials: Sequence[Trial]) -> bool:
     if len(trials) <= PATIENCE:
         return False
     before = max(trial.windows_per_second for trial in trials[:-PATIENCE])
-    return max(trial.windows_per_second for trial in trials[-PATIENCE:]) < before * (1 + ALIKE)
+    return max(trial.windows_per_second for trial in trials[-PATIENCE:]) < before * (1 + EQUAL)
 
 
 def _with_micro(result: ProbeResult, micro: int) -> ProbeResult:
@@ -308,11 +308,11 @@ class ProbeCache:
         try:
             return ProbeResult.from_json(entry["result"])
         except (KeyError, TypeError) as error:
-            log.warning("%s: an entry cannot be read (%r); measuring anew", self.path, error)
+            log.warning("%s: an entry cannot be read (%r); measuring again", self.path, error)
             return None
 
     def put(self, facts: Mapping[str, Any], result: ProbeResult) -> None:
-        """Keeps the answer; of two processes that write at once, the last one's file stays whole."""
+        """Keeps the answer; of two processes that write at once, the file of the last one remains, complete."""
         entry = {"time": utc_now(), "facts": dict(facts), "result": result.to_json()}
         write_json(self.path, {**self._read(), _key(facts): entry})
 
@@ -322,11 +322,11 @@ class ProbeCache:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            log.warning("%s cannot be read (%s); measuring anew", self.path, error)
+            log.warning("%s cannot be read (%s); measuring again", self.path, error)
             return {}
         if isinstance(entries, dict):
             return entries
-        log.warning("%s holds no table of answers; measuring anew", self.path)
+        log.warning("%s holds no table of answers; measuring again", self.path)
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The environment a process needs from its start, and the way to it: starting the command anew. Imports no torch."""
+"""The environment a process needs from its start: where it is wrong, the command restarts. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from core.errors import LandfallError
 
 log = logging.getLogger(__name__)
 
-# cuBLAS computes alike in every run with one of these workspaces only; torch looks when it first multiplies on a GPU.
+# cuBLAS is deterministic only with one of these workspaces; torch reads the variable when it first uses a GPU.
 # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 _HASH_SEED = "PYTHONHASHSEED"
-# Tells the new process what it was started for. No LANDFALL_ name: those are configuration.
+# Why the new process was started. Not a LANDFALL_ name: those are configuration.
 _STARTED_FOR = "_LANDFALL_STARTED_FOR"
 # When the command began: its wall-time limit counts for notebooks' kernels and training processes it starts too.
 _STARTED_AT = "_LANDFALL_STARTED_AT"
@@ -38,7 +38,7 @@ def needed_environment(profile: Profile) -> dict[str, str]:
 
 
 def wrong_environment(profile: Profile, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """What only a new start can mend, in words: Python reads PYTHONHASHSEED once."""
+    """What only a restart can fix, in words: Python reads PYTHONHASHSEED once."""
     wanted, found = needed_environment(profile).get(_HASH_SEED), environ.get(_HASH_SEED)
     if wanted in (None, found):
         return []
@@ -60,19 +60,19 @@ def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> N
 
 
 def start_right(profile: Profile) -> None:
-    """For commands, before they import torch: starts the command anew where its environment is wrong, and notes when
+    """For commands, before they import torch: restarts the command where its environment is wrong, and notes when
     it began."""
     adopt(profile)
     os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
     reasons = wrong_environment(profile)
     if reasons:
-        log.info("starting anew: %s", "; ".join(reasons))
+        log.info("restarting: %s", "; ".join(reasons))
         restart_with({_HASH_SEED: needed_environment(profile)[_HASH_SEED]})
 
 
 def command_start() -> float | None:
     """When the command began that this process belongs to, by `time.monotonic`, which all processes of a machine share
-    and nobody sets; None where there is none."""
+    and no clock setting changes; None where there is none."""
     return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
 
 
@@ -83,10 +83,10 @@ def without_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 def restart_with(environment: Mapping[str, str]) -> None:
     """This command again, in a process with `environment` added to the present one. Returns only where that has been
-    tried before: a process that loses its environment is not started for ever."""
+    tried before: a process that loses its environment is not restarted forever."""
     purpose = " ".join(f"{name}={value}" for name, value in sorted(environment.items()))
     if os.environ.get(_STARTED_FOR) == purpose:
-        log.warning("was started anew with %s, and still lacks it", purpose)
+        log.warning("was restarted with %s, which is still not set", purpose)
         return
     command = [sys.executable, *sys.orig_argv[1:]]
     complete = {**os.environ, **environment, _STARTED_FOR: purpose}

@@ -26,11 +26,11 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def resident_mb() -> float:
-    """Memory of this process that lies in RAM, in MiB."""
+    """Resident memory of this process, in MiB."""
     return psutil.Process().memory_info().rss / MIB
 
 
-def give_back() -> None:
+def release() -> None:
     """Returns to the system what the C library keeps of freed memory; only glibc can be asked to."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -50,8 +50,8 @@ class HighWaterMark:
     """Kept by the Linux kernel for this process: exact and free; before the first reset, since the process started."""
 
     def reset(self) -> None:
-        give_back()
-        _CLEAR_REFS.write_text("5")  # proc(5): the high-water mark starts anew at what is held now
+        release()
+        _CLEAR_REFS.write_text("5")  # proc(5): resets the high-water mark to what is held now
 
     def peak_mb(self) -> float:
         return _status_mb("VmHWM")
@@ -70,7 +70,7 @@ class SampledPeak:
         self._peak = 0.0
 
     def reset(self) -> None:
-        give_back()
+        release()
         with self._lock:
             self._peak = self._read()
             if self._thread is None:
@@ -106,7 +106,7 @@ def limited(limit_mb: float) -> Iterator[None]:
     """Within it, an allocation that would take this process beyond `limit_mb` MiB in RAM raises an out-of-memory error,
     where otherwise the kernel would kill the process once the memory is written to.
 
-    It is Linux' RLIMIT_DATA, which counts private writable address space. What is held now counts with what lies in
+    It is Linux' RLIMIT_DATA, which counts private writable address space. What is held now counts with what is in
     RAM, what is added counts in full, touched or not, so that the process stays within the limit. Child processes
     inherit it. Where it cannot be set, nothing is limited and a warning says why.
 

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 def seed_and_fix(profile: Profile) -> None:
     """Seeds Python, NumPy and torch, and sets how torch picks its kernels; the one place for both.
 
-    Call it before the model is built. A wrong PYTHONHASHSEED cannot be mended here: commands have started anew by now
-    (`process.start_right`), elsewhere, such as in a notebook, it is only told.
+    Call it before the model is built. A wrong PYTHONHASHSEED cannot be fixed here: commands have restarted by now
+    (`process.start_right`), elsewhere, such as in a notebook, it is only logged.
     """
     import numpy as np
     import torch
@@ -37,7 +37,7 @@ def seed_and_fix(profile: Profile) -> None:
     np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
     torch.manual_seed(derive_seed(profile.seed, "torch"))
     adopt(profile)
-    # As `use_deterministic_algorithms`, which also imports the compiler to tell it: two seconds for most runs' nothing.
+    # Like `use_deterministic_algorithms`, which also imports the compiler: two seconds that most runs do not need.
     torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
     torch.backends.cudnn.benchmark = profile.cudnn_benchmark
 
@@ -56,8 +56,8 @@ class Misfit:
 
 
 def misfits(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> list[Misfit]:
-    """What the profile asks for and the chosen device lacks. On another platform than the profile's own, that is all
-    there is to say: its other figures are about another kind of hardware."""
+    """What the profile requires and the chosen device does not have; on another platform only that, as the profile's
+    other figures are about other hardware."""
     platform = list(_platform(profile, found, chosen))
     if platform:
         return platform

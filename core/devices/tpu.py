@@ -82,7 +82,7 @@ def _by_torch_xla() -> DeviceCapabilities | None:
 def seen_by_torch_xla() -> dict[str, Any] | None:
     """What torch_xla knows of this machine's TPU, None where it runs on something else. For a process of its own.
 
-    total, free: memory of one device in bytes, None where it does not tell.
+    total, free: memory of one device in bytes, None where unknown.
     """
     import torch_xla
     from torch_xla import runtime
@@ -160,7 +160,7 @@ def _capabilities(
     native_dtypes: tuple[str, ...] = (),
     usable: bool = False,
 ) -> DeviceCapabilities:
-    """kind: any name of the generation; its published memory stands in for what the driver does not tell, in bytes."""
+    """kind: any name of the generation; its published memory replaces what the driver does not report, in bytes."""
     platform = platform_of(kind)
     total = memory[0] or (platform.memory_gb * 10**9 if platform else 0)
     free = memory[1] if memory[1] is not None else total

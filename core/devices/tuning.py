@@ -1,7 +1,7 @@
 """Process settings under which the same arithmetic takes less time on a CPU; off by `tune: false` (LANDFALL_TUNE=0).
 
-Every training step allocates tensors of tens of megabytes and frees them again. glibc maps each one anew and gives it
-back at once, so that the kernel clears its pages before every use. With `mallopt` freed memory stays with the process.
+Every training step allocates tensors of tens of megabytes and frees them again. glibc maps each one and returns it at
+once, so the kernel clears its pages before every use. With `mallopt` freed memory stays with the process.
 Not a bit of a result changes. docs/performance.md has what this gives, and what else was tried and left out.
 
 mallopt(3), https://man7.org/linux/man-pages/man3/mallopt.3.html
@@ -26,7 +26,7 @@ _GROWTH_BYTES = 64 * 2**20
 def tune_process() -> None:
     """Applies what helps on this platform, once in a process, and logs it.
 
-    Memory that a run freed stays with the process until it ends or `process_memory.give_back` is called.
+    Memory that a run freed stays with the process until it ends or `process_memory.release` is called.
     """
     if platform.libc_ver()[0] != "glibc":
         log.info("freed memory goes back to the system: this platform's allocator has no mallopt")

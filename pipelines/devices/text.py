@@ -38,8 +38,15 @@ def _summary(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     yield from _entry(
         "Frameworks",
         ", ".join(versions),
-        *(f"{name}: {told if isinstance(told, str) else ', '.join(told) or 'sees no device'}" for name, told in seen),
+        *(
+            f"{name}: {found if isinstance(found, str) else ', '.join(found) or 'sees no device'}"
+            for name, found in seen
+        ),
     )
+
+
+def _devices_seen(found: list[str] | str) -> str:
+    return found if isinstance(found, str) else ", ".join(found) or "sees no device"
 
 
 def _in_use(report: Mapping[str, Any]) -> str:
@@ -78,7 +85,7 @@ def _devices(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
             yield from _wrapped(" · ".join(_metadata(row)), " " * 7, 9)
 
 
-# What --verbose tells of a device, where it is known.
+# What --verbose adds for a device, where it is known.
 _METADATA = (
     ("driver_version", "driver {}"),
     ("cuda_version", "CUDA {}"),

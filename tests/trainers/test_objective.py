@@ -1,5 +1,6 @@
 import logging
 import math
+import re
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def test_out_of_memory_tries_the_same_windows_in_smaller_parts(config, norm, cap
     assert_same(gradients(whole), gradients(cramped.inner))
     assert_same(dict(whole.named_buffers()), dict(cramped.inner.named_buffers()))
     messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [message.partition("): ")[2].split()[1] for message in messages] == ["16", "8"]
+    assert [re.search(r"micro-batch is now (\d+)", message)[1] for message in messages] == ["16", "8"]
     assert all(OUT_OF_MEMORY in message for message in messages)
 
 
@@ -93,7 +94,9 @@ def test_validation_too_goes_on_in_smaller_parts(config):
 def test_one_window_that_does_not_fit_ends_with_the_way_out(config):
     settings = config()
     objective = objective_of(Cramped(model_of(settings), most=0), settings, 4)
-    with pytest.raises(LandfallError, match="out of memory with one window at a time: CUDA out of memory") as caught:
+    with pytest.raises(
+        LandfallError, match="out of memory with a micro-batch of one window: CUDA out of memory"
+    ) as caught:
         objective.backward(inputs_with_gaps(), torch.arange(4), "masks", 0, 0)
     assert "training.gradient_checkpointing=true" in caught.value.hint
 

@@ -111,7 +111,7 @@ def test_figures_that_cannot_be_are_refused(figures):
         ({"epochs": 20}, 400, 1, 8, "1000 steps"),
         ({"epochs": 10, "windows_per_epoch": 800}, 10**6, 1, 8, "10 epochs of 800 windows"),
         ({"epochs": 10_000}, 100, 1, 64, "an epoch has 100 windows"),
-        ({"epochs": 1}, 400, 1, 8, "to be 1000 steps, as far as 8 windows a step allow"),
+        ({"epochs": 1}, 400, 1, 8, "to be 1000 steps, as far as a batch of 8 allows"),
         ({"epochs": 1}, 7, 1, 4, "an epoch has 7 windows"),
         ({"epochs": 1}, 400, 16, 16, "one window for each of 16 processes"),
         ({"epochs": 20, "min_steps": 10}, 400, 1, 256, "an epoch has 400 windows"),

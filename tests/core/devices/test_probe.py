@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from core.devices.probe import ALIKE, HEADROOM, ProbeCache, ProbeResult, agree, find_batch_size
+from core.devices.probe import EQUAL, HEADROOM, ProbeCache, ProbeResult, agree, find_batch_size
 from tests.support import REPO_ROOT
 
 
@@ -145,7 +145,7 @@ def test_the_smallest_of_the_fastest_sizes_is_chosen():
     assert "throughput no longer grew" in result.reason
 
 
-@pytest.mark.parametrize("gain, micro", [(ALIKE / 2, 32), (ALIKE * 2, 64)])
+@pytest.mark.parametrize("gain, micro", [(EQUAL / 2, 32), (EQUAL * 2, 64)])
 def test_a_larger_batch_must_be_faster_to_be_chosen(gain, micro):
     machine = Machine(seconds=lambda size: {32: 1.0, 64: 2.0 / (1 + gain)}.get(size, 100.0))
     assert machine.probe(largest=64).micro == micro
@@ -202,7 +202,7 @@ def test_a_damaged_cache_is_ignored_with_a_warning_and_renewed(tmp_path, caplog,
     cache.path.write_text(content)
     assert cache.get({"a": 1}) is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "measuring anew" in caplog.text
+    assert "measuring again" in caplog.text
     cache.put({"a": 1}, result)
     assert cache.get({"a": 1}) == result
 
@@ -257,7 +257,8 @@ from pathlib import Path
 import torch
 from core.config.schema import PatchTSTModel
 from core.devices import host
-from core.devices.backend import backend, is_out_of_memory
+from core.devices.backend import backend
+from core.devices.retry import is_out_of_memory
 from core.devices.probe import find_batch_size
 from core.models.patchtst import PatchTST
 

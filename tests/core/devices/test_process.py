@@ -70,7 +70,7 @@ def test_the_new_start_is_the_same_process(folder):
 def test_a_process_that_loses_its_environment_is_started_anew_once(folder):
     result = run(folder, "-m", "seeded", "--forgetful")
     assert len(starts(folder)) == 2
-    assert "was started anew with PYTHONHASHSEED=42, and still lacks it" in result.stderr
+    assert "was restarted with PYTHONHASHSEED=42, which is still not set" in result.stderr
 
 
 def test_a_profile_says_what_it_needs():

@@ -23,7 +23,7 @@ before = process_memory.resident_mb()
 block = torch.ones(256 * 2**18)
 del block
 kept = process_memory.resident_mb() - before
-process_memory.give_back()
+process_memory.release()
 print(round(kept), round(process_memory.resident_mb() - before))
 """
 
