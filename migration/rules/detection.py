@@ -11,7 +11,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.local_branch import Choice
 from migration.colab.local_value import Answer, FlagOf, answer
 from migration.notebook.findings import Keeps
-from migration.notebook.texts import Edit, holding
+from migration.notebook.texts import Edit
 from migration.python.shell_texts import command_of_list, shell_calls, string_of
 from migration.python.source import CellSource
 from migration.python.statements import take_out
@@ -21,14 +21,6 @@ from migration.rules.rule import Example, Match, Rule
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
-)
-_VARIABLE = re.compile(
-    r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
-    r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
-)
-_TPU_ACTION = (
-    "there is no TPU of Colab's here: leave this part out and let the code run on the GPU or CPU "
-    "(tf.distribute.get_strategy() is the strategy for one device), or give the address of a TPU of your own"
 )
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 _TENSORFLOW_1_ACTION = (
@@ -267,26 +259,6 @@ def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
     return answer(node) is None and isinstance(answer(node, flag_of), Answer)
 
 
-# ------------------------------------------------------------------------------------------------ environment variables
-def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for start, end, name in _variables(source, facts):
-        if "TPU" not in name:
-            action = f"set {name} in the environment of the kernel, or leave out what reads it: only Colab sets it"
-            yield Match(start, end, f"`{name}` is an environment variable of Colab's", action=action)
-
-
-def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for start, end, name in _variables(source, facts):
-        if "TPU" in name:
-            yield Match(start, end, f"`{name}` is the address of Colab's TPU", action=_TPU_ACTION)
-
-
-def _variables(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[int, int, str]]:
-    """Colab's environment variables where they are named; what asks for one alone is rewritten by other rules."""
-    for match in _VARIABLE.finditer(source.text):
-        yield match.start(), match.end(), match[0]
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF301",
@@ -370,25 +342,5 @@ RULES: tuple[Rule, ...] = (
         _find_asserts,
         of_colab=True,
         example=Example('assert "google.colab" in sys.modules', "# Nothing to check on this machine."),
-    ),
-    Rule(
-        "LF308",
-        "An environment variable of Colab's",
-        "`COLAB_GPU`, `COLAB_JUPYTER_IP` and the like, where they are read",
-        "nothing; it is reported",
-        Keeps.NEEDS_HUMAN,
-        _find_variables,
-        holding("COLAB_"),
-        example=Example('print(os.environ["COLAB_GPU"])'),
-    ),
-    Rule(
-        "LF309",
-        "The address of Colab's TPU",
-        '`os.environ["COLAB_TPU_ADDR"]`',
-        "nothing; it is reported",
-        Keeps.NEEDS_HUMAN,
-        _find_tpu,
-        holding("COLAB_TPU"),
-        example=Example('tpu = os.environ["COLAB_TPU_ADDR"]'),
     ),
 )

@@ -29,6 +29,7 @@ from migration.rules.rule import Rule
 RULES: tuple[Rule, ...] = (
     *files.RULES,
     *detection.RULES,
+    *human.VARIABLE_RULES,
     *forms.RULES,
     *configurations.RULES,
     *forms.PARAMETER_RULES,

@@ -10,8 +10,10 @@ import pytest
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import detection
+from migration.rules import detection, human
 from migration.rules.rewriting import rewrite
+
+RULES = (*detection.RULES, *human.VARIABLE_RULES)
 
 
 def _rewrite(*texts):
@@ -19,7 +21,7 @@ def _rewrite(*texts):
     asking = [text.replace("ASK", "'google.colab' in sys.modules") for text in texts]
     sources = [CellSource(text, index=index) for index, text in enumerate(asking)]
     facts = collect_facts(sources)
-    results = [rewrite(source, cell_type="code", rules=detection.RULES, facts=facts) for source in sources]
+    results = [rewrite(source, cell_type="code", rules=RULES, facts=facts) for source in sources]
     return [new.text for new, _ in results], [finding for _, found in results for finding in found]
 
 
@@ -266,7 +268,7 @@ def test_other_names_with_colab_in_them_are_not_variables():
 def test_another_language_is_left_alone():
     source = CellSource("if ('google.colab' in COLAB_GPU) {}", language="r")
     facts = collect_facts([source], language="r")
-    assert rewrite(source, cell_type="code", rules=detection.RULES, facts=facts) == (source, [])
+    assert rewrite(source, cell_type="code", rules=RULES, facts=facts) == (source, [])
 
 
 # ------------------------------------------------------------------------------------------------------ random programs
