@@ -22,6 +22,11 @@ def literal(text: str) -> str:
 def as_png(figure: Figure, *, dpi: int) -> bytes:
     from PIL import Image  # brought by matplotlib
 
+    engine = figure.get_layout_engine()
+    if engine is not None:  # savefig would draw the figure twice, the first time for its layout alone
+        figure.set_dpi(dpi)
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     full = io.BytesIO()
     figure.savefig(full, format="png", dpi=dpi, pil_kwargs={"compress_level": 0})
     reduced = Image.open(full).convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)

@@ -346,7 +346,7 @@ def settings_of(config: AnyConfig) -> dict[str, Any]:
         "scoring.operating_context": config.scoring.operating_context,
         "scoring.charts": config.scoring.charts.model_dump(mode="json"),
         "data.context_channels": list(config.data.context_channels),
-        "data.score_stride": config.data.score_stride,
+        "data.score_stride": config.score_stride,
     }
 
 

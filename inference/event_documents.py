@@ -22,7 +22,7 @@ from inference.event_views import RowsView, Scored, WindowView, rows_view, windo
 from inference.timeline import event_lines
 
 SCHEMA_VERSION = 1
-# Each costs some passes through the model; a vibration has nine maps an event, ten times the bytes of a process event.
+# A vibration has nine maps an event, ten times the bytes of a process event, and costs a pass through the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
 # A curve of more points, or a map of more cells, would show no more on a screen.
 MAX_POINTS = 2_000
@@ -32,11 +32,9 @@ _MICROSECONDS = 6
 _TENTHS = 1
 
 
-def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *, batch_size: int) -> list[Path]:
+def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) -> list[Path]:
     """Writes `<event_id>.json` for the events of the greatest severity into a folder of their own, emptied first;
     returns the files.
-
-    Only the windows of these events go through the model.
     """
     shutil.rmtree(folder, ignore_errors=True)
     line_e2 = event_lines(scored.table, events)
@@ -46,7 +44,7 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *,
     written = []
     for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
         with memory.applied(scored.scoring.plan):
-            parts = _parts(scored, first, last, batch_size)
+            parts = _parts(scored, first, last)
         document = {
             "schema_version": SCHEMA_VERSION,
             "id": int(event.event_id),
@@ -60,10 +58,10 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame, *,
     return written
 
 
-def _parts(scored: Scored, first: int, last: int, batch_size: int) -> dict[str, Any]:
+def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
     names = scored.scoring.channels
     if scored.scoring.stream == "patchtst":
-        view = rows_view(scored, first, last, batch_size=batch_size)
+        view = rows_view(scored, first, last)
         return {"channels": list(_channels(scored, view, names))}
     window = window_view(scored, first, last)
     return {"channels": list(_waveforms(window, names)), "scalograms": list(_scalograms(window, names))}

@@ -5,7 +5,7 @@ Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibrati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from core.data.windows import WindowSet
 from inference.events import TOP_CHANNELS
 from inference.part_scores import PartScores
-from inference.reconstruction import Levels, expected_levels, expected_rows
+from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
 
 # Longest stretch shown of an event and its surroundings, in windows: a longer one is shown around its peak.
@@ -22,12 +22,22 @@ LONGEST_VIEW = 12
 
 @dataclass(frozen=True)
 class Scored:
-    """A part of the data and what scoring made of it: `scores` and the lines of `table` speak of the same entries."""
+    """A part of the data and what scoring made of it: `scores`, `expected_sc` (of process sensors, as in
+    `inference.part_scores.PartErrors`) and the lines of `table` are of the same entries."""
 
     scoring: ScoringModel
     windows: WindowSet
     scores: PartScores
     table: pd.DataFrame
+    expected_sc: np.ndarray | None = None
+    _levels: dict[int, Levels] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def levels(self, index: int) -> Levels:
+        """Of a vibration window. Each passes through the model once, whatever shows it: of thousands of windows a few
+        are shown, so images are not kept while all are scored."""
+        if index not in self._levels:
+            self._levels[index] = expected_levels(self.scoring, self.windows, index)
+        return self._levels[index]
 
     def peak(self, first: int, last: int) -> int:
         """The line with the highest score of an event."""
@@ -75,14 +85,17 @@ class WindowView:
     worst: dict[int, float]
 
 
-def rows_view(scored: Scored, first: int, last: int, *, batch_size: int) -> RowsView:
+def rows_view(scored: Scored, first: int, last: int) -> RowsView:
     start, stop = shown_lines(scored, first, last)
     row_n = scored.scores.row_s[start:stop]
+    expected_nc, scaler = scored.expected_sc[start:stop].astype(np.float64), scored.windows.series.scaler
+    if scaler is not None:
+        expected_nc = expected_nc * np.asarray(scaler.scale) + np.asarray(scaler.center)
     return RowsView(
         start,
         stop,
         seen_nc=scored.windows.series.values_nc.cpu().numpy()[row_n],
-        expected_nc=expected_rows(scored.scoring, scored.windows, row_n, batch_size=batch_size),
+        expected_nc=expected_nc,
         stretch_n=np.searchsorted(scored.windows.stretches[:, 0], row_n, "right"),
         worst=scored.worst_channels(first, last),
     )
@@ -96,7 +109,7 @@ def window_view(scored: Scored, first: int, last: int) -> WindowView:
         begin=float(scored.table["seconds"].iloc[index]) - seconds + 1 / rate_hz,
         seconds=seconds,
         wave_ta=windows.series.values_nc[start : start + windows.window].cpu().numpy(),
-        levels=expected_levels(scored.scoring, windows, index),
+        levels=scored.levels(index),
         worst=scored.worst_channels(first, last),
     )
 

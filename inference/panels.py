@@ -38,12 +38,10 @@ _MILLISECONDS_BELOW = 2.0
 _TITLE_LETTERS = 110
 
 
-def write_panels(
-    folder: Path, scored: Scored, events: pd.DataFrame, *, batch_size: int, root: Path
-) -> list[dict[str, Any]]:
+def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
     """Draws `<stream>_event_<event_id>.png` for the events of the greatest severity; those of an earlier scoring go.
 
-    Only the windows of these events go through the model. Returns of each picture, the worst event first, the event's
+    Returns of each picture, the worst event first, the event's
     id, the path from `root`, and the event's sentence.
     """
     stream = scored.scoring.stream
@@ -56,7 +54,7 @@ def write_panels(
     for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
         with memory.applied(scored.scoring.plan):
             if stream == "patchtst":
-                figure = _channels_figure(scored, first, last, batch_size)
+                figure = _channels_figure(scored, first, last)
             else:
                 figure = _axes_figure(scored, first, last)
         title = textwrap.fill(f"Event {event.event_id}, {event.sentence}", _TITLE_LETTERS)
@@ -68,9 +66,9 @@ def write_panels(
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
-def _channels_figure(scored: Scored, first: int, last: int, batch_size: int) -> Figure:
+def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
     """The top channels in their own units with what the model expected over them, and their normalised errors below."""
-    view = rows_view(scored, first, last, batch_size=batch_size)
+    view = rows_view(scored, first, last)
     start, stop, worst, names = view.start, view.stop, view.worst, scored.scoring.channels
     curves = _Curves(scored.table.iloc[start:stop], view.stretch_n)
 

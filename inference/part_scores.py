@@ -7,7 +7,7 @@ and `mixed_scores` turns errors into scores. Suffixes: s score entry, n row of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from core.devices import threads
 from core.devices.retry import until_it_fits
 from core.progress import Mode, Progress
 from inference.running import Ewma
-from inference.scoring import ScoringModel, infer_score
+from inference.scoring import ScoringModel, infer_forecast, infer_score
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ class PartErrors:
     stretch_s: int64 (S,) number of what a smoothing goes through, ascending: a gap-free stretch, of vibration a file.
     rows_per_entry: how many rows, its own the last of them, an entry speaks of.
     room: as in `core.data.windows.Series`. What has an entry for each row lies there if it is long.
+    expected_sc: float32 (S, C) what the model expected of each row while it was hidden, in scaled units, NaN where no
+        window reaches; None for vibration, and where it was not kept.
     """
 
     error_sc: np.ndarray
@@ -53,6 +55,7 @@ class PartErrors:
     stretch_s: np.ndarray
     rows_per_entry: int
     room: Path | None = None
+    expected_sc: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def part_errors(
     *,
     batch_size: int,
     look_ahead: bool = True,
+    keep_expected: bool = False,
     label: str = "scoring",
     progress: Mode = "off",
 ) -> PartErrors:
@@ -86,26 +90,38 @@ def part_errors(
     model holds the series and a batch.
 
     look_ahead: whether rows of process sensors count in every window they lie in, so also as predicted from later rows;
-    else only in the last patch of a window. Vibration has one score per window, at its end, and never looks ahead.
+    else only in the newest patch of a window, as predicted from the rows before it. Vibration has one score per window,
+    at its end, and never looks ahead.
+    keep_expected: keep what the model expected of each row of process sensors.
     """
     with Progress(len(windows), label, unit="windows", mode=progress) as bar:
-        inferred = _inferred(scoring, windows, batch_size, bar)
+        if scoring.stream == "patchtst" and not look_ahead:
+            inferred = _inferred(scoring, windows, batch_size, bar, partial(infer_forecast, model=scoring.model))
+            return _row_errors(inferred, windows, keep_expected=keep_expected)
+        inferred = _inferred(scoring, windows, batch_size, bar, partial(_scored, scoring))
         if scoring.stream == "swinmae":
             return _window_errors(inferred, windows)
-        return _row_errors(inferred, windows, windows.window if look_ahead else scoring.config.model.patch_length)
+        return _row_errors(inferred, windows, keep_expected=keep_expected)
 
 
-Inferred = Iterator[tuple[Tensor, dict[str, Tensor]]]
+Aux = dict[str, Tensor]
+Inferred = Iterator[tuple[Tensor, Aux]]
 
 
-def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress) -> Inferred:
-    """Window indices (B,) and the errors of those windows, batch by batch."""
+def _scored(scoring: ScoringModel, batch: Tensor) -> Aux:
+    return infer_score(batch, scoring.model, scoring.stream)[1]
+
+
+def _inferred(
+    scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress, of_batch: Callable[[Tensor], Aux]
+) -> Inferred:
+    """Window indices (B,) and what `of_batch` gives for those windows, batch by batch."""
     feed = Feed(windows, scoring.device)
     feed.expect(torch.arange(len(windows)).split(batch_size))
 
-    def infer(index_b: Tensor, size: int) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    def infer(index_b: Tensor, size: int) -> list[tuple[Tensor, Aux]]:
         batches = ((part_b, scoring.transform(feed.batch(part_b))) for part_b in index_b.split(size))
-        return [(part_b, infer_score(batch, scoring.model, scoring.stream)[1]) for part_b, batch in batches]
+        return [(part_b, of_batch(batch)) for part_b, batch in batches]
 
     size = batch_size
     for index_b in torch.arange(len(windows)).split(batch_size):
@@ -115,31 +131,34 @@ def _inferred(scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: P
         bar.advance(len(index_b))
 
 
-def _row_errors(inferred: Inferred, windows: WindowSet, counted: int) -> PartErrors:
-    """The errors of the last `counted` rows of overlapping windows, averaged per row and channel.
+def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) -> PartErrors:
+    """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; so is
+    what the model expected of them. These rows lie in the segments of the split; what a window looks back on may not.
 
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up to what it should and needs no count of its own.
     """
-    stretches_k2, start_w, room = windows.stretches, windows.starts_w.numpy(), windows.series.room
+    stretches_k2, stop_w, room = windows.stretches, windows.starts_w.numpy() + windows.window, windows.series.room
     lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
-    stretch_w = np.searchsorted(stretches_k2[:, 0], start_w, side="right") - 1
-    entry_w = torch.from_numpy(start_w + (np.cumsum(lengths_k) - stretches_k2[:, 1])[stretch_w])
-    offset_t = torch.arange(windows.window - counted, windows.window)
+    stretch_w = np.searchsorted(stretches_k2[:, 0], stop_w, side="left") - 1
+    entry_w = torch.from_numpy(stop_w + (np.cumsum(lengths_k) - stretches_k2[:, 1])[stretch_w])
 
-    error_sc = blank((lengths_k.sum(), windows.series.values_nc.shape[1]), room)
-    windows_s = blank((lengths_k.sum(),), room)
-    sums_sc, count_s = torch.from_numpy(error_sc), torch.from_numpy(windows_s)
-    pages = Pages(error_sc), Pages(windows_s)
+    num_entries = int(lengths_k.sum())
+    names = ("error", "expected") if keep_expected else ("error",)
+    means = {name: blank((num_entries, windows.series.values_nc.shape[1]), room) for name in names}
+    windows_s = blank((num_entries,), room)
+    sums, count_s = {name: torch.from_numpy(mean_sc) for name, mean_sc in means.items()}, torch.from_numpy(windows_s)
+    pages = [Pages(array) for array in (*means.values(), windows_s)]
     for index_b, aux in inferred:
-        entry_m = (entry_w[index_b].unsqueeze(1) + offset_t).flatten()
-        error_mc = aux["error"][:, -counted:].flatten(0, 1).cpu()
-        sums_sc.index_add_(0, entry_m, error_mc)
+        entry_m = (entry_w[index_b].unsqueeze(1) + torch.arange(-aux["error"].shape[1], 0)).flatten()
+        for name, sum_sc in sums.items():
+            sum_sc.index_add_(0, entry_m, aux[name].flatten(0, 1).cpu())
         count_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
         for each in pages:
-            each.looked_at(error_mc.nbytes)
-    for piece in slices(error_sc, windows_s, num_values=_VALUES_AT_A_TIME):
-        sums_sc[piece] /= count_s[piece].unsqueeze(1)
+            each.looked_at(entry_m.numel() * aux["error"].shape[-1] * aux["error"].itemsize)
+    for piece in slices(*means.values(), windows_s, num_values=_VALUES_AT_A_TIME):
+        for sum_sc in sums.values():
+            sum_sc[piece] /= count_s[piece].unsqueeze(1)
 
     ranges = [
         (number, first, min(first + _VALUES_AT_A_TIME, stop))
@@ -148,7 +167,7 @@ def _row_errors(inferred: Inferred, windows: WindowSet, counted: int) -> PartErr
     ]
     row_s = gathered((np.arange(first, stop) for _, first, stop in ranges), room)
     stretch_s = gathered((np.full(stop - first, number) for number, first, stop in ranges), room)
-    return PartErrors(error_sc, row_s, stretch_s, rows_per_entry=1, room=room)
+    return PartErrors(means["error"], row_s, stretch_s, rows_per_entry=1, room=room, expected_sc=means.get("expected"))
 
 
 def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:

@@ -115,7 +115,8 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
         detector, data = detector_and_data(config, scoring, root=root)
         sources["model"]["detector"] = detector_sha256(scoring.path)  # that may have been fitted just now
         windows = data.parts["test"]
-        test = detector.score(model_errors(config, scoring, windows, "test"), windows)
+        errors = model_errors(config, scoring, windows, "test", keep_expected=True)
+        test = detector.score(errors, windows)
     threshold = detector.threshold
     scores = score_table(test, windows.series, windows.stretches, channels=data.channels, threshold=threshold.value)
     events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
@@ -138,9 +139,9 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=_title(summary),
     )  # fmt: skip
-    folder, scored, size = paths.summary.parent, Scored(scoring, windows, test, scores), config.scoring.batch_size
-    documents = write_event_documents(paths.event_documents, scored, events, batch_size=size)
-    summary["panels"] = write_panels(folder, scored, events, batch_size=size, root=root)
+    scored = Scored(scoring, windows, test, scores, errors.expected_sc)
+    documents = write_event_documents(paths.event_documents, scored, events)
+    summary["panels"] = write_panels(paths.summary.parent, scored, events, root=root)
     written = [relative(path, root) for path in (*paths.tables, *documents)]
     summary["files"] = [*written, *(panel["png"] for panel in summary["panels"])]
     summary["made_of"] = sources

@@ -39,21 +39,34 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
 
     batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing.
     Returns (score, aux). score: float32 (B,), NaN for a sample without a single observed value: 0 would call it
-    healthy. aux, all float32 and averaged over observed values only:
+    healthy. aux, all float32 and means over observed values only:
         error: the shape of the batch, NaN where it is missing
+        expected: the shape of the batch, what the model predicts of it
         channel_error: (B, C), or (B, 3) for images
         time_error: (B, T), or (B, W) for images
 
     Nothing is drawn at random and samples do not see each other: the same sample gets the same score at every call and
     in every batch, up to the rounding of the device's matrix products.
     """
-    _, error = model.inpaint(batch)
+    expected, error = model.inpaint(batch)
     aux = {
         "error": error,
+        "expected": expected,
         "channel_error": error.nanmean(dim=_CHANNEL_AXES[stream]),
         "time_error": error.nanmean(dim=_TIME_AXES[stream]),
     }
     return error.flatten(1).nanmean(dim=1), aux
+
+
+@torch.no_grad()
+def infer_forecast(batch: Tensor, model: nn.Module) -> dict[str, Tensor]:
+    """Errors of the newest patch of windows of process sensors, predicted from the rows before it alone.
+
+    batch: as in `infer_score`. Returns `error` and `expected`, float32 (B, P, C), of the last P rows of each window; as
+    deterministic as `infer_score`.
+    """
+    expected, error = model.forecast(batch)
+    return {"error": error, "expected": expected}
 
 
 # ------------------------------------------------------------------------------------------------------------ the model

@@ -22,13 +22,16 @@ Statistics = ProcessStatistics | SpectralStatistics
 STATISTICS: dict[Stream, type[Statistics]] = {"patchtst": ProcessStatistics, "swinmae": SpectralStatistics}
 
 
-def model_errors(config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str) -> PartErrors:
+def model_errors(
+    config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str, *, keep_expected: bool = False
+) -> PartErrors:
     settings = config.scoring
     return part_errors(
         scoring,
         windows,
         batch_size=settings.batch_size,
         look_ahead=settings.look_ahead,
+        keep_expected=keep_expected,
         label=label,
         progress=config.logging.progress,
     )
@@ -41,7 +44,7 @@ def normal_errors(
     vibration, whose axes are alike and whose images are dear, the part `calibration`."""
     if config.stream == "swinmae":
         normal = {"calibration": normal["calibration"]}
-    step = max(1, config.data.score_stride // config.data.stride)
+    step = max(1, config.score_stride // config.data.stride)
     thinned = {
         # Training cuts more windows than a score needs.
         name: part if name in SCORING_PARTS else part.subset(torch.arange(0, len(part), step))
@@ -57,7 +60,7 @@ def alone_in(stream: Stream, normal: Collection[WindowSet]) -> tuple[str, ...]:
 
 def as_scored(config: AnyConfig, normal: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
     """The normal parts of vibration cut as scoring cuts windows, so that a mean over windows spans the same time."""
-    stride = config.data.score_stride
+    stride = config.score_stride
     return {
         name: part
         if name in SCORING_PARTS

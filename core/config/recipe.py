@@ -187,7 +187,7 @@ def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
 
 def _score_stride(config: AnyConfig, window: int, patch: int | None) -> _Choice:
     if config.stream == "patchtst" and not config.scoring.look_ahead:
-        return patch, "a patch, as scoring.look_ahead = false needs"
+        return patch, "a patch, of which each is predicted from the rows before it"
     return max(window // _SCORE_STRIDES, 1), f"1/{_SCORE_STRIDES} of a window"
 
 

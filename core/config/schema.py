@@ -131,8 +131,8 @@ class Data(Section):
     )
     score_stride: CountOrAuto = Field(
         32,
-        description="Samples between the starts of two scored windows; `auto` is 1/4 of a window, and the length of a "
-        "patch without `scoring.look_ahead`.",
+        description="Samples between the starts of two scored windows; `auto` is 1/4 of a window. Process sensors take "
+        "at most the length of a patch without `scoring.look_ahead`: only the newest patch of a window is scored then.",
     )
     guard: int = Field(-1, ge=-1, description="Rows dropped where two parts share a file; -1 drops one window.")
     scaling: Scaling = Field(Scaling(), description="Scaling fitted on the training part only.")
@@ -301,10 +301,10 @@ class Scoring(Section):
         "the channels foretell of each other, of vibration how far level and spectrum lie from normal ones.",
     )
     look_ahead: bool = Field(
-        True,
-        description="Whether the model may predict a row of process sensors from later rows of its window too: finds "
-        "more, but a score is complete only a window later. false, for monitoring as it happens, waits for the end of "
-        "the row's patch alone; it needs data.score_stride at most model.patch_length.",
+        False,
+        description="Whether the model may predict a row of process sensors from later rows of its window too, so that "
+        "a score is complete only a window later. false, as a monitor works, predicts each patch from the rows before "
+        "it; a score is complete at the end of its patch.",
     )
     operating_context: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -348,6 +348,16 @@ class Config(Execution):
     training: Training = Field(Training(), description="Optimisation.")
     scoring: Scoring = Field(Scoring(), description="Scores, thresholds and events.")
 
+    @property
+    def score_stride(self) -> int:
+        """Samples between the starts of two windows as they are scored."""
+        return self.data.score_stride
+
+    @property
+    def score_context(self) -> int:
+        """Samples at the start of a scored window that are not scored, but only looked back on."""
+        return 0
+
 
 class PatchTSTConfig(Config):
     """Stream `patchtst`: PatchTST-SSL on multivariate process sensors."""
@@ -355,9 +365,18 @@ class PatchTSTConfig(Config):
     stream: Literal["patchtst"] = Field("patchtst", description="Which model and data this configuration is for.")
     model: PatchTSTModel = Field(PatchTSTModel(), description="PatchTST-SSL.")
 
+    @property
+    def score_stride(self) -> int:
+        stride = self.data.score_stride
+        return stride if self.scoring.look_ahead else min(stride, self.model.patch_length)
+
+    @property
+    def score_context(self) -> int:
+        return 0 if self.scoring.look_ahead else self.data.window - self.model.patch_length
+
     def contradictions(self) -> Iterator[Contradiction]:
         yield from super().contradictions()
-        window, length, stride = self.data.window, self.model.patch_length, self.data.score_stride
+        window, length = self.data.window, self.model.patch_length
         if "auto" in (window, length):
             return
         if window < 2 * length or window % length:
@@ -365,12 +384,6 @@ class PatchTSTConfig(Config):
             yield Contradiction(
                 f"data.window = {window} is not two or more whole patches of {length}; {fitting} would be",
                 ("data.window", "model.patch_length"),
-            )
-        if not self.scoring.look_ahead and stride != "auto" and stride > length:
-            yield Contradiction(
-                f"scoring.look_ahead = false scores the last patch of each window: data.score_stride = {stride} leaves "
-                f"rows out; {length}, the length of a patch, or less would not",
-                ("data.score_stride", "scoring.look_ahead", "model.patch_length"),
             )
 
 

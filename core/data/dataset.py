@@ -261,6 +261,17 @@ def _gapless(stretch: Stretch, recordings: Sequence[Recording], gap_factor: floa
     return segments(recordings[stretch.recording], gap_factor).clip(stretch.start, stretch.stop)
 
 
+def _reaching_back(
+    gapless_s2: np.ndarray, stretch: Stretch, recordings: Sequence[Recording], gap_factor: float, rows: int
+) -> np.ndarray:
+    """The ranges `_gapless` gave, each from up to so many rows earlier without a gap, which may belong to another
+    split: what a monitor would have seen by then."""
+    whole_s2 = segments(recordings[stretch.recording], gap_factor)
+    begin_s = np.maximum(whole_s2[:, 0], gapless_s2[:, 0] - rows)
+    is_empty_s = gapless_s2[:, 0] >= gapless_s2[:, 1]
+    return np.stack([np.where(is_empty_s, gapless_s2[:, 0], begin_s), gapless_s2[:, 1]], axis=1)
+
+
 def _split(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[PartName, list[Stretch]]:
     """Stretches of every part in the recordings at hand: also of parts that are not loaded, whose ends set guards."""
     stretches = {name: _stretches_of(getattr(config.data.parts, name), recordings, data_root) for name in PART_NAMES}
@@ -332,16 +343,20 @@ def _refuse_overlap(stretches: Mapping[PartName, list[Stretch]], recordings: Seq
 
 
 def _windows_of(name: PartName, stretches: Sequence[Stretch], series: Series, config: AnyConfig) -> WindowSet:
+    """Windows inside the gap-free segments of a split; those that are scored may look back on rows before it."""
     scoring = name in SCORING_PARTS
     data = config.data
-    pieces = []
+    pieces, reaches = [], []
     for stretch in stretches:
-        pieces.append(_gapless(stretch, series.recordings, data.gap_factor) + series.offsets_r[stretch.recording])
-    stretches_s2 = np.concatenate(pieces)
-    stride = data.score_stride if scoring else data.stride
-    starts_w = window_starts(stretches_s2, data.window, stride, cover_end=scoring)
-    lengths_s = stretches_s2[:, 1] - stretches_s2[:, 0]
-    lost = int(lengths_s[(lengths_s > 0) & (lengths_s < data.window)].sum())
+        gapless_s2, offset = _gapless(stretch, series.recordings, data.gap_factor), series.offsets_r[stretch.recording]
+        pieces.append(gapless_s2 + offset)
+        reach = config.score_context if scoring else 0
+        reaches.append(_reaching_back(gapless_s2, stretch, series.recordings, data.gap_factor, reach) + offset)
+    stretches_s2, reach_s2 = np.concatenate(pieces), np.concatenate(reaches)
+    stride = config.score_stride if scoring else data.stride
+    starts_w = window_starts(reach_s2, data.window, stride, cover_end=scoring)
+    lengths_s, reach_s = (each[:, 1] - each[:, 0] for each in (stretches_s2, reach_s2))
+    lost = int(lengths_s[(lengths_s > 0) & (reach_s < data.window)].sum())
     if lost:
         log.warning(
             "%s: %d of %d rows lie in stretches shorter than a window of %d and are left out",
@@ -350,7 +365,7 @@ def _windows_of(name: PartName, stretches: Sequence[Stretch], series: Series, co
     if not len(starts_w):
         raise DataError(
             f"the part {name} has no stretch as long as a window of {data.window} rows "
-            f"(longest: {int(lengths_s.max(initial=0))})",
+            f"(longest: {int(reach_s.max(initial=0))})",
             hint="set a smaller data.window, a larger data.gap_factor, or more files",
         )
     windows = WindowSet(series, torch.from_numpy(starts_w), data.window, stretches_s2)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from core.config.schema import PatchTSTModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
-from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, masked_mse
+from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, evaluating, masked_mse
 from core.models.normalisation import WindowBatchNorm
 from core.models.positions import sinusoids
 
@@ -54,6 +54,18 @@ class SelfAttention(nn.Module):
         qkv = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         z = attend(*qkv.unbind(0))
         return self.out(z.transpose(1, 2).flatten(-2)).view_as(z_bcnd)
+
+    def newest(self, z_bcnd: Tensor) -> Tensor:
+        """What `forward` gives for the last token, (B, C, 1, D), without the work for the others."""
+        z_and = z_bcnd.flatten(0, 1)
+        width = z_and.shape[-1]
+        query_weight, others_weight = self.qkv.weight.split([width, 2 * width])
+        query_bias, others_bias = self.qkv.bias.split([width, 2 * width])
+        query = F.linear(z_and[:, -1:], query_weight, query_bias).unflatten(-1, (1, self.num_heads, -1))
+        others = F.linear(z_and, others_weight, others_bias).unflatten(-1, (2, self.num_heads, -1))
+        key, value = others.permute(2, 0, 3, 1, 4).unbind(0)
+        z = attend(query.permute(2, 0, 3, 1, 4)[0], key, value)
+        return self.out(z.transpose(1, 2).flatten(-2)).unflatten(0, z_bcnd.shape[:2])
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -90,6 +102,15 @@ class EncoderLayer(nn.Module):
             return z_bcnd + self.dropout(self.feed_forward(self.norm_feed_forward(z_bcnd)))
         z_bcnd = self.norm_attention(z_bcnd + self.dropout(self.attention(z_bcnd)))
         return self.norm_feed_forward(z_bcnd + self.dropout(self.feed_forward(z_bcnd)))
+
+    def newest(self, z_bcnd: Tensor) -> Tensor:
+        """What `forward` gives for the last token in evaluation mode, (B, C, 1, D)."""
+        z_bc1d = z_bcnd[:, :, -1:]
+        if self.pre_norm:
+            z_bc1d = z_bc1d + self.attention.newest(self.norm_attention(z_bcnd))
+            return z_bc1d + self.feed_forward(self.norm_feed_forward(z_bc1d))
+        z_bc1d = self.norm_attention(z_bc1d + self.attention.newest(z_bcnd))
+        return self.norm_feed_forward(z_bc1d + self.feed_forward(z_bc1d))
 
 
 class Decoder(nn.Module):
@@ -186,6 +207,37 @@ class PatchTST(MaskedModel):
         if self.settings.instance_norm:
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
         return MaskedOutput(loss, self.unpatchify(prediction_bcnp), mask_bcn, count)
+
+    @torch.no_grad()
+    def forecast(self, x_btc: Tensor) -> tuple[Tensor, Tensor]:
+        """Predict the newest patch of each window from the patches before it: (reconstruction, error), both (B, P, C).
+
+        One pass that hides this patch alone, in place of the several passes of `inpaint`, and whose last layer computes
+        no other token. Units, missing values and mode are those of `inpaint`.
+        """
+        with evaluating(self):
+            x_bcnp = self.patchify(x_btc)
+            observed_bcnp = ~x_bcnp.isnan()
+            newest_bcp = x_bcnp[:, :, -1]
+            mask_n = torch.arange(self.num_patches, device=x_bcnp.device) == self.num_patches - 1
+            x_bcnp = x_bcnp.masked_fill(~observed_bcnp, 0.0)
+            if self.settings.instance_norm:
+                mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~mask_n.unsqueeze(-1))
+                x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
+            seen_bcnp = x_bcnp.masked_fill(mask_n.unsqueeze(-1), 0.0)
+            if self.decoder is None:
+                z_bcnd = self.embed(seen_bcnp) + self.position_nd
+                for layer in self.layers[:-1]:
+                    z_bcnd = layer(z_bcnd)
+                z_bc1d = self.layers[-1].newest(z_bcnd)
+            else:
+                mask_bcn = mask_n.expand(*x_bcnp.shape[:3])
+                z_bc1d = self._encode_visible(self.decoder, seen_bcnp, mask_bcn, self.num_patches - 1)[:, :, -1:]
+            predicted_bc1p = at_least_float32(self.head(z_bc1d))
+            if self.settings.instance_norm:
+                predicted_bc1p = predicted_bc1p * scale_bc11 + mean_bc11
+        predicted_bcp = predicted_bc1p[:, :, 0]
+        return tuple(each.transpose(1, 2) for each in (predicted_bcp, (predicted_bcp - newest_bcp).square()))
 
     @property
     def blocks(self) -> list[nn.Module]:

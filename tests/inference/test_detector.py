@@ -263,7 +263,7 @@ def test_the_identity_of_data_is_of_what_is_in_it_and_not_of_where_it_lies(train
     moved = Path(shutil.copytree(trained, tmp_path / "elsewhere"))
     assert data_of(moved) == data_of(trained)
     assert data_of(trained, "data.parts.calibration.stop=0.99") != data_of(trained)
-    assert data_of(trained, "data.score_stride=8") != data_of(trained)
+    assert data_of(trained, "data.score_stride=4") != data_of(trained)
 
 
 def test_the_sample_is_in_order_of_time_and_knows_its_pace(trained):

@@ -89,12 +89,12 @@ def test_a_long_event_is_thinned_and_a_gap_stays_a_gap(tmp_path, make_table):
     score = np.where(np.arange(6000) > 20, 2.0, 0.5)
     score[3000] = 9.0
     scored, events = scored_over(make_table({"file_0": score}), window=256)
-    write_event_documents(tmp_path, scored, events, batch_size=64)
+    write_event_documents(tmp_path, scored, events)
     channel = json.loads((tmp_path / "1.json").read_text())["channels"][0]
     assert len(channel["t"]) <= MAX_POINTS < 12 * 256
     assert 9.0 * 6 in channel["error"]
     short, events = scored_over(make_table({"file_0": np.where(np.arange(120) == 62, 2.0, 0.5)}))
-    write_event_documents(tmp_path, short, events, batch_size=64)
+    write_event_documents(tmp_path, short, events)
     channel = json.loads((tmp_path / "1.json").read_text())["channels"][0]
     assert [channel["seen"][at] is None for at in (5, 6, 7)] == [False, True, False]
 

@@ -1,4 +1,4 @@
-"""What a model expected: in the sensor's units, of the windows asked for, at the frequencies it was seen."""
+"""What a model expected of a vibration window, at the frequencies it was seen."""
 
 from dataclasses import replace
 
@@ -8,24 +8,11 @@ import torch
 
 from core.config.schema import Scalogram as ScalogramSettings
 from core.data.inputs import StandardisedScalogram
-from core.data.scaling import Scaler
 from core.data.scalogram import Scalogram
-from inference.reconstruction import expected_levels, expected_rows
-from tests.inference.test_part_scores import OthersModel, coupled, scoring_with, windows_over
+from inference.reconstruction import expected_levels
+from tests.inference.test_part_scores import scoring_with, windows_over
 
 RATE_HZ = 1000.0
-
-
-class CountingModel(OthersModel):
-    """Counts the windows it is shown."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_windows = 0
-
-    def inpaint(self, x):
-        self.num_windows += len(x)
-        return super().inpaint(x)
 
 
 class HalfModel(torch.nn.Module):
@@ -33,25 +20,6 @@ class HalfModel(torch.nn.Module):
 
     def inpaint(self, image):
         return image / 2, (image / 2).square()
-
-
-def test_rows_are_expected_in_their_own_units_from_the_windows_that_hold_them_alone():
-    values = coupled(400, 0)
-    scaler = Scaler("robust", tuple("abcdef"), (5.0,) * 6, (20.0,) * 6, 1e9, {})
-    windows = windows_over([values], window=32, stride=8)
-    windows = replace(windows, series=replace(windows.series, scaler=scaler))
-    model = CountingModel()
-    row_n = np.arange(200, 240)
-    expected_nc = expected_rows(scoring_with(model, channels=6), windows, row_n, batch_size=3)
-    others_nc = (values.sum(axis=1, keepdims=True) - values) / 5
-    np.testing.assert_allclose(expected_nc, others_nc[row_n], rtol=1e-4, atol=1e-4)
-    assert model.num_windows == (232 - 176) // 8 + 1
-
-
-def test_a_row_no_window_reaches_has_no_expectation():
-    windows = windows_over([coupled(64, 0), coupled(20, 1)], window=32, stride=32)
-    expected_nc = expected_rows(scoring_with(OthersModel(), channels=6), windows, np.arange(60, 70), batch_size=8)
-    assert np.isnan(expected_nc).all(axis=1).tolist() == [False] * 4 + [True] * 6
 
 
 @pytest.mark.parametrize("frequency_hz", [31.0, 120.0])

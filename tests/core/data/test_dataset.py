@@ -25,7 +25,7 @@ SPLIT = {
 }
 
 
-def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, **data) -> AnyConfig:
+def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, look_ahead: bool = True, **data) -> AnyConfig:
     values = {
         "stream": stream,
         "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
@@ -39,6 +39,7 @@ def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, **data) -> Any
             **data,
             "parts": parts,
         },
+        "scoring": {"look_ahead": look_ahead},
         "model": {"patch_length": 4, "patch_stride": 4} if stream == "patchtst" else {},
         **({} if stream == "patchtst" else {"scalogram": {"image_size": 16}}),
     }
@@ -140,6 +141,19 @@ def test_a_guard_keeps_parts_of_one_file_apart(tmp_path, guard, start, first):
     data = load(tmp_path, make_config(parts=parts, guard=guard))
     assert rows_of(data, "train").max() <= 199
     assert rows_of(data, "validation").min() == first
+
+
+def test_without_a_look_ahead_scored_windows_reach_back_to_what_a_monitor_has_seen(tmp_path):
+    """But not over a gap; the rows that are scored stay those of the split, each in the newest patch of a window."""
+    write_ramp(tmp_path, "a.csv", 400, gap_at=290)
+    data = load(tmp_path, make_config(look_ahead=False, score_stride=64), (*TRAINING_PARTS, *SCORING_PARTS))
+    calibration, test = rows_of(data, "calibration"), rows_of(data, "test")
+    assert data.parts["calibration"].stretches.tolist() == [[280, 290], [290, 340]]
+    assert calibration[:, 0].tolist() == [264, 268, 270, *range(290, 320, 4), 320]
+    assert test[:, 0].tolist() == [*range(324, 380, 4), 380]
+    newest = np.unique(np.concatenate([calibration[:, -4:].ravel(), test[:, -4:].ravel()]))
+    assert newest.tolist() == [*range(280, 290), *range(306, 400)]
+    assert rows_of(data, "validation")[0, 0] == 200
 
 
 def test_parts_that_share_rows_are_refused(tmp_path):

@@ -287,3 +287,37 @@ def test_sizes_that_do_not_fit_are_refused():
     assert [fault.key for fault in caught.value.faults] == ["data.window"]
     with pytest.raises(ValueError, match="expected"):
         build()(windows(window=40))
+
+
+# ------------------------------------------------------------------------------------------------------------- forecast
+FORECASTS = [{}, {"instance_norm": True}, {"pre_norm": True, "norm": "layer"}, {"encoder_sees": "visible"}]
+
+
+@pytest.mark.parametrize("settings", FORECASTS, ids=str)
+def test_a_forecast_is_the_newest_patch_as_a_pass_that_hides_it_alone_predicts_it(settings):
+    model, x = forecasting(settings)
+    x[0, 3, 1] = x[1, -2, 0] = torch.nan
+    mask = torch.zeros(len(x), model.num_channels, model.num_patches, dtype=torch.bool)
+    mask[..., -1] = True
+    with torch.no_grad():
+        whole = model.eval()(x, mask, num_hidden=1).reconstruction[:, -model.settings.patch_length :]
+    expected, error = model.train().forecast(x)
+    torch.testing.assert_close(expected, whole, rtol=1e-4, atol=1e-5)
+    newest = x[:, -model.settings.patch_length :]
+    torch.testing.assert_close(error, (whole - newest).square(), rtol=1e-3, atol=1e-5, equal_nan=True)
+    assert torch.equal(error.isnan(), newest.isnan())
+    assert model.training
+
+
+@pytest.mark.parametrize("settings", FORECASTS, ids=str)
+def test_a_forecast_does_not_depend_on_what_it_predicts(settings):
+    model, x = forecasting(settings)
+    changed = x.clone()
+    changed[:, -model.settings.patch_length :] += 7.0
+    assert torch.equal(model.forecast(changed)[0], model.forecast(x)[0])
+
+
+def forecasting(settings):
+    torch.manual_seed(0)
+    sizes = {"patch_length": 8, "patch_stride": 8, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32}
+    return PatchTST(PatchTSTModel(**{**sizes, **settings}), num_channels=3, window=64), torch.randn(4, 64, 3)
