@@ -97,11 +97,3 @@ def test_other_languages_are_told_where_they_use_colab():
     assert _found('setwd("/content/a")', language="r") == [("LF903", 1)]
     assert _found("%%shell\njulia -e 'using Pkg'", language="julia") == [("LF903", 1)]
     assert _found("print(1)", language="r") == []
-
-
-def test_every_row_says_what_it_does():
-    assert len({rule.id for rule in RULES}) == len(RULES)
-    for rule in RULES:
-        assert rule.matches
-        assert rule.writes
-        assert isinstance(rule.keeps, Keeps)

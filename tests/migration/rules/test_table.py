@@ -22,9 +22,11 @@ def applied(rule: Rule, text: str) -> tuple[str, bool]:
     return new.text, any(finding.rule == rule.id for finding in findings)
 
 
-def test_ids_are_unique():
+def test_every_row_has_an_id_of_its_own_and_says_what_it_does():
     ids = [rule.id for rule in RULES]
     assert sorted(ids) == sorted(set(ids))
+    assert [rule.id for rule in RULES if not (rule.name and rule.matches and rule.writes)] == []
+    assert [rule.id for rule in RULES if rule.matches.count("`") % 2 or rule.writes.count("`") % 2] == []
 
 
 def test_every_rule_that_finds_something_has_an_example():
