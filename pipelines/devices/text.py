@@ -38,10 +38,7 @@ def _summary(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     yield from _entry(
         "Frameworks",
         ", ".join(versions),
-        *(
-            f"{name}: {found if isinstance(found, str) else ', '.join(found) or 'sees no device'}"
-            for name, found in seen
-        ),
+        *(f"{name}: {_devices_seen(found)}" for name, found in seen),
     )
 
 
