@@ -39,6 +39,8 @@ _NO_SHAPE = 1e-6
 _SECONDS_PER_DAY = 86_400.0
 _CONFIDENCE = (0.025, 0.975)
 _LEAST_MEDIAN = 1e-9
+# Where the median score has grown by as much, most scores are unlike those of the calibration.
+_GROWN = 1.5
 # Calibration data that allows for more events a day than this says nothing about them.
 _TELLING = 1000.0
 
@@ -327,19 +329,19 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
 
 def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, scored: CalibrationSample) -> str:
     """What is to be said where scores are unlike those of the calibration, empty where they are not: more of them alarm
-    than any threshold error explains. Nobody can tell by scores alone whether a fault lasts or the process has changed.
-    """
+    than any threshold error explains, and most have grown, which faults that pass do not do. Nobody can tell by scores
+    alone whether a fault lasts or the process has changed."""
     if not len(scored.score_n):
         return ""
     found = scored.false_alarms(threshold.value, Scoring())
-    if found.low <= threshold.expected.high:
-        return ""
     times = float(np.median(scored.score_n)) / max(float(np.median(calibration.score_n)), _LEAST_MEDIAN)
-    usual = f"; the median score is {ratio_in_words(times)} times that of the calibration data" if times > 1 else ""
+    if found.low <= threshold.expected.high or times < _GROWN:
+        return ""
     return (
         f"{percent(found.rate)} of the scores are alarms, where a process that is as calibrated has at most "
-        f"{percent(threshold.expected.high)}{usual}. Either faults last, or the process has changed since the "
-        "calibration: then the stated false alarms do not hold, and `landfall calibrate` with newer data is needed"
+        f"{percent(threshold.expected.high)}; the median score is {ratio_in_words(times)} times that of the calibration "
+        "data. Either faults last, or the process has changed since the calibration: then the stated false alarms do "
+        "not hold, and `landfall calibrate` with newer data is needed"
     )
 
 
