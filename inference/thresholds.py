@@ -339,9 +339,9 @@ def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, sc
         return ""
     return (
         f"{percent(found.rate)} of the scores are alarms, where a process that is as calibrated has at most "
-        f"{percent(threshold.expected.high)}; the median score is {ratio_in_words(times)} times that of the calibration "
-        "data. Either faults last, or the process has changed since the calibration: then the stated false alarms do "
-        "not hold, and `landfall calibrate` with newer data is needed"
+        f"{percent(threshold.expected.high)}; the median score is {ratio_in_words(times)} times that of the "
+        "calibration data. Either faults last, or the process has changed since the calibration: then the stated "
+        "false alarms do not hold, and `landfall calibrate` with newer data is needed"
     )
 
 
