@@ -104,7 +104,6 @@ def result_of(root: Path) -> dict:
         ("train", 20_000, "config.yaml"),
         ("train", 60_000, "checkpoints/patchtst_ssl.last.pt"),
         ("score", 8_192, "patchtst_scores.parquet"),
-        ("score", 28_000, "patchtst_timeline.png"),
         ("export", 8_192, "training_dashboard/data/"),
     ],
 )

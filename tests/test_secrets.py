@@ -46,7 +46,7 @@ def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
         "quality": said_by("pipelines.check_data_quality", *local),
         "print": said_by("trainers.train_patchtst_ssl", "--print-config", *local),
         "missing": said_by("trainers.train_patchtst_ssl", "--debug", *local, f"data.root={SHARE}/nowhere"),
-        "devices": said_by("core.devices", "--json"),
+        "devices": said_by("pipelines.devices", "--json"),
         "migrate": said_by("migration", str(root / "colab_mine.ipynb"), "--out-dir", str(root / "migrated"),
                        "--report", str(root / "migrated/report.json")),
         "export": said_by(

@@ -226,10 +226,7 @@ class PatchTST(MaskedModel):
                 x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
             seen_bcnp = x_bcnp.masked_fill(mask_n.unsqueeze(-1), 0.0)
             if self.decoder is None:
-                z_bcnd = self.embed(seen_bcnp) + self.position_nd
-                for layer in self.layers[:-1]:
-                    z_bcnd = layer(z_bcnd)
-                z_bc1d = self.layers[-1].newest(z_bcnd)
+                z_bc1d = self.encode_newest(seen_bcnp)
             else:
                 mask_bcn = mask_n.expand(*x_bcnp.shape[:3])
                 z_bc1d = self._encode_visible(self.decoder, seen_bcnp, mask_bcn, self.num_patches - 1)[:, :, -1:]
@@ -246,6 +243,13 @@ class PatchTST(MaskedModel):
     def hidden_values(self, mask_bcn: Tensor) -> Tensor:
         """Hidden patches (B, C, N) to hidden values (B, T, C)."""
         return mask_bcn.repeat_interleave(self.settings.patch_length, -1).transpose(1, 2)
+
+    def encode_newest(self, x_bcnp: Tensor) -> Tensor:
+        """The token of the newest patch alone, (B, C, 1, D); in evaluation, where nothing is dropped out."""
+        z_bcnd = self.embed(x_bcnp) + self.position_nd
+        for layer in self.layers[:-1]:
+            z_bcnd = layer(z_bcnd)
+        return self.layers[-1].newest(z_bcnd)
 
     def encode(self, x_bcnp: Tensor) -> Tensor:
         """Patches (B, C, N, P), zero where hidden or missing, to tokens (B, C, N, D)."""

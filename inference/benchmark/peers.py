@@ -45,6 +45,9 @@ class TransformersPatchTST(PatchTST):
     def encode(self, x_bcnp: Tensor) -> Tensor:
         return self.encoder(patch_input=x_bcnp).last_hidden_state
 
+    def encode_newest(self, x_bcnp: Tensor) -> Tensor:
+        return self.encode(x_bcnp)[:, :, -1:]
+
 
 @contextmanager
 def in_place_of_ours() -> Iterator[None]:

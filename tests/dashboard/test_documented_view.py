@@ -28,9 +28,3 @@ def test_the_documented_view_is_drawn_served_and_in_a_single_file(whole, tmp_pat
             opened = show(visit(address), "checks")
             assert "PatchTST loss falls" in opened.inner_text("main")
             assert opened.complaints == []
-
-
-def test_the_code_of_the_page_stays_small():
-    page = REPOSITORY / "training_dashboard"
-    own = [page / "index.html", page / "style.css", *(page / "js").rglob("*.mjs")]
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in own) < 1500

@@ -22,10 +22,10 @@ def during(monkeypatch):
     def happens(event) -> None:
         judge = stream_scores.model_errors
 
-        def late(*arguments):
+        def late(*arguments, **options):
             if arguments[-1] == "test":
                 event()
-            return judge(*arguments)
+            return judge(*arguments, **options)
 
         monkeypatch.setattr(stream_scores, "model_errors", late)
 
