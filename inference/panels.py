@@ -36,6 +36,9 @@ _SMALLEST_ERROR = 1e-3
 # Windows shorter than this many seconds are drawn in milliseconds.
 _MILLISECONDS_BELOW = 2.0
 _TITLE_LETTERS = 110
+# A picture of a vibration, from top to bottom: titles, a row for each axis, and a footer with the scales.
+_HEADER_INCHES, _ROW_INCHES, _FOOTER_INCHES = 0.8, 1.9, 1.0
+_BAR_INCHES, _BAR_HEIGHT_INCHES = 0.42, 0.09
 
 
 def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
@@ -139,8 +142,12 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
     unit, duration = ("ms", 1e3 * view.seconds) if view.seconds < _MILLISECONDS_BELOW else ("s", view.seconds)
     time_t = np.linspace(0, duration, len(view.wave_ta), endpoint=False)
 
-    figure = Figure(figsize=(11, 1.7 + 1.9 * len(worst)), layout="constrained")
-    grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True)
+    height = _HEADER_INCHES + _ROW_INCHES * len(worst) + _FOOTER_INCHES
+    figure = Figure(figsize=(11, height))
+    # A fixed layout: an automatic one draws all twelve maps three times.
+    top, bottom = 1 - _HEADER_INCHES / height, _FOOTER_INCHES / height
+    room = {"left": 0.06, "right": 0.99, "top": top, "bottom": bottom, "hspace": 0.22, "wspace": 0.3}
+    grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True, gridspec_kw=room)
     for axes, axis in zip(grid[:, 0], worst, strict=True):
         axes.plot(time_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)
         axes.set_ylabel(literal(f"axis {scored.scoring.channels[axis]}"), fontsize=10)
@@ -156,11 +163,13 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
         axes.tick_params(labelsize=8)
     for axes in grid[-1]:
         axes.set_xlabel(unit, fontsize=9)
-    for mesh, beneath, aspect, label in (
-        (level, grid[:, 1:3], 50, "level in dB, 0 as large as the whole signal usually is in training"),
-        (difference, grid[:, 3:], 25, "dB louder (+) or quieter (−)"),
+    for mesh, beneath, label in (
+        (level, grid[-1, 1:3], "level in dB, 0 as large as the whole signal usually is in training"),
+        (difference, grid[-1, 3:], "dB louder (+) or quieter (−)"),
     ):
-        bar = figure.colorbar(mesh, ax=beneath, location="bottom", shrink=0.8, aspect=aspect, pad=0.02)
+        left, right = beneath[0].get_position().x0, beneath[-1].get_position().x1
+        place = (left, _BAR_INCHES / height, right - left, _BAR_HEIGHT_INCHES / height)
+        bar = figure.colorbar(mesh, cax=figure.add_axes(place), orientation="horizontal")
         bar.set_label(label, fontsize=8)
         bar.ax.tick_params(labelsize=8)
     return figure
