@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -37,9 +38,19 @@ def git_state(root: Path) -> dict[str, Any]:
     return {"commit": commit, "dirty": None if status is None else bool(status)}
 
 
+# Git reads commands from the settings of the user, the system and the checkout: these are not read or not followed.
+_NO_COMMANDS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "--no-optional-locks")
+_NO_SETTINGS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
+
+
 def _git(root: Path, *arguments: str) -> str | None:
+    environment = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ} | _NO_SETTINGS
+    command = ["git", *_NO_COMMANDS, *arguments]
     try:
-        result = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+        result = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, errors="replace", timeout=10, check=True,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return result.stdout.strip()

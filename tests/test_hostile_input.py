@@ -22,6 +22,7 @@ from core import checkpoint
 from core.config.compose import config_from_dict
 from core.config.schema import Data
 from core.data.readers import read_recordings
+from core.environment import git_state
 from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, DataError, OutputError
 from core.redaction import HIDDEN, redacted, redacted_text
 from core.runlog import RunLog
@@ -207,11 +208,35 @@ def test_a_checkpoint_with_code_is_not_imported(workspace, cage, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "BASH_ENV", "CUDA_INJECTION64_PATH", "NCCL_NET_PLUGIN", "DYLD_X"]
+    "name",
+    [
+        *("LD_PRELOAD", "PYTHONPATH", "PATH", "BASH_ENV", "CUDA_INJECTION64_PATH", "NCCL_NET_PLUGIN", "DYLD_X"),
+        *("XDG_CONFIG_HOME", "HOME", "EDITOR", "OMP_TOOL_LIBRARIES", "NCCL_CONF_FILE", "NCCL_DEBUG_FILE", "nccl_debug"),
+        *("TORCHINDUCTOR_CACHE_DIR", "GIT_CONFIG_GLOBAL", "XLA_FLAGS", "MPLCONFIGDIR", "NCCL_DEBUG\n"),
+    ],
 )
-def test_a_configuration_chooses_no_code_to_load(name):
-    with pytest.raises(ConfigError, match=f"{name} names code that processes load"):
+def test_a_configuration_sets_only_variables_that_load_no_code(name):
+    with pytest.raises(ConfigError) as caught:
         config_from_dict({"stream": "patchtst", "device": {"environment": {name: "./evil"}}}, source="a stranger")
+    assert "device.environment" in {fault.key for fault in caught.value.faults}
+
+
+def test_the_state_of_the_checkout_is_asked_without_the_settings_of_git(cage, monkeypatch):
+    """`core.fsmonitor` and hooks are commands, in the settings of the user and of the checkout."""
+    settings_of_git = f"[core]\n\tfsmonitor = \"touch {cage / CANARY}; false\"\n"
+    (cage / "settings/git").mkdir(parents=True)
+    (cage / "settings/git/config").write_text(settings_of_git)
+    (cage / "file").write_text("x")
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "file"], [*identity, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", *words], cwd=cage, check=True)
+    with (cage / ".git/config").open("a") as file:
+        file.write(settings_of_git)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(cage / "settings"))
+    monkeypatch.setenv("GIT_DIR", str(cage / "nowhere"))
+    state = git_state(cage)
+    assert len(state["commit"]) == 40
+    assert state["dirty"] is False
 
 
 # ----------------------------------------------------------------------------------------------------------- parameters

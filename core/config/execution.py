@@ -5,13 +5,13 @@ Part of `core.config.schema`. Nothing here imports torch.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from core.config.fields import Contradiction, Count, CountOrAuto, Positive, Ratio, Section
+from core.config.variables import may_be_set
 from core.redaction import is_secret
 
 
@@ -22,12 +22,6 @@ def _as_text(value: Any) -> Any:
 
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
 PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
-
-# Variables by which a process finds programs, libraries and start-up files: a configuration must not choose them.
-_LOADS_CODE = re.compile(
-    r"(?i)^(?:LD_|DYLD_|PYTHON|IPYTHON|JUPYTER|BASH|GIT_|HYDRA_|(?:ENV|IFS|SHELL|HOME|CC|CXX)$)"
-    r"|PATH|PLUGIN|INJECTION|PRELOAD|MODULE|LIBRAR|STARTUP"
-)
 
 # Share of a device's memory that each strategy may take.
 MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
@@ -74,16 +68,18 @@ class Device(Section):
     enable_x64: bool = Field(False, description="Compute in 64 bit: float64 becomes the default type.")
     memory: Memory = Field(Memory(), description="How much memory a run may take.")
     environment: dict[str, str] = Field(
-        {}, description="Environment variables set before the hardware is touched, such as NCCL_DEBUG."
+        {},
+        description="Environment variables set before the hardware is touched, such as NCCL_DEBUG; only those in "
+        "`core/config/variables.py`, which name no file and load no code.",
     )
 
     @field_validator("environment")
     @classmethod
-    def _holds_no_secret_and_loads_no_code(cls, environment: dict[str, str]) -> dict[str, str]:
+    def _holds_no_secret_and_only_allowed_names(cls, environment: dict[str, str]) -> dict[str, str]:
         if secret := next(filter(is_secret, environment), None):
             raise ValueError(f"{secret} looks like a secret, and configurations are written down: export it instead")
-        if loader := next(filter(_LOADS_CODE.search, environment), None):
-            raise ValueError(f"{loader} names code that processes load: export it yourself, if you trust it")
+        if refused := [name for name in environment if not may_be_set(name)]:
+            raise ValueError(f"{', '.join(refused)}: a configuration may not set this variable; export it yourself")
         return environment
 
 

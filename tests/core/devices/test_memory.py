@@ -140,11 +140,10 @@ def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users():
     assert (child[HIGH], child[JAX]) == ("0.8", "0.33")
 
 
-@pytest.mark.parametrize("name, value", [("A=B", "1"), ("FINE", "null\0byte")])
-def test_a_variable_that_cannot_be_set_is_a_fault_of_the_configuration(name, value):
+def test_a_variable_that_cannot_be_set_is_a_fault_of_the_configuration():
     with pytest.raises(ConfigError) as caught:
-        prepare_environment(settings(**{name: value}), os.environ)
-    assert caught.value.faults[0].key == f"device.environment.{name}"
+        prepare_environment(settings(NCCL_DEBUG="null\0byte"), os.environ)
+    assert caught.value.faults[0].key == "device.environment.NCCL_DEBUG"
 
 
 def python(script: str) -> Any:
