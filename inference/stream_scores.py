@@ -11,12 +11,12 @@ import torch
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import SCORING_PARTS, PartName
 from core.data.windows import WindowSet, window_starts
+from inference.charts.process import ProcessStatistics, fit_process
+from inference.charts.vibration import SpectralStatistics, fit_spectral
+from inference.charts.vibration_features import Features, features_of
 from inference.groups import judged_alone
 from inference.part_scores import PartErrors, part_errors
-from inference.process_statistics import ProcessStatistics, fit_process
 from inference.scoring import ScoringModel
-from inference.spectra import SpectralStatistics, fit_spectral
-from inference.vibration_features import Features, features_of
 
 Statistics = ProcessStatistics | SpectralStatistics
 STATISTICS: dict[Stream, type[Statistics]] = {"patchtst": ProcessStatistics, "swinmae": SpectralStatistics}

@@ -24,7 +24,6 @@ MAY_IMPORT = {
 WITHOUT_CIRCLES = ("core/devices", "migration", "pipelines/devices", "trainers")
 # The docstring of the package lists its layers, lowest first.
 WITH_LAYERS = ("migration",)
-TRAINS_AND_SCORES = "inference/benchmark/"
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/compat.py"}
@@ -61,8 +60,7 @@ def is_entry_point(path: Path) -> bool:
 def test_imports_point_in_the_permitted_direction(path):
     package = name_of(path).split("/")[0]
     imported = {module.split(".")[0] for module in imports_of(path)} & set(PACKAGES)
-    own = {"trainers"} if name_of(path).startswith(TRAINS_AND_SCORES) else set()
-    assert imported <= MAY_IMPORT[package] | own
+    assert imported <= MAY_IMPORT[package]
 
 
 def imports_within(folder: Path) -> dict[str, set[str]]:

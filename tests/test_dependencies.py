@@ -66,14 +66,8 @@ def imported() -> Iterator[tuple[str, str]]:
 
 
 def test_everything_imported_is_declared():
-    """The benchmark of detectors compares with other libraries: those are development tools."""
-    missing = [
-        (name, file)
-        for name, file in imported()
-        if name not in declared(PROJECT["dependencies"]) | OPTIONAL
-        and not (file.startswith("inference/benchmark/") and name in declared(DEVELOP))
-    ]
-    assert not missing
+    known = declared(PROJECT["dependencies"]) | OPTIONAL
+    assert [(name, file) for name, file in imported() if name not in known] == []
 
 
 @pytest.mark.skipif(

@@ -12,7 +12,7 @@ from core.config.fields import Count, Fraction, Positive, Ratio, Section
 
 
 class ProcessCharts(Section):
-    """Control charts of process sensors (`inference.control_charts`)."""
+    """Control charts of process sensors (`inference.charts.control_charts`)."""
 
     lags: Count = Field(6, description="Process sensors: past rows of all channels that predict the next one.")
     residual_floor: Positive = Field(
@@ -41,7 +41,7 @@ class ProcessCharts(Section):
 
 
 class VibrationCharts(Section):
-    """Control charts of vibration (`inference.spectra`)."""
+    """Control charts of vibration (`inference.charts.vibration`)."""
 
     bands: Count = Field(64, description="Vibration: bands of the log spectrum.")
     carriers: Count = Field(8, description="Vibration: bands whose envelopes are looked at for modulation.")

@@ -11,18 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from benchmarks.detection.detectors import Trained
+from benchmarks.detection.detectors import scored as benchmarked
 from core.checkpoint import detector_path
 from core.config.schema import PatchTSTConfig
 from core.errors import DataError, OutputError
-from inference.benchmark.detectors import Trained
-from inference.benchmark.detectors import scored as benchmarked
 from inference.detector import Detector, fit, identity
 from inference.groups import normal_of
 from inference.part_scores import PartErrors, PartScores
 from inference.stored_detector import detector_and_data, load_parts, open_model
 from inference.stream_scores import model_errors
 from inference.thresholds import calibrate
-from tests.inference.plants import Parts, plant
+from tests.inference.charts.plants import Parts, plant
 from tests.inference.trained_workspace import configuration
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])

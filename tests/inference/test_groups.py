@@ -7,7 +7,7 @@ import pytest
 
 from inference.groups import OWN_ROWS, fit_levels, groups_of, judged_alone, normal_of
 from inference.part_scores import PartScores
-from tests.inference.plants import Parts, plant
+from tests.inference.charts.plants import Parts, plant
 
 
 def halves(num_scores: int, recordings: int) -> np.ndarray:

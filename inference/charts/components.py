@@ -20,7 +20,7 @@ import numpy as np
 
 from core.data.blocks import blocks, gathered, slices
 from core.data.medians import median
-from inference.normal_rows import folds_of
+from inference.charts.reference_rows import folds_of
 
 VARIANCE_KEPT = 0.9
 _VALUES_AT_A_TIME = 2**20

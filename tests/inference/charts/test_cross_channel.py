@@ -9,12 +9,12 @@ import pytest
 
 from core.config.charts import ProcessCharts
 from core.errors import ConfigError
-from inference import cross_channel
-from inference.control_charts import ControlCharts
-from inference.cross_channel import CrossChannelChart, CrossChannelRegression, fit, process_recurrence
+from inference.charts import cross_channel
+from inference.charts.control_charts import ControlCharts
+from inference.charts.cross_channel import CrossChannelChart, CrossChannelRegression, fit, process_recurrence
+from inference.charts.process import fit_process
 from inference.groups import normal_of
-from inference.process_statistics import fit_process
-from tests.inference.plants import Parts, plant, whole
+from tests.inference.charts.plants import Parts, plant, whole
 
 CYCLE = 100
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from core.config.charts import ProcessCharts
-from inference import autoregression
-from inference.autoregression import Autoregression
-from inference.normal_rows import FOLDS
-from tests.inference.plants import plant, whole
+from inference.charts import autoregression
+from inference.charts.autoregression import Autoregression
+from inference.charts.reference_rows import FOLDS
+from tests.inference.charts.plants import plant, whole
 
 CHARTS = ProcessCharts()
 

@@ -11,8 +11,8 @@ import torch
 from core.config.charts import VibrationCharts
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.spectra import FOLDS, SpectralStatistics, fit_spectral, folds_of
-from inference.vibration_features import features_of, low_edges, smoothed
+from inference.charts.vibration import FOLDS, SpectralStatistics, fit_spectral, folds_of
+from inference.charts.vibration_features import features_of, low_edges, smoothed
 
 WINDOW = 256
 CHARTS = VibrationCharts()

@@ -1,7 +1,8 @@
-"""Control charts of every recording of process sensors: which kind serves, fitted and kept for each group.
+"""Control charts of process sensors for each group of recordings, of the kind that suits the process.
 
-A process that repeats itself is judged by the cross-channel chart (`inference.cross_channel`), which compares residuals
-with those of similar operating contexts. Any other is judged by the charts of `inference.control_charts`.
+A process that repeats itself is scored by the cross-channel chart (`inference.charts.cross_channel`), which compares
+residuals with those of similar operating contexts. Any other process is scored by the charts of
+`inference.charts.control_charts`.
 
 Suffixes: s score entry, n row, c channel, k segment.
 """
@@ -20,11 +21,11 @@ from core.data.blocks import blank, slices
 from core.data.dataset import PartName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
-from inference import control_charts, cross_channel
-from inference.control_charts import ControlCharts
-from inference.cross_channel import CrossChannelChart
+from inference.charts import control_charts, cross_channel
+from inference.charts.control_charts import ControlCharts
+from inference.charts.cross_channel import CrossChannelChart
+from inference.charts.reference_rows import FOLDS, held_out, num_rows
 from inference.groups import OWN_ROWS, Group, groups, keys_of, lengths_of
-from inference.normal_rows import FOLDS, held_out, num_rows
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ def fit_process(
     settings: ProcessCharts | None = None,
 ) -> tuple[ProcessStatistics, np.ndarray]:
     """Charts of the rows of all reference splits, and the errors of the split `calibration` as `errors` would give them
-    had it not been learned from (`inference.normal_rows`).
+    had it not been learned from (`inference.charts.reference_rows`).
 
     alone: the recordings that are each judged by their own past; without any, all are judged by that of all. The rows
     of a recording that nobody scores are then NaN. span: of the exponentially weighted means, in rows. context: whether

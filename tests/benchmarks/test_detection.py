@@ -11,20 +11,20 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.detection import masked
+from benchmarks.detection.__main__ import main
+from benchmarks.detection.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE, Scored
+from benchmarks.detection.figures import _oracle_f1, figures, over_units
+from benchmarks.detection.peers import TRANSFORMERS, TransformersPatchTST
+from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
+from benchmarks.detection.report import Findings
+from benchmarks.detection.sets import QUICK, BenchmarkSet
+from benchmarks.detection.unit import Unit
 from core import checkpoint
 from core.config.schema import PatchTSTModel, Scaling, Scoring
 from core.data.scaling import Scaler
 from core.data.windows import Series
-from inference.benchmark import masked
-from inference.benchmark.__main__ import main
-from inference.benchmark.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE, Scored
-from inference.benchmark.figures import _oracle_f1, figures, over_units
-from inference.benchmark.peers import TRANSFORMERS, TransformersPatchTST
-from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
-from inference.benchmark.report import Findings
-from inference.benchmark.sets import QUICK, BenchmarkSet
-from inference.benchmark.unit import Unit
-from tests.inference.plants import plant
+from tests.inference.charts.plants import plant
 from tests.support import REPO_ROOT, SHARED_DATA, needs_shared_data
 
 ROWS, FAULT = 3000, slice(1200, 1500)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.detection import process, vibration
+from benchmarks.detection.process import ETT_PATCH, ETT_WINDOW
+from benchmarks.detection.unit import Unit
 from core.config.schema import Stream
-from inference.benchmark import process, vibration
-from inference.benchmark.process import ETT_PATCH, ETT_WINDOW
-from inference.benchmark.unit import Unit
 
 # Sets of the same machines: where constants are chosen on other sets, all of a family are left out.
 _FAMILIES = ("smd", "asd", "st_awfd_d2", "femto")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.detection.unit import Unit, bounds, copy_file, place
 from core.errors import DataError
 from core.workspace import atomic_file, write_json
-from inference.benchmark.unit import Unit, bounds, copy_file, place
 
 
 def cwru(pack: Path, work: Path) -> Iterator[Unit]:

@@ -1,11 +1,11 @@
-"""What the other channels predict of a channel, and a control chart of what they do not.
+"""A regression of each channel on all others, and a control chart of its residual.
 
-A ridge regression of each channel on the present and the last rows of all others. Most process faults break the way in
-which channels depend on each other, and a channel whose own past is not used cannot explain its own fault. The penalty
-is chosen by the error on folds of reference rows that were left out.
+The regression is a ridge regression on the present and the last rows of the other channels. Most process faults break
+the way in which channels depend on each other. The past of the channel itself is not used, so that a fault cannot
+explain itself. The penalty is chosen by the error on folds of reference rows that were left out.
 
-The chart compares each residual with those of similar operating contexts (`inference.operating_context`) and averages
-its negative log-likelihood under a Student t distribution: a single row beyond all measure counts, but not for ever.
+The chart compares each residual with those of similar operating contexts (`inference.charts.operating_context`) and
+averages its negative log-likelihood under a Student t distribution, so that a single extreme row has a limited effect.
 
 Suffixes: n row, s score entry, c channel, k segment, f regressor or feature, m reference row.
 """
@@ -20,8 +20,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from core.data.blocks import Pages
-from inference.normal_rows import folds_of, moments
-from inference.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
+from inference.charts.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
+from inference.charts.reference_rows import folds_of, moments
 from inference.part_scores import ERROR_CAP
 from inference.running import Ewma
 
@@ -295,7 +295,7 @@ def fit(
 
 
 def process_recurrence(values_nc: np.ndarray, segments_k2: np.ndarray, span: int) -> float:
-    """`inference.operating_context.recurrence` of reference rows; 0 for fewer than `FEWEST_ROWS`."""
+    """`inference.charts.operating_context.recurrence` of reference rows; 0 for fewer than `FEWEST_ROWS`."""
     if (segments_k2[:, 1] - segments_k2[:, 0]).sum() < FEWEST_ROWS:
         return 0.0
     num_channels = values_nc.shape[1]

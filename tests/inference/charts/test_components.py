@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from inference.components import VARIANCE_KEPT, fit
+from inference.charts.components import VARIANCE_KEPT, fit
+from inference.charts.reference_rows import FOLDS, folds_of
 from inference.groups import rows_of
-from inference.normal_rows import FOLDS, folds_of
-from tests.inference.plants import plant, whole
+from tests.inference.charts.plants import plant, whole
 
 
 def standardised(values_nc: np.ndarray) -> np.ndarray:

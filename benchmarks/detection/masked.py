@@ -19,9 +19,9 @@ from functools import partial
 import numpy as np
 import torch
 
+from benchmarks.detection.process import ETT_CONTEXT, ETT_PATCH, ETT_ROWS, ETT_WINDOW
 from core.data.windows import Series, WindowSet
 from core.errors import DataError
-from inference.benchmark.process import ETT_CONTEXT, ETT_PATCH, ETT_ROWS, ETT_WINDOW
 from inference.scoring import ScoringModel
 
 _HIDDEN = 17  # 40 %

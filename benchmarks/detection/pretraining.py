@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.detection.detectors import load
+from benchmarks.detection.process import SHORTEST_WINDOW
+from benchmarks.detection.sets import BenchmarkSet
+from benchmarks.detection.unit import bounds, place
 from core.data.files import matches
 from core.data.pooling import pool
 from core.errors import DataError
-from inference.benchmark.detectors import load
-from inference.benchmark.process import SHORTEST_WINDOW
-from inference.benchmark.sets import BenchmarkSet
-from inference.benchmark.unit import bounds, place
 
 PRETRAINED = "Landfall, pre-trained elsewhere"
 PRETRAINED_ALONE = "model alone, pre-trained elsewhere"

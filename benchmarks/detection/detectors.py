@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.detection.unit import place
 from core.config.compose import LoadedConfig, load_config, local_config_file, with_values
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import StreamData
 from core.data.windows import WindowSet
 from core.workspace import write_json
-from inference.benchmark.unit import place
+from inference.charts.reference_rows import CONSTANT_SHARE
 from inference.groups import groups_of, normal_of, rows_of
-from inference.normal_rows import CONSTANT_SHARE
 from inference.part_scores import PartScores
 from inference.running import Ewma
 from inference.scoring import ScoringModel

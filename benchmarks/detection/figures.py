@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.detection.detectors import Scored
+from benchmarks.detection.sets import BenchmarkSet, Unit
 from core.config.schema import Scoring
 from core.errors import DataError
-from inference.benchmark.detectors import Scored
-from inference.benchmark.sets import BenchmarkSet, Unit
 from inference.event_figures import event_figures
 from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
 from inference.score_table import sample_of

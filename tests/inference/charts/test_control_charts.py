@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from core.config.charts import ProcessCharts
-from inference import autoregression, control_charts
-from inference.control_charts import fit
+from inference.charts import autoregression, control_charts
+from inference.charts.control_charts import fit
+from inference.charts.process import ProcessStatistics, fit_process
 from inference.groups import groups_of, judged_alone, normal_of
-from inference.process_statistics import ProcessStatistics, fit_process
-from tests.inference.plants import Parts, plant, whole
+from tests.inference.charts.plants import Parts, plant, whole
 
 
 def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:

@@ -1,13 +1,14 @@
-"""The process engineer's part of a score: three control charts for each channel, added up.
+"""Three control charts for each channel of process sensors, and their weighted sum.
 
-- the mean square of what the regression on the last rows does not foretell (`inference.autoregression`), exponentially
-  weighted: sees noise, jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993);
-- the square of its CUSUM (`inference.running`): sees a small push to one side;
-- the mean square of what the principal components leave (`inference.components`), over three times the rows: sees a
-  lasting shift between channels. It counts most where the plant is steady, and less the more it drifts.
+- The exponentially weighted mean square of the residual of a regression on the last rows
+  (`inference.charts.autoregression`). It detects noise, jumps and broken couplings (MacGregor and Harris, Journal of
+  Quality Technology 1993).
+- The square of the CUSUM of that residual (`inference.running`). It detects a small lasting shift to one side.
+- The mean square of what the principal components leave (`inference.charts.components`), over three times as many rows.
+  It detects a lasting shift between channels. Its weight falls with the drift of the plant.
 
-Each is measured by what it is on normal rows that its maker did not see. Suffixes: n row, s score entry, c channel, k
-stretch, g group.
+Each chart is divided by its mean on reference rows that were left out of its fit. Suffixes: n row, s score entry, c
+channel, k segment.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import Pages, gathered, slices
-from inference import autoregression, components
-from inference.autoregression import Autoregression
-from inference.components import Components
+from inference.charts import autoregression, components
+from inference.charts.autoregression import Autoregression
+from inference.charts.components import Components
 from inference.part_scores import ERROR_CAP
 from inference.running import Cusum, Ewma
 

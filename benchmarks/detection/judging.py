@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.data.dataset import PART_NAMES, TRAINING_PARTS, load_stream_data
-from inference.benchmark import masked
-from inference.benchmark.detectors import (
+from benchmarks.detection import masked
+from benchmarks.detection.detectors import (
     LANDFALL,
     MODEL_ALONE,
     STATISTICS_ALONE,
@@ -17,10 +16,11 @@ from inference.benchmark.detectors import (
     simple_methods,
     simple_vibration,
 )
-from inference.benchmark.figures import figures
-from inference.benchmark.pretraining import PRETRAINED, PRETRAINED_ALONE
-from inference.benchmark.sets import BenchmarkSet
-from inference.benchmark.unit import Unit
+from benchmarks.detection.figures import figures
+from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
+from benchmarks.detection.sets import BenchmarkSet
+from benchmarks.detection.unit import Unit
+from core.data.dataset import PART_NAMES, TRAINING_PARTS, load_stream_data
 
 Judged = dict[str, dict[str, Any]]
 """By detector, its figures."""

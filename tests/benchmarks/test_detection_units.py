@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.detection import process, vibration
+from benchmarks.detection.__main__ import main
+from benchmarks.detection.detectors import CHANCE, LANDFALL, SIMPLE, Rows, _standardised, _waves
+from benchmarks.detection.process import SHORTEST_WINDOW, _shares
+from benchmarks.detection.report import Findings
 from core.data.windows import Series, WindowSet
-from inference.benchmark import process, vibration
-from inference.benchmark.__main__ import main
-from inference.benchmark.detectors import CHANCE, LANDFALL, SIMPLE, Rows, _standardised, _waves
-from inference.benchmark.process import SHORTEST_WINDOW, _shares
-from inference.benchmark.report import Findings
-from tests.inference.plants import plant
+from tests.inference.charts.plants import plant
 from tests.support import REPO_ROOT
 
 
@@ -46,7 +46,7 @@ def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, capl
     (asd / "a_torn_one.test.parquet").write_bytes(b"PAR1")
     table(plant(10, seed=3)).to_parquet(awfd / "D2.parquet", index=False)
 
-    monkeypatch.setattr("inference.benchmark.__main__._QUICK_UNITS", 3)
+    monkeypatch.setattr("benchmarks.detection.__main__._QUICK_UNITS", 3)
     out, sets = pack / "out", "asd,st_awfd_d2,femto,femto_80_95"
     assert main([str(pack), "--quick", "--set", sets, "--out", str(out), "--repo-root", str(REPO_ROOT)]) == 0
     found = json.loads((out / "benchmark.json").read_text())

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.detection.detectors import LANDFALL
+from benchmarks.detection.figures import over_units
+from benchmarks.detection.sets import SETS, BenchmarkSet
 from core.workspace import atomic_file, utc_now, write_json, write_text
-from inference.benchmark.detectors import LANDFALL
-from inference.benchmark.figures import over_units
-from inference.benchmark.sets import SETS, BenchmarkSet
 
 _COLUMNS = {
     "vus_pr": "VUS-PR",
@@ -43,9 +43,9 @@ _SETS = {each.name: each for each in SETS}
 class Findings:
     """What was found so far.
 
-    constants: by stream, what `inference.benchmark.choosing` chose; empty where the defaults serve. units: by set, unit
-    and detector, the figures of each seed. sets: by set and detector, those of each seed, over the
-    units. left_out: by the name of a unit, or of a set whose files make none, why it was not judged.
+    constants: by stream, what `benchmarks.detection.choosing` chose; empty where the defaults are used. units: by set,
+    unit and detector, the figures of each seed. sets: by set and detector, those of each seed, over the units.
+    left_out: by the name of a unit, or of a set without units, why it was not judged.
     """
 
     def __init__(self, *, seeds: int, quick: bool):

@@ -6,13 +6,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-
-from inference.benchmark import choosing
-from inference.benchmark.__main__ import main
-from inference.benchmark.choosing import Choosing
-from inference.benchmark.detectors import LANDFALL
-from inference.benchmark.sets import SETS
 from tests.inference.test_benchmark import pack  # noqa: F401
+
+from benchmarks.detection import choosing
+from benchmarks.detection.__main__ import main
+from benchmarks.detection.choosing import Choosing
+from benchmarks.detection.detectors import LANDFALL
+from benchmarks.detection.sets import SETS
 from tests.support import REPO_ROOT
 
 SHARE, SPAN = "scoring.model_share", "scoring.smoothing_span"

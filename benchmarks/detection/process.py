@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.detection.unit import Unit, bounds, copy_file, place
 from core.workspace import atomic_file
-from inference.benchmark.unit import Unit, bounds, copy_file, place
 
 # The public split of ETT, in hours; what its windows take of 512 hours is whole patches.
 _MONTH = 30 * 24

@@ -22,7 +22,7 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import Pages, gathered
-from inference.normal_rows import folds_of, moments
+from inference.charts.reference_rows import folds_of, moments
 
 # Share of a channel's own variance that is added to each regressor's. From 0.01 to 1 the mean VUS-PR of the development
 # sets stays within 0.007 (docs/experiments.md).

@@ -1,6 +1,6 @@
 """Trains, scores and judges both models on the sets of a pack, beside simple methods.
 
-`python -m inference.benchmark PACK [--set skab,smd] [--seeds 3] [--device cpu] [--out DIR] [--quick] [--peers]`
+`python -m benchmarks.detection PACK [--set skab,smd] [--seeds 3] [--device cpu] [--out DIR] [--quick] [--peers]`
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, StoppedError, UsageError
 
 if TYPE_CHECKING:
+    from benchmarks.detection.detectors import Trained
+    from benchmarks.detection.report import Findings
+    from benchmarks.detection.sets import BenchmarkSet
+    from benchmarks.detection.unit import Unit
     from core.config.compose import LoadedConfig
-    from inference.benchmark.detectors import Trained
-    from inference.benchmark.report import Findings
-    from inference.benchmark.sets import BenchmarkSet
-    from inference.benchmark.unit import Unit
 
 log = logging.getLogger(__name__)
 _QUICK_UNITS = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    from inference.benchmark.sets import SETS
+    from benchmarks.detection.sets import SETS
 
     names = [each.name for each in SETS]
-    parser = argparse.ArgumentParser(prog="python -m inference.benchmark", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.detection", description=__doc__.split("\n")[0])
     parser.add_argument("pack", type=Path, metavar="PACK", help="folder with fdc/ and vibration/")
     parser.add_argument("--set", metavar="NAMES", help=f"with commas between them: {', '.join(names)} (default: all)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="trainings of each unit (default: 1)")
@@ -56,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from inference.benchmark.peers import refuse_if_absent
-    from inference.benchmark.report import Findings
-    from inference.benchmark.sets import SETS
+    from benchmarks.detection.peers import refuse_if_absent
+    from benchmarks.detection.report import Findings
+    from benchmarks.detection.sets import SETS
 
     root = root_of(arguments)
     pack = arguments.pack.resolve()
@@ -90,8 +90,8 @@ def _one_set(
     benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, findings: Findings
 ) -> None:
     """Every seed trains every unit anew; simple methods have no seed and are asked once."""
-    from inference.benchmark.detectors import LANDFALL, load
-    from inference.benchmark.judging import JUDGES
+    from benchmarks.detection.detectors import LANDFALL, load
+    from benchmarks.detection.judging import JUDGES
 
     constants = findings.constants_of(benchmark)
     for seed in range(1, arguments.seeds + 1):
@@ -110,7 +110,7 @@ def _one_set(
 
 def _common(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
     """What every unit of a set is configured with."""
-    from inference.benchmark.unit import place
+    from benchmarks.detection.unit import place
 
     device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
     return (place("data.root", pack), f"seed={seed}", *benchmark.overrides(quick=arguments.quick), *device)
@@ -120,16 +120,16 @@ def _constants(
     arguments: argparse.Namespace, wanted: Sequence[str], *, root: Path, pack: Path, out: Path
 ) -> dict[str, Any]:
     """By stream, the constants of each set that are chosen on the other sets, with the models of the first seed."""
+    from benchmarks.detection.choosing import choose
+    from benchmarks.detection.detectors import load, trained
     from core.config.schema import STREAMS
-    from inference.benchmark.choosing import choose
-    from inference.benchmark.detectors import load, trained
 
     def train(benchmark: BenchmarkSet, unit: Unit) -> Trained:
         overrides = (*_common(benchmark, arguments, pack, 1), *unit.overrides)
         loaded = load(benchmark.stream, overrides, root=root, work=out / "work", name=unit.name)
         return trained(loaded, root=root, reuse=True)
 
-    from inference.benchmark.sets import SETS
+    from benchmarks.detection.sets import SETS
 
     streams = {each.stream for each in SETS if each.name in wanted and each.judged_by == "alarms"}
     return {
@@ -154,7 +154,7 @@ def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
 
 
 def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> None:
-    from inference.benchmark.report import in_a_line
+    from benchmarks.detection.report import in_a_line
 
     log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(figures))
     rate = figures.get("false_alarm_rate", unit.false_alarm_rate)
@@ -169,7 +169,7 @@ def _pretrained(
     benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, seed: int
 ) -> Path | None:
     """The model that units of the set may start from, where one is asked for; it is as good for every unit."""
-    from inference.benchmark.pretraining import is_served, pretrained
+    from benchmarks.detection.pretraining import is_served, pretrained
 
     if not arguments.pretrained or not is_served(benchmark) or not any(benchmark.units(pack, work)):
         return None
@@ -185,9 +185,9 @@ def _models(
     root: Path,
     start_from: Path | None,
 ) -> dict[str, Trained]:
-    from inference.benchmark.detectors import LANDFALL, trained
-    from inference.benchmark.peers import TRANSFORMERS, in_place_of_ours
-    from inference.benchmark.pretraining import PRETRAINED
+    from benchmarks.detection.detectors import LANDFALL, trained
+    from benchmarks.detection.peers import TRANSFORMERS, in_place_of_ours
+    from benchmarks.detection.pretraining import PRETRAINED
 
     reuse = arguments.reuse or arguments.leave_one_out
     models = {LANDFALL: trained(configure(name=name), root=root, reuse=reuse)}

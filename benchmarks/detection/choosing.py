@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.detection.detectors import Trained, table_of
+from benchmarks.detection.figures import headline
+from benchmarks.detection.sets import SETS, BenchmarkSet
+from benchmarks.detection.unit import Unit
 from core.config.compose import with_values
 from core.config.schema import Stream
 from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
 from core.workspace import write_json
-from inference.benchmark.detectors import Trained, table_of
-from inference.benchmark.figures import headline
-from inference.benchmark.sets import SETS, BenchmarkSet
-from inference.benchmark.unit import Unit
 from inference.detector import fit_with_scores
 from inference.groups import normal_of
 from inference.part_scores import PartErrors

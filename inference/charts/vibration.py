@@ -1,15 +1,15 @@
-"""Control charts of vibration: how far level, spectrum and modulation of a window lie from normal ones.
+"""Control charts of vibration: how far level, spectrum and modulation of a window lie from those of reference windows.
 
-Four charts, each with its own features of a window (`inference.vibration_features`): the overall level, the spectrum,
-the low-frequency lines, and the modulation. The distance of a chart is Hotelling's T² (Annals of Mathematical
-Statistics 1931). Speed and load move the features of a chart together; normal windows show how, and their covariance
-discounts it: another operating point is no alarm, a small change beside it is. The covariance is that of single
-windows, of which there are many; what is judged are exponentially weighted means over the windows of a file (Lowry et
-al., A Multivariate Exponentially Weighted Moving Average Control Chart, Technometrics 1992), because the state of a
-machine outlasts a window.
+There are four charts, each with its own features of a window (`inference.charts.vibration_features`): the overall
+level, the spectrum, the low-frequency lines, and the modulation. The distance of a chart is Hotelling's T² (Annals of
+Mathematical Statistics 1931). Speed and load move the features of a chart together. The covariance of reference windows
+accounts for that: another operating point raises no alarm, a small change across it does. The covariance is that of
+single windows, of which there are many. The scored features are exponentially weighted means over the windows of a file
+(Lowry et al., A Multivariate Exponentially Weighted Moving Average Control Chart, Technometrics 1992), because the
+state of a machine lasts longer than a window.
 
-Normal windows are judged by charts that did not learn from their recording (cross-fitting), so that their errors are as
-large as those of new recordings.
+Reference windows are scored by charts that were fitted without their recording (cross-fitting), so that their errors
+are as large as those of new recordings.
 
 Suffixes: w window, c channel (axis), f feature.
 """
@@ -28,8 +28,8 @@ from core.config.charts import VibrationCharts
 from core.data.dataset import PartName
 from core.data.windows import WindowSet
 from inference import running
+from inference.charts.vibration_features import CHARTS, Features, features_of, smoothed
 from inference.running import decay_of
-from inference.vibration_features import CHARTS, Features, features_of, smoothed
 
 FOLDS = 8
 # Of fewer files, segments of time are left out instead: fewer, because neighbours are alike.
