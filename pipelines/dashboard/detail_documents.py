@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from core.config.schema import Stream
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Text
@@ -95,27 +95,54 @@ class EventDetail(Document):
 
 
 # ------------------------------------------------------------------------------------------------------------- quality
+def _figure(value: Any) -> float | None:
+    """A measured figure; null for anything but a finite number."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+Figure = Annotated[Number, BeforeValidator(_figure)]
+
+
 class QualityFinding(Document):
     rule: Text = Field(description="The rule that fired.")
-    channel: Text | None = Field(None, description="The channel, where the rule looks at one.")
-    value: Number = Field(None, description="Measured value.")
-    limit: Number = Field(None, description="Limit it is held against.")
+    channel: Text | None = Field(None, description="The channel, for a rule about one.")
+    value: Figure = Field(None, description="Measured value.")
+    limit: Figure = Field(None, description="Limit it is compared with.")
     message: Text = Field("", description="The finding in words.")
 
 
 class ChannelQuality(Document):
     name: Text = Field(description="The channel.")
-    missing: Number = Field(None, description="Share of its values that are missing.")
-    stuck: Number = Field(None, description="Longest repetition of one value, as a share of the file.")
+    missing: Figure = Field(None, validation_alias="missing_ratio", description="Share of its values that are missing.")
+    stuck: Figure = Field(
+        None, validation_alias="stuck_ratio", description="Longest repetition of one value, as a share of the file."
+    )
 
 
 class FileQuality(Document):
+    """A report of the quality check; the figures of the channels are moved out of `metrics`."""
+
     file_id: Text = Field(description="The data file.")
-    decision: Literal["keep", "drop"] = Field(description="What became of it.")
-    hard_fails: list[QualityFinding] = Field(default_factory=list, description="What cost the file.")
-    warnings: list[QualityFinding] = Field(default_factory=list, description="What did not.")
+    decision: Literal["keep", "drop"] = Field(description="Whether the file is used.")
+    hard_fails: list[QualityFinding] = Field(default_factory=list, description="Findings that dropped the file.")
+    warnings: list[QualityFinding] = Field(default_factory=list, description="Findings that did not.")
     metrics: dict[Text, Number] = Field(default_factory=dict, description="Figures of the file as a whole.")
     channels: list[ChannelQuality] = Field(default_factory=list, description="Its channels.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_metrics(cls, values: Any) -> Any:
+        metrics = values.get("metrics") if isinstance(values, dict) else None
+        if not isinstance(metrics, dict):
+            return values
+        channels = metrics.get("channels")
+        listed = channels.items() if isinstance(channels, dict) else ()
+        figures = {name: figure for name, value in metrics.items() if (figure := _figure(value)) is not None}
+        return {
+            "channels": [{"name": name} | each for name, each in listed if isinstance(each, dict)],
+            **values,
+            "metrics": figures,
+        }
 
 
 class Quality(Document):

@@ -1,62 +1,32 @@
-"""What the quality check said of a stream's files: in figures for the state, file by file for those who ask."""
+"""The quality reports of a stream: a summary for the state, and the reports file by file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from core.config.schema import Stream
-from pipelines.dashboard.detail_documents import ChannelQuality, FileQuality, Quality, QualityFinding
-from pipelines.dashboard.documents import Number
-from pipelines.dashboard.inputs import Input, Problems, changed_at, listed, read_model
+from pipelines.dashboard.detail_documents import FileQuality, Quality, QualityFinding
+from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
 FOLDERS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
 WORST_MESSAGES = 5
 
 
-class _Finding(Input):
-    rule: str
-    value: Any = None
-    limit: Any = None
-    channel: str | None = None
-    message: str = ""
-
-    def facts(self) -> dict[str, Any]:
-        return self.model_dump() | {"value": _number(self.value), "limit": _number(self.limit)}
-
-
-class QualityReport(Input):
+class QualityReport(FileQuality):
     """One file of `artifacts/dqvl`."""
 
     schema_version: Literal[1] = 1
-    file_id: str
-    decision: Literal["keep", "drop"]
-    hard_fails: list[_Finding] = Field(default_factory=list)
-    warnings: list[_Finding] = Field(default_factory=list)
-    metrics: dict[str, Any] = Field(default_factory=dict)
 
     def messages(self) -> Iterator[QualityMessage]:
-        severities: tuple[tuple[Literal["drop", "warn"], list[_Finding]], ...]
+        severities: tuple[tuple[Literal["drop", "warn"], list[QualityFinding]], ...]
         severities = (("drop", self.hard_fails), ("warn", self.warnings))
         for severity, findings in severities:
             for finding in findings:
-                yield QualityMessage(severity=severity, file_id=self.file_id, **finding.facts())
-
-    def in_full(self) -> FileQuality:
-        channels = self.metrics.get("channels")
-        return FileQuality(
-            file_id=self.file_id,
-            decision=self.decision,
-            hard_fails=[QualityFinding(**finding.facts()) for finding in self.hard_fails],
-            warnings=[QualityFinding(**finding.facts()) for finding in self.warnings],
-            metrics={name: _number(value) for name, value in self.metrics.items() if _number(value) is not None},
-            channels=list(_channels(channels)) if isinstance(channels, dict) else [],
-        )
+                yield QualityMessage(severity=severity, file_id=self.file_id, **finding.model_dump())
 
 
 def read_reports(root: Path, stream: Stream, problems: Problems) -> list[QualityReport]:
@@ -87,7 +57,7 @@ def summary_of(reports: Sequence[QualityReport]) -> QualitySummary | None:
 
 
 def document_of(stream: Stream, reports: Sequence[QualityReport]) -> Quality:
-    return Quality(stream=stream, files=[report.in_full() for report in reports])
+    return Quality(stream=stream, files=list(reports))
 
 
 def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:
@@ -102,14 +72,3 @@ def _gravity(message: QualityMessage) -> tuple[bool, float, str]:
     """Sort key: what cost a file first, then by what factor value and limit differ, above or below."""
     low, high = sorted((abs(message.value or 0.0), abs(message.limit or 0.0)))
     return message.severity != "drop", -high / low if low else -math.inf, message.file_id
-
-
-def _channels(metrics: dict[str, Any]) -> Iterator[ChannelQuality]:
-    for name, figures in metrics.items():
-        if isinstance(figures, dict):
-            missing, stuck = (_number(figures.get(key)) for key in ("missing_ratio", "stuck_ratio"))
-            yield ChannelQuality(name=name, missing=missing, stuck=stuck)
-
-
-def _number(value: Any) -> Number:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

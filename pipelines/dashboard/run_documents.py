@@ -101,28 +101,33 @@ class Environment(Document):
     packages: dict[Text, Text | None] = Field(default_factory=dict, description="Installed versions.")
 
 
-class RunStream(Document):
-    """One stream's part of a run."""
+class Progress(Document):
+    """How far a run is. `status.json`, the live document, the record of a run and the state of a stream extend it."""
 
-    state: RunState = Field(description="`unreadable` where the status of the run could not be read.")
+    state: RunState = Field(description="State of the run; a killed process leaves `running` in what it wrote itself.")
     reason: Text | None = Field(None, description="Why the run stopped or failed.")
     started_at: Time | None = Field(None, description="Start of training.")
     updated_at: Time | None = Field(None, description="Last sign of life.")
-    finished_at: Time | None = Field(None, description="End of training; null where it never ended in order.")
-    duration_seconds: Number = Field(None, description="From the start to the end, or to the last sign of life.")
+    finished_at: Time | None = Field(None, description="End of training; null while it runs, or if it was killed.")
     epoch: int = Field(0, ge=0, description="Epochs done.")
     epochs: int = Field(0, ge=0, description="Epochs planned.")
     step: int = Field(0, ge=0, description="Steps done.")
     steps: int = Field(0, ge=0, description="Steps planned.")
     best: Best | None = Field(None, description="Best epoch so far.")
+    eta_seconds: Number = Field(None, description="Expected time to the end while running; early stopping ends sooner.")
+    recoveries: int = Field(0, ge=0, description="How often the run rolled back a non-finite step and continued.")
+
+
+class RunStream(Progress):
+    """One stream of a run; its state is `unreadable` if the status of the run could not be read."""
+
+    duration_seconds: Number = Field(None, description="From the start to the end, or to the last sign of life.")
     checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
-    recoveries: int = Field(0, ge=0, description="How often the run undid what was not finite and went on carefully.")
     collapsed: bool = Field(False, description="The training loss never moved, or rose far above its lowest.")
-    eta_seconds: Number = Field(None, description="Expected time to the end while running; early stopping ends sooner.")
-    peak_memory_mb: Number = Field(None, description="Most memory held, in MiB; null where nobody looked.")
+    peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
     config: dict[str, Any] | None = Field(None, description="The composed configuration.")
 
@@ -166,25 +171,14 @@ class RunsIndex(Document):
     runs: list[RunEntry] = Field(default_factory=list, description="Newest first.")
 
 
-class LiveRun(Document):
-    """`live/<stream>.json`: a run as its trainer sees it, rewritten while it trains; gone when the run is history."""
+class LiveRun(Progress):
+    """`live/<stream>.json`: a run as its trainer sees it, rewritten while it trains; removed when the run is over."""
 
     schema_version: Literal[1] = Field(description="Version of this document.")
     stream: Stream = Field(description="What is trained.")
     run_id: Text = Field(description="The run.")
-    state: RunState = Field(description="State of the run; a killed process leaves it at `running`.")
-    reason: Text | None = Field(None, description="Why it stopped or failed.")
-    started_at: Time | None = Field(None, description="Start of training.")
-    updated_at: Time | None = Field(None, description="When this was written.")
-    epoch: int = Field(0, ge=0, description="Epochs done.")
-    epochs: int = Field(0, ge=0, description="Epochs planned.")
-    step: int = Field(0, ge=0, description="Steps done.")
-    steps: int = Field(0, ge=0, description="Steps planned.")
-    best: Best | None = Field(None, description="Best epoch so far.")
-    eta_seconds: Number = Field(None, description="Expected time to the end; null at first and when it is over.")
     windows_per_second: Number = Field(None, description="Throughput since this process began, validation included.")
     memory_mb: Number = Field(None, description="Memory held on the device in MiB.")
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
-    recoveries: int = Field(0, ge=0, description="How often the run undid what was not finite and went on carefully.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="At most 2,000 steps; extremes are kept.")

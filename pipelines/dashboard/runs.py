@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, field_validator
 
 from core.config.schema import STREAMS, Stream
 from core.owner import Owner
@@ -29,6 +29,7 @@ from pipelines.dashboard.run_documents import (
     DeviceSummary,
     Environment,
     EpochPoint,
+    Progress,
     RunEntry,
     RunEntryStream,
     RunRecord,
@@ -55,26 +56,13 @@ _OLDEST = datetime.min.replace(tzinfo=UTC)
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class _Status(BaseModel):
+class _Status(Progress):
     """`status.json` of a run folder."""
-
-    model_config = ConfigDict(extra="ignore")
 
     schema_version: Literal[1] = 1
     state: Literal["running", "completed", "stopped", "failed"]
-    reason: str | None = None
-    started_at: Time | None = None
-    updated_at: Time | None = None
-    finished_at: Time | None = None
-    epoch: int = 0
-    epochs: int = 0
-    step: int = 0
-    steps: int = 0
-    best: Best | None = None
     checkpoint: str | None = None
-    eta_seconds: Number = None
     peak_memory_mb: Number = None
-    recoveries: int = 0
     pid: int | None = None
     owner: str = ""
 

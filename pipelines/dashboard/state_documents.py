@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from core.config.schema import Stream
+from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
-from pipelines.dashboard.run_documents import Best, DeviceSummary, RunState
+from pipelines.dashboard.run_documents import DeviceSummary, Progress, RunState
 
 StreamCondition = RunState | Literal["not started"]
 TITLES: dict[Stream, tuple[str, str]] = {
@@ -19,14 +20,9 @@ NodeState = Literal["done", "running", "attention", "failed", "waiting"]
 NodeId = Literal["data", "quality", "train", "score", "validate", "export", "migration"]
 
 
-class QualityMessage(Document):
-    severity: Literal["drop", "warn"] = Field(description="`drop` cost the file, `warn` did not.")
+class QualityMessage(QualityFinding):
+    severity: Literal["drop", "warn"] = Field(description="`drop` removed the file from the data, `warn` did not.")
     file_id: Text = Field(description="The data file.")
-    rule: Text = Field(description="The rule that fired.")
-    channel: Text | None = Field(None, description="The channel, where the rule looks at one.")
-    value: Number = Field(None, description="Measured value.")
-    limit: Number = Field(None, description="Limit it is held against.")
-    message: Text = Field("", description="The finding in words.")
     files: int = Field(1, description="Files with a finding of this kind: same rule, same channel.")
 
 
@@ -138,31 +134,23 @@ class MemoryUse(Document):
     measured_mb: Number = Field(None, description="Most it held; null where nobody looked.")
 
 
-class StreamState(Document):
+class StreamState(Progress):
+    """One stream: the run shown (the newest, unless the export was given another), its weights, scores and data."""
+
     title: Text = Field(description="Name of the model.")
     subject: Text = Field(description="The data it watches.")
     state: StreamCondition = Field(description="State of the stream's run.")
-    reason: Text | None = Field(None, description="Why it is in that state.")
-    run_id: Text | None = Field(None, description="The run shown: the newest, unless the export asked for another.")
-    started_at: Time | None = Field(None, description="Start of that run.")
-    updated_at: Time | None = Field(None, description="Its last sign of life.")
-    finished_at: Time | None = Field(None, description="Its end.")
+    run_id: Text | None = Field(None, description="The run shown.")
     duration_seconds: Number = Field(None, description="Its duration in seconds.")
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
-    epoch: int = Field(0, description="Epochs done.")
-    epochs: int = Field(0, description="Epochs planned.")
-    step: int = Field(0, description="Steps done.")
-    steps: int = Field(0, description="Steps planned.")
-    best: Best | None = Field(None, description="Best epoch.")
     device: DeviceSummary | None = Field(None, description="Hardware and precision, with the reason.")
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
     detections: Detections | None = Field(None, description="What the latest scoring found.")
     quality: QualitySummary | None = Field(None, description="Data quality of the stream's files.")
-    eta_seconds: Number = Field(None, description="Expected time to the end of a running run.")
     series: Text | None = Field(None, description="Document with the scores over time; null without scores.")
     quality_file: Text | None = Field(None, description="Document with the quality of each file; null without reports.")
-    decisions: list[Decision] = Field(default_factory=list, description="What the run decided by itself, with reasons.")
+    decisions: list[Decision] = Field(default_factory=list, description="Automatic decisions of the run, with reasons.")
     memory: MemoryUse | None = Field(None, description="Memory forecast and measured; null where neither is known.")
 
 
