@@ -1,1 +1,1 @@
-"""Speed beside named peers, each side in a process of its own, in turn: `make bench`."""
+"""Speed, memory and detection, measured; speed against named peers, in paired rounds: `make bench`."""

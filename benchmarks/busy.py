@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.implementations import Work
 from benchmarks.run import RESULTS, Effort, environment
-from benchmarks.sides import Work
 
 BATCH, CHANNELS = 8, 8
 MEASURED_S = 1.5

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.pairs import Comparison
+from benchmarks.paired import Comparison
 from benchmarks.run import Effort
 from core.config.schema import PatchTSTModel
 from core.data.windows import Series, WindowSet, window_starts
@@ -79,7 +79,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
 
 
 def _run(number: int, folder: Path, *, sees: str, mark: float, tuned: bool) -> dict[str, Any]:
-    """One side, in a process of its own."""
+    """One implementation, in its own process."""
     command = [sys.executable, "-m", "benchmarks.convergence", str(number), str(folder), sees, str(mark)]
     environment = {**os.environ, **({} if tuned else {"LANDFALL_TUNE": "0"})}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

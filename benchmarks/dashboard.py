@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.run import RESULTS, environment
-from benchmarks.small_workspace import install_page
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from pipelines.export_training_dashboard_state import export_state
@@ -35,6 +34,7 @@ from tests.dashboard.browsing import find_chromium, serving, settle
 from tests.dashboard.builders import START, write_run
 from tests.dashboard.whole import build_whole_workspace
 from tests.pipelines.more_inputs import RECORDING, write_score_table
+from tests.support.small_workspace import install_page
 
 PICTURES = Path("docs/images")
 FIRST_PAINT_MS, ANSWER_MS = 1000, 100

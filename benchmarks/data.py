@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.implementations import Work
+from benchmarks.paired import Comparison, Task, compare
 from benchmarks.patchtst import training_step
 from benchmarks.run import Effort
-from benchmarks.sides import Work
 from core.config.schema import AnyConfig, PatchTSTModel, SwinMAEModel
 from core.config.schema import Scalogram as ScalogramSettings
 from core.data.windows import Series, WindowSet
@@ -68,7 +68,7 @@ def _write_table(path: Path, rows: int) -> None:
     csv.write_csv(pa.table(columns), path)
 
 
-# ------------------------------------------------------------------------------------------------------------ the sides
+# ------------------------------------------------------------------------------------------------------ implementations
 def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
     """From a configuration to a batch: the file is checked, judged, split and scaled as in every run."""
     from core.data.dataset import TRAINING_PARTS, load_stream_data

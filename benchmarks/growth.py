@@ -1,4 +1,4 @@
-"""How time and memory grow with the work: one side only, over sizes far apart, as exponents of straight lines.
+"""How time and memory grow with the work: one implementation, sizes far apart, exponents of straight lines.
 
 An exponent of 1 means that twice the work takes twice the time, 0 that the work does not matter.
 """
@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from benchmarks.data import our_first_batch
+from benchmarks.implementations import Implementation, Work
 from benchmarks.patchtst import training_step
 from benchmarks.run import RESULTS, Effort, environment
-from benchmarks.sides import Side, Work
 from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.data.windows import Series, WindowSet
 from core.models.patchtst import PatchTST
@@ -79,10 +79,10 @@ def results(effort: Effort) -> Iterator[Curve]:
         for value in sizes:
             with (
                 tempfile.TemporaryDirectory() as folder,
-                Side(f"benchmarks.growth:{maker}", tuned=True, size=value, folder=folder) as side,
+                Implementation(f"benchmarks.growth:{maker}", tuned=True, size=value, folder=folder) as process,
             ):
-                seconds.append(statistics.median(side.seconds() for _ in range(effort.rounds)))
-                peak_mb.append(side.facts()["peak_mb"])
+                seconds.append(statistics.median(process.seconds() for _ in range(effort.rounds)))
+                peak_mb.append(process.facts()["peak_mb"])
         yield Curve(title, size, [float(value) for value in sizes], seconds, peak_mb)
     yield _processes((1, 2), effort)
 
@@ -93,24 +93,22 @@ def _processes(counts: Sequence[int], effort: Effort) -> Curve:
     for count in counts:
         with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
             meeting = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "meeting")
+            settings = {"count": count, "meeting": meeting}
             starting = [
-                pool.submit(
-                    Side, "benchmarks.growth:patchtst_process", tuned=True, rank=rank, count=count, meeting=meeting
-                )
+                pool.submit(Implementation, "benchmarks.growth:patchtst_process", tuned=True, rank=rank, **settings)
                 for rank in range(count)
             ]
-            sides = [stack.enter_context(side.result()) for side in starting]
-            rounds = [list(pool.map(Side.seconds, sides)) for _ in range(effort.rounds)]
+            processes = [stack.enter_context(future.result()) for future in starting]
+            rounds = [list(pool.map(Implementation.seconds, processes)) for _ in range(effort.rounds)]
             seconds.append(statistics.median(max(each) for each in rounds))
-            peak_mb.append(sum(side.facts()["peak_mb"] for side in sides))
+            peak_mb.append(sum(process.facts()["peak_mb"] for process in processes))
     return Curve(SHARED_STEP, "processes", [float(count) for count in counts], seconds, peak_mb)
 
 
 def write(found: Sequence[Curve], folder: Path = RESULTS, picture: Path = PICTURE) -> None:
     """The curves as JSON, and as a picture."""
-    parameters = sum(parameter.numel() for parameter in _model(512, 16).parameters())
     curves = [asdict(curve) for curve in found]
-    document = {"question": "growth", **environment(), "parameters": parameters, "curves": curves}
+    document = {"question": "growth", **environment(), "curves": curves}
     (folder / "growth.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     plot(found, picture)
 

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cluster
 from benchmarks.busy import GOALS, HEADINGS, IDLE_CORES
-from benchmarks.growth import PICTURE, SHARED_STEP, Curve
-from benchmarks.pairs import rate
+from benchmarks.growth import PICTURE, Curve
+from benchmarks.paired import rate
 from benchmarks.run import RESULTS
 from core.cli import run_page_command
 
@@ -24,11 +23,11 @@ _INTRODUCTION = """\
 Generated from `benchmarks/results/` by `python -m benchmarks.page --write`. `make bench` measures what says most in a
 few minutes and prints it; `make bench-full` measures everything, in nine rounds, and writes the results.
 
-Two sides do the same work in turn, each in a process of its own. *Ratio* is the peer's time over ours, round by round:
-the median, and in brackets the least and the largest. *Floor* is the share of a training step that its matrix products
-take by themselves, each shape measured at its best rate on this machine: at 100 % a step is nothing but them. *Memory*
-is our peak over the peer's. "Out of the box" is what users of either have: Landfall tunes its process (`tune`), others
-do not, and the peers train with their recipes' dropout of .2. Where it says so, both sides run in a tuned process
+Two implementations do the same work in turn, each in its own process. *Ratio* is the peer's time over ours, round by
+round: the median, and in brackets the range. *Floor* is the share of a training step that its matrix products take by
+themselves, each shape measured at its best rate on this machine: at 100 % a step consists of them alone. *Memory* is
+our peak over the peer's. "Out of the box" is what users of either have: Landfall tunes its process (`tune`), others
+do not, and the peers train with their recipes' dropout of .2. Where it says so, both run in a tuned process
 without dropout.
 
 A goal that was missed says so. Goals were set on a faster machine, whose matrix products leave less of a step to them:
@@ -36,19 +35,6 @@ where we are near the floor, a larger ratio is not to be had from the same work.
 [experiments.md](experiments.md) has what was tried for each part, and what did not help.
 
 ![Every ratio with its range and its goal](images/speed-ratios.png)
-"""
-
-_PAST_ONE_MACHINE = """\
-### Past one machine (simulated)
-
-`torchrun --nnodes N … -m trainers.train_patchtst_ssl` starts the same training on several machines; the result does not
-depend on how a step is shared. Each machine keeps its own store, or all share one on a network drive: entries are found
-by content and written at once as a whole, so no two can disagree. A process reads only the pages of the windows it
-draws, so the store needs no cutting into shards.
-
-Speed in multiples of one machine, from a measured step of {step:.2f} s on each, {parameters:.1f} million parameters,
-ring all-reduce and 50 µs a message, with nothing of the exchange hidden behind the backward pass. No cluster was at
-hand.
 """
 
 _TITLES = {
@@ -116,14 +102,14 @@ def _section(document: dict[str, Any]) -> str:
     ]
     if "curves" in document:
         curves = [Curve(**curve) for curve in document["curves"]]
-        return "\n".join([*head, *_growth(curves, document["parameters"])]) + "\n"
+        return "\n".join([*head, *_growth(curves)]) + "\n"
     if "works" in document:
         return "\n".join([*head, *_next_to_others(document["works"])]) + "\n"
     table = ["| | ours | peer | ratio | goal | floor | memory |", "|---|---|---|---|---|---|---|"]
     return "\n".join([*head, *table, *map(_row, document["comparisons"])]) + "\n"
 
 
-def _growth(curves: Sequence[Curve], parameters: int) -> Iterable[str]:
+def _growth(curves: Sequence[Curve]) -> Iterable[str]:
     yield "Exponents of straight lines through the logarithms: at 1, twice the size takes twice the time. Memory is the"
     yield "peak of the whole process; the libraries alone hold some hundred MiB of it at any size."
     yield ""
@@ -143,11 +129,6 @@ def _growth(curves: Sequence[Curve], parameters: int) -> Iterable[str]:
             f"{curve.memory_exponent:.2f}",
         )
         yield f"| {' | '.join(cells)} |"
-    alone = next((curve.seconds[0] for curve in curves if curve.title == SHARED_STEP), None)
-    if alone is not None:
-        yield ""
-        yield _PAST_ONE_MACHINE.format(step=alone, parameters=parameters / 1e6)
-        yield from cluster.table(alone, parameters)
 
 
 def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:

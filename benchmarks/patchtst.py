@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from benchmarks.floor import floor_seconds
-from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.implementations import Work
+from benchmarks.paired import Comparison, Task, compare
 from benchmarks.run import Effort
-from benchmarks.sides import Work
 from core.config.execution import Device, Execution
 from core.config.schema import PatchTSTModel
 from core.devices.manager import DeviceManager
@@ -45,8 +45,8 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
 
 
 def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) -> Iterator[Comparison]:
-    def task(side: str, maker: str, *, tuned: bool = True, **options: Any) -> Task:
-        return Task(side, f"benchmarks.patchtst:{maker}", {"sizes": sizes, "arithmetic": arithmetic, **options}, tuned)
+    def task(name: str, maker: str, *, tuned: bool = True, **options: Any) -> Task:
+        return Task(name, f"benchmarks.patchtst:{maker}", {"sizes": sizes, "arithmetic": arithmetic, **options}, tuned)
 
     def against(title: str, ours: Task, theirs: Task, goal: float, width: str = _WIDTH[arithmetic]) -> Comparison:
         title = f"{name}, {width}: {title}"
@@ -80,7 +80,7 @@ def precision_unasked() -> str:
     return DeviceManager(Execution(device=Device(prefer="cpu"), tune=False)).plan().precision
 
 
-# ------------------------------------------------------------------------------------------------------------ the sides
+# ------------------------------------------------------------------------------------------------------ implementations
 def our_step(sizes: dict[str, int], arithmetic: str, encoder_sees: str = "all") -> Work:
     s = SimpleNamespace(**sizes)
     settings = PatchTSTModel(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pairs import Comparison
+from benchmarks.paired import Comparison
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
-from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.implementations import Work
+from benchmarks.paired import Comparison, Task, compare
 from benchmarks.run import Effort
-from benchmarks.sides import Work
 from core.config.schema import Scalogram as Settings
 from core.data.pywt_transform import coefficients
 from core.data.scalogram import Scalogram

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.implementations import Work
+from benchmarks.paired import Comparison, Task, compare
 from benchmarks.patchtst import UNASKED, precision_unasked, training_step
 from benchmarks.run import Effort
-from benchmarks.sides import Work
 from core.config.schema import SwinMAEModel
 from core.models.swinmae import SwinMAE
 
@@ -70,7 +70,7 @@ def in_bfloat16(ours: Task) -> Task:
     return replace(ours, settings={**ours.settings, "arithmetic": "bf16"})
 
 
-# ------------------------------------------------------------------------------------------------------------ the sides
+# ------------------------------------------------------------------------------------------------------ implementations
 def our_step(arithmetic: str = "32", **form: Any) -> Work:
     model = _ours(**form)
     image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)

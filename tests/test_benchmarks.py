@@ -14,12 +14,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import busy, cluster, convergence, data, growth, page
+from benchmarks import busy, convergence, data, growth, page
 from benchmarks.demonstration import demonstration
 from benchmarks.floor import Products, floor_seconds
-from benchmarks.pairs import Comparison, Task, compare
+from benchmarks.implementations import Implementation
+from benchmarks.paired import Comparison, Task, compare
 from benchmarks.run import write_results
-from benchmarks.sides import Side
 from tests.support import REPO_ROOT
 
 SMALL = {
@@ -59,9 +59,9 @@ def test_two_processes_work_in_turn(tmp_path):
     assert "small" in page.page(tmp_path)
 
 
-def test_a_side_that_cannot_start_is_told():
+def test_an_implementation_that_cannot_start_is_reported():
     with pytest.raises(RuntimeError, match=r"benchmarks\.patchtst:no_such_step ended with status 1"):
-        Side("benchmarks.patchtst:no_such_step", tuned=True)
+        Implementation("benchmarks.patchtst:no_such_step", tuned=True)
 
 
 @pytest.mark.parametrize("ratio, told", [(2.0, "| 3 (missed) |"), (3.5, "| 3 |")])
@@ -83,7 +83,6 @@ def test_growth_is_written_as_figures_and_as_a_picture(tmp_path):
     curve = growth.Curve(growth.SHARED_STEP, "processes", [1.0, 2.0], [0.5, 0.4], [300.0, 500.0])
     growth.write([curve], tmp_path, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
-    assert "Past one machine (simulated)" in page.page(tmp_path)
     assert "500.0 → 400.0 ms" in page.page(tmp_path)
 
 
@@ -131,16 +130,8 @@ def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     assert "up to 1.5 cores" in page.page(tmp_path)
 
 
-def test_more_machines_exchange_no_more_than_twice_the_gradients():
-    slow = cluster.Network("slow", 1e6)
-    assert cluster.exchange_seconds(1e6, 1, slow) == 0.0
-    assert cluster.exchange_seconds(1e6, 2, slow) == pytest.approx(1.0, rel=1e-3)
-    assert cluster.exchange_seconds(1e6, 100, slow) == pytest.approx(2.0, rel=0.02)
-    assert cluster.efficiency(1.0, 1e6, 2, slow) == pytest.approx(0.5, rel=1e-3)
-
-
 @pytest.mark.parametrize("maker", ["our_epoch", "loader_epoch", "patchtst_step", "swinmae_step"])
-def test_sides_of_the_data_path_work(maker, monkeypatch):
+def test_implementations_of_the_data_path_work(maker, monkeypatch):
     monkeypatch.setattr(data, "CHANNELS", 3)
     settings = {"at_hand": False} if maker.endswith("step") else {}
     getattr(data, maker)(**settings)()
@@ -152,7 +143,7 @@ def test_a_known_table_gives_a_first_batch(tmp_path):
     assert data.our_first_batch(folder)().shape == data.pandas_first_batch(folder)().shape == (16, 512, 64)
 
 
-def test_a_side_trains_until_its_error_is_at_the_mark(tmp_path):
+def test_an_implementation_trains_until_its_error_is_at_the_mark(tmp_path):
     rows = np.sin(np.arange(400)[:, np.newaxis] * [0.1, 0.2, 0.3])
     pd.DataFrame(rows, columns=["a", "b", "c"]).to_csv(tmp_path / "waves.csv", index=False)
     setting = convergence.Setting("w", "*.csv", (0, 300), (300, 400), window=16, stride=2, patch=4, epochs=3)

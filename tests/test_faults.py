@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.wholeness import artifacts, faults, is_same, leftovers, trained
 from core import checkpoint, runlog
 from core.checkpoint import last_path
 from core.data import store
@@ -31,6 +30,7 @@ from pipelines.export_training_dashboard_state import export_state
 from tests.inference.trained_workspace import OVERRIDES, SHARED, build, configuration
 from tests.pipelines.test_execute_notebook import execute, write_notebook
 from tests.support import REPO_ROOT
+from tests.support.artifact_checks import artifacts, faults, is_same, leftovers, trained
 from trainers.run import train
 
 EPOCHS = "training.epochs=3"
@@ -368,9 +368,9 @@ def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
 
 
 def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
-    """The soak, as short as it can be: `python -m benchmarks.soak` is the long form."""
+    """A short soak; `python -m tools.soak` is the long form."""
     kinds = ("--only", "training patchtst", "--only", "export")
-    command = [sys.executable, "-m", "benchmarks.soak", "--kills", "5", "--reading", "3", *kinds]
+    command = [sys.executable, "-m", "tools.soak", "--kills", "5", "--reading", "3", *kinds]
     ended = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False)
     told = json.loads(ended.stdout)
     assert told["faults"] == []

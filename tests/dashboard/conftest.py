@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.small_workspace import install_page
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import serving, visiting
 from tests.dashboard.whole import build_whole_workspace
+from tests.support.small_workspace import install_page
 
 
 @pytest.fixture(scope="session")

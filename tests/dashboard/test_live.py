@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchmarks.small_workspace import install_page
 from core.workspace import utc_now, write_json
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import card, data_of, serving, settle
 from tests.dashboard.whole import LIVE, change, live_document
+from tests.support.small_workspace import install_page
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from core.config.compose import load_config
 from core.config.schema import STREAMS, Scoring
 from inference import panels
@@ -22,6 +21,7 @@ from inference.panels import write_panels
 from inference.part_scores import PartScores, part_errors
 from inference.run_scoring_example import ScoringResult, score_stream
 from tests.inference.test_part_scores import OthersModel, coupled, scoring_with, windows_over
+from tests.support.small_workspace import CONFIGS, build_small_workspace
 from trainers.run import train
 
 

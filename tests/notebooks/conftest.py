@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import websocket
 
-from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from tests.support import REPO_ROOT
+from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 NOTEBOOK = "local_patchtst_ssl.ipynb"
 

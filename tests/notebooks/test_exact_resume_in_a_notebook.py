@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from benchmarks.killing import Outcome
-from benchmarks.small_workspace import CONFIGS
 from core.config.compose import load_config
 from tests.notebooks.test_working_in_a_notebook import PATIENCE_S, Page, page
+from tests.support.killing import Outcome
+from tests.support.small_workspace import CONFIGS
 
 __all__ = ["page"]  # the fixture: one kernel for the tests of this module
 

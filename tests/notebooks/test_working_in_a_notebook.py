@@ -11,9 +11,9 @@ import nbformat
 import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
 
-from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from core import checkpoint
 from core.runlog import read_metrics, read_status
+from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 PATIENCE_S = 120
 # A window longer than any part.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 from tests.support import REPO_ROOT
+from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 
 
 class FinishedWorkspace(NamedTuple):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 from core import checkpoint
 from core.config.compose import load_config
 from core.errors import EXIT_OUTPUT
@@ -19,6 +18,7 @@ from pipelines.checks import environment, scoring, static
 from pipelines.checks.base import CheckFailed, CheckSkipped
 from pipelines.checks.scoring import Answers, _answers, model_has_not_collapsed
 from pipelines.validate_training_outputs import build_context, main
+from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 from trainers.run import train
 
 both_streams = pytest.mark.parametrize("stream", CONFIGS)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.small_workspace import CONFIGS, RUN_ID
 from core.bundle import write_bundle
 from core.config.compose import load_config
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputError, UsageError
 from core.lock import Lock
 from pipelines.import_artifacts import import_artifacts, main
+from tests.support.small_workspace import CONFIGS, RUN_ID
 
 DETECTOR = "checkpoints/patchtst_ssl.detector.npz"
 MODEL, LOSSES = "checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv"

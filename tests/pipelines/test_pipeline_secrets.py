@@ -8,10 +8,10 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from benchmarks.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, install_page
 from core.redaction import HIDDEN
 from tests.canary import CANARY, SHARE, files_that_hold_it, run
 from tests.pipelines.test_execute_notebook import write_notebook
+from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, install_page
 
 NOTEBOOK = "notebooks/local_patchtst_ssl.ipynb"
 DUMP = f"import os\nprint(dict(os.environ))\napi_key = '{CANARY}'\ndict(os.environ)"

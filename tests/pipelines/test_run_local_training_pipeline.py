@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from benchmarks.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 from core import checkpoint
 from core.config.schema import STREAMS
 from core.errors import (
@@ -33,6 +32,7 @@ from inference import recalibrate
 from pipelines.run_local_training_pipeline import main
 from tests.dashboard.documents import load, validate
 from tests.support import REPO_ROOT
+from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 
 QUALITY = {"patchtst": "fdc", "swinmae": "vib"}
 each_stream = pytest.mark.parametrize("stream", STREAMS)

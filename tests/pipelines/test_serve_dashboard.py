@@ -14,10 +14,10 @@ import threading
 
 import pytest
 
-from benchmarks.small_workspace import install_page
 from core.errors import EXIT_USAGE, UsageError
 from pipelines.serve_dashboard import has_display, main, make_server
 from tests.dashboard.builders import REPOSITORY, write
+from tests.support.small_workspace import install_page
 
 SECRET = "what nobody may read"
 

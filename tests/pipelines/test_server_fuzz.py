@@ -13,9 +13,9 @@ import time
 import psutil
 import pytest
 
-from benchmarks.small_workspace import install_page
 from pipelines.serve_dashboard import MOST_CONNECTIONS
 from tests.dashboard.builders import REPOSITORY, write
+from tests.support.small_workspace import install_page
 
 SECRET = b"what nobody may read"
 NUM_REQUESTS = 10_000

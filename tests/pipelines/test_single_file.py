@@ -10,7 +10,6 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.small_workspace import install_page
 from core.errors import EXIT_USAGE, UsageError
 from pipelines.dashboard import single_file
 from pipelines.dashboard.series import MAX_BINS
@@ -18,6 +17,7 @@ from pipelines.dashboard.single_file import bundle, documents_of, write_single_f
 from pipelines.export_training_dashboard_state import export_state, main
 from tests.dashboard.builders import FIRST, SECOND, build_workspace, write
 from tests.pipelines.more_inputs import RECORDING, write_event, write_score_table
+from tests.support.small_workspace import install_page
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 import torch
 import yaml
 
-from benchmarks.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from pipelines.checks import environment, static
 from pipelines.checks.base import Check, CheckFailed, CheckWarned, Context, Item
 from pipelines.validate_training_outputs import build_context, main
+from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
 Damage = Callable[[Path], object]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.killing import Nursery, Outcome, kill_until_done
-from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import STREAMS
+from tests.support.killing import Nursery, Outcome, kill_until_done
+from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 KILLS = 10
 WORDS = (

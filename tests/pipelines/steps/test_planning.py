@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.small_workspace import CONFIGS, build_small_workspace
 from core import fingerprints
 from core.config.compose import load_config
 from core.errors import DataError, UsageError
@@ -17,6 +16,7 @@ from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import StepRecord
 from pipelines.steps.table import Order, Step, pipeline_steps
+from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 EVERY = (
     "quality-patchtst", "quality-swinmae", "notebook-patchtst", "notebook-swinmae", "scores-patchtst", "scores-swinmae",

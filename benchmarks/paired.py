@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.sides import Side
+from benchmarks.implementations import Implementation
 
 
 @dataclass(frozen=True)
 class Task:
-    """One side of a comparison: who does the work, what builds it, whether its process is tuned, and how long it sleeps
-    before each measurement."""
+    """One implementation in a comparison: its name, what builds its work, whether its process is tuned, and how long it
+    sleeps before each measurement."""
 
     name: str
     maker: str
@@ -66,15 +66,17 @@ def rate(per_second: float) -> str:
 def compare(
     title: str, ours: Task, theirs: Task, *, unit: str, count: int, rounds: int, goal: float = 0.0
 ) -> Comparison:
-    """Starts both sides, then lets them work `rounds` times in turn. `count` units are done in each run."""
+    """Starts both implementations, then lets them work `rounds` times in turn. `count` units are done in each run."""
     tasks = (ours, theirs)
     with ExitStack() as stack:
-        sides = [stack.enter_context(Side(task.maker, tuned=task.tuned, **task.settings)) for task in tasks]
+        processes = [
+            stack.enter_context(Implementation(task.maker, tuned=task.tuned, **task.settings)) for task in tasks
+        ]
         pairs = [
-            tuple(side.seconds(idle_s=task.idle_s) for side, task in zip(sides, tasks, strict=True))
+            tuple(process.seconds(idle_s=task.idle_s) for process, task in zip(processes, tasks, strict=True))
             for _ in range(rounds)
         ]
-        facts = [side.facts() for side in sides]
+        facts = [process.facts() for process in processes]
     ratios = sorted(their_seconds / our_seconds for our_seconds, their_seconds in pairs)
     floor_seconds = facts[0].get("floor_seconds", 0.0)
     return Comparison(

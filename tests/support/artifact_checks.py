@@ -1,4 +1,4 @@
-"""Whether what runs leave behind is whole: every artifact, read as its readers read it."""
+"""Checks that the artifacts of runs are complete: each is read the way its readers read it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Kills every kind of work at random moments, over and over, and looks each time at what is left.
+"""Kills every kind of work at random moments, again and again, and checks what is left each time.
 
-    python -m benchmarks.soak --kills 1000 [--seed 0] [--minutes 60] [--write]
+    python -m tools.soak --kills 1000 [--seed 0] [--minutes 60] > soak.json
 
-Before, a minute of writing and reading at once. Training is killed and resumed until it is done; then its weights,
-optimizer and losses are held, bit for bit, against those of a run that nobody disturbed.
+It starts with a minute of concurrent writing and reading. Training is killed and resumed until it has finished; its
+weights, optimizer state and losses must then equal those of an undisturbed run bit for bit.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rewriting import read_while_written
-from benchmarks.run import RESULTS, environment
-from benchmarks.small_workspace import CONFIGS, build_small_workspace, install_page
-from benchmarks.victims import END_S, MARK, Export, Kind, Notebook, Process, Scoring, Server, Tell, Training, loaded
-from benchmarks.wholeness import leftovers
+from benchmarks.run import environment
 from core.cli import run_command
 from core.errors import EXIT_FAILURE, EXIT_OK, LandfallError
 from core.loss_curve import loss_figure
 from core.runlog import EpochRecord
 from pipelines.export_training_dashboard_state import export_state
+from tests.support.artifact_checks import leftovers
+from tests.support.small_workspace import CONFIGS, build_small_workspace, install_page
+from tools.soak.rewriting import read_while_written
+from tools.soak.targets import END_S, MARK, Export, Kind, Notebook, Process, Scoring, Server, Tell, Training, loaded
 from trainers.run import train
 
 # Of a hundred kills. A notebook takes as long as twenty trainings.
@@ -163,7 +163,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=120.0, help="end earlier than that (default: %(default)s)")
     parser.add_argument("--reading", type=float, default=60.0, metavar="SECONDS", help="of writing and reading at once")
     parser.add_argument("--only", action="append", choices=SHARES, metavar="KIND", help=f"of {', '.join(SHARES)}")
-    parser.add_argument("--write", action="store_true", help="keep the result in benchmarks/results")
 
     def command(arguments: argparse.Namespace) -> int:
         logging.getLogger().setLevel(logging.WARNING)
@@ -175,8 +174,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             soak = Soak(Path(folder), random.Random(arguments.seed), arguments.only or tuple(SHARES))
             result = soak.run(arguments.kills, until, arguments.reading)
         document = {**environment(), "seed": arguments.seed, **result.to_json()}
-        if arguments.write:
-            (RESULTS / "soak.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
         return EXIT_FAILURE if result.faults else EXIT_OK
 

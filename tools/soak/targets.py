@@ -1,6 +1,6 @@
-"""What the soak kills: work of every kind, in a process of its own, and what must hold after its death.
+"""Kill targets of the soak: each kind of work in its own process, and what must hold after it was killed.
 
-A process is forked from one that has imported everything, so that it dies at its work and not at its imports.
+A process is forked from one that has imported everything, so that it is killed during its work, not its imports.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from typing import Any, NoReturn
 import pandas as pd
 import psutil
 
-from benchmarks.small_workspace import CONFIGS
-from benchmarks.wholeness import faults, is_same, leftovers, trained
 from core import checkpoint
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
@@ -35,6 +33,8 @@ from pipelines.dashboard.state_documents import DashboardState
 from pipelines.execute_notebook import NotebookRun
 from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 from pipelines.serve_dashboard import make_server
+from tests.support.artifact_checks import faults, is_same, leftovers, trained
+from tests.support.small_workspace import CONFIGS
 from trainers.run import train
 
 # Nothing may outlive what killed it, or the process it belongs to, for so long.

@@ -1,4 +1,4 @@
-"""The two sides of a comparison, each in a process of its own: alone with its settings, run in turn with the other."""
+"""The implementations of a comparison, each in its own process with its own settings, run in turn."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Work = Callable[[], object]
 _OFF = {"LANDFALL_TUNE": "0"}
 
 
-class Side:
-    """A process that does one piece of work whenever it is asked, and tells how long it took.
+class Implementation:
+    """A process that does one piece of work on request and reports how long it took.
 
     maker: `module:function` that builds the work, a callable without arguments, from `settings`. tuned: the process has
     `core.devices.tuning`; that is what Landfall's commands have, and users of other libraries do not.
-    Raises RuntimeError, with what the process said, where it ends early.
+    Raises RuntimeError, with what the process wrote, if it ends early.
     """
 
     def __init__(self, maker: str, *, tuned: bool, **settings: Any):
-        command = [sys.executable, "-m", "benchmarks.sides", maker, json.dumps(settings)]
+        command = [sys.executable, "-m", "benchmarks.implementations", maker, json.dumps(settings)]
         environment = {**os.environ, **({} if tuned else _OFF)}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -38,14 +38,14 @@ class Side:
         return float(self._ask(f"run {idle_s}")["seconds"])
 
     def facts(self) -> dict[str, Any]:
-        """The most memory the process has held in MiB, and what the work tells of itself in an attribute `facts`."""
+        """The most memory the process has held in MiB, and the attribute `facts` of the work."""
         return self._ask("facts")
 
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
 
-    def __enter__(self) -> Side:
+    def __enter__(self) -> Implementation:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -84,15 +84,15 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     for _ in range(2):
         work()
 
-    def answer(**told: Any) -> None:
-        answers.write(json.dumps(told) + "\n")
+    def answer(**values: Any) -> None:
+        answers.write(json.dumps(values) + "\n")
         answers.flush()
 
     answer(ready=True)
     for question in questions:
         word, *idle_s = question.split()
         if word == "run":
-            work()  # while the other side worked, this one's memory and threads went cold
+            work()  # while the other implementation worked, this one's memory and threads went cold
             time.sleep(float(idle_s[0]))
             started = time.perf_counter()
             work()

@@ -1,4 +1,4 @@
-"""A workspace small enough to run the whole pipeline in a test or a soak: real notebooks and models, little data."""
+"""A workspace small enough for the complete pipeline in a test or the soak: real notebooks and models, little data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 # Configuration file of each stream; both start from the real local ones.
 CONFIGS = {"patchtst": "configs/small_patchtst.yaml", "swinmae": "configs/small_swinmae.yaml"}
 RUN_ID = "20261121-083000-1f3a"

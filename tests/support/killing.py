@@ -1,4 +1,4 @@
-"""Training that is killed -9 and goes on, again and again: what a run has in the end must be what it has undisturbed.
+"""Training that is killed with SIGKILL and resumed repeatedly: its results must equal those of an undisturbed run.
 
 `Nursery` starts training in processes forked from one that has imported torch, so that a start takes a blink, and
 `Kill` says when such a process dies: at any instruction of a step, at any line while a checkpoint is saved, or in the
@@ -27,7 +27,13 @@ from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig
 from core.runlog import EpochRecord, loss_csv_path, read_loss_csv
 
-_PRELOADED = ["benchmarks.killing", "trainers.run", "inference.stored_detector", "inference.event_documents", "pandas"]
+_PRELOADED = [
+    "tests.support.killing",
+    "trainers.run",
+    "inference.stored_detector",
+    "inference.event_documents",
+    "pandas",
+]
 _SAVING = ("core/checkpoint.py", "core/workspace.py")
 # Longest time between the order to kill and the kill, about that of a step.
 _STEP_S = 0.02

@@ -1,4 +1,4 @@
-"""One process writes every artifact over and over, each by its own writer, while another reads them all."""
+"""One process rewrites every artifact with its own writer while another process reads them all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.victims import Process
-from benchmarks.wholeness import artifacts, faults
 from core import checkpoint
 from core.runlog import read_loss_csv, write_loss_csv
 from core.workspace import atomic_file, write_bytes, write_json
 from inference.detector import Detector
 from pipelines.export_training_dashboard_state import export_state
+from tests.support.artifact_checks import artifacts, faults
+from tools.soak.targets import Process
 
 
 def read_while_written(root: Path, seconds: float) -> tuple[int, list[str]]:
