@@ -97,6 +97,12 @@ score: $(READY)  ## Score both streams with their checkpoints
 export: $(READY)  ## Write what the dashboard shows
 	$(BIN)/python -m pipelines.export_training_dashboard_state --persist-run-history
 
+# Its tools are in a lock file of their own: no test needs them.
+.PHONY: site
+site: $(READY)  ## Build the documentation site, with the Python API, in artifacts/site
+	$(BIN)/python -m pip install --quiet --requirement requirements-site.lock
+	$(BIN)/python -m tools.site $(ARGS)
+
 FROM ?=
 REPLACE ?=
 

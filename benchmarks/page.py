@@ -32,7 +32,7 @@ without dropout.
 
 A goal that was missed says so. Goals were set on a faster machine, whose matrix products leave less of a step to them:
 where we are near the floor, a larger ratio is not to be had from the same work.
-[experiments.md](experiments.md) has what was tried for each part, and what did not help.
+The [log of experiments](../dev/LOG.md) has what was tried for each part, and what did not help.
 
 ![Every ratio with its range and its goal](images/speed-ratios.png)
 """

@@ -15,8 +15,13 @@ from core.config.reference import FILE, reference
 from core.config.schema import SCHEMAS
 from migration.report.reference import FILE as RULES_FILE
 from tests.support import REPO_ROOT
+from tools import command_reference
 
-PAGES = [REPO_ROOT / "README.md", *sorted((REPO_ROOT / "docs").glob("**/*.md"))]
+PAGES = [
+    REPO_ROOT / "README.md",
+    *sorted((REPO_ROOT / "docs").glob("**/*.md")),
+    *sorted((REPO_ROOT / "dev").glob("*.md")),
+]
 # Its code is what Colab notebooks hold, not what we promise.
 QUOTES_NOTEBOOKS = REPO_ROOT / RULES_FILE
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPO_ROOT).as_posix())
@@ -29,7 +34,7 @@ def code_of(page: Path) -> str:
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    return "\n".join([*blocks, *re.findall(r"`([^`]+)`", prose)])
+    return "\n".join([*blocks, *(" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose))])
 
 
 def make_targets() -> set[str]:
@@ -39,6 +44,16 @@ def make_targets() -> set[str]:
 
 def test_the_configuration_reference_is_what_the_schema_says():
     assert (REPO_ROOT / FILE).read_text(encoding="utf-8") == reference(), "python -m core.config.reference --write"
+
+
+@pytest.mark.parametrize("name", landfall.COMMANDS)
+def test_the_command_reference_has_the_options_of_every_command(name):
+    page = (REPO_ROOT / command_reference.FILE).read_text(encoding="utf-8")
+    section = page.partition(f"## landfall {name}\n")[2].partition("\n## ")[0]
+    documented = command_reference.options_of(section)
+    assert documented == command_reference.options_of(command_reference.help_of(name)), (
+        "python -m tools.command_reference --write"
+    )
 
 
 @every_page

@@ -11,7 +11,7 @@ from tests.support import REPO_ROOT
 TARGETS = {
     "setup", "setup-dev", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst",
     "train-swinmae", "score", "export", "bench", "bench-full", "clean", "coverage", "import-artifacts",
-    "docs-local", "docs-baseline",
+    "docs-local", "docs-baseline", "site",
 }  # fmt: skip
 NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
 DEVELOP = {"setup-dev", "test", "lint", "coverage", "bench", "bench-full"}

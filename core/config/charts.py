@@ -1,7 +1,7 @@
 """Constants of the control charts, with where each value comes from.
 
 Where nothing else is said, a value was chosen with the labels of the development sets. What each of them does, and what
-sets lose whose labels had no part in the choice, is in docs/experiments.md, "constants chosen on other sets".
+sets lose whose labels had no part in the choice, is in dev/LOG.md, "constants chosen on other sets".
 """
 
 from __future__ import annotations

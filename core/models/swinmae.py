@@ -40,7 +40,7 @@ class SwinMAE(MaskedModel):
 
     Raises ConfigError where the image does not divide into mask units, where a stage cannot halve its map, or where a
     map larger than the attention window does not divide into windows. Seed before constructing: weights are drawn as
-    in Swin (truncated normal of .02, zero biases), where the Swin-MAE code draws Xavier weights: docs/experiments.md
+    in Swin (truncated normal of .02, zero biases), where the Swin-MAE code draws Xavier weights: dev/LOG.md
     compares the two.
 
     Under `norm_target` the errors of `inpaint` tell of texture only, since the level and contrast of each patch are

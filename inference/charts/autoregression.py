@@ -25,7 +25,7 @@ from core.data.blocks import Pages, gathered
 from inference.charts.reference_rows import folds_of, moments
 
 # Share of a channel's own variance that is added to each regressor's. From 0.01 to 1 the mean VUS-PR of the development
-# sets stays within 0.007 (docs/experiments.md).
+# sets stays within 0.007 (dev/LOG.md).
 PENALTY = 0.1
 # Regressors are clipped to ± this many standard deviations: a fault must not explain itself.
 CLIP = 10.0
