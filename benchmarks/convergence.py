@@ -23,7 +23,8 @@ import torch
 from benchmarks.paired import Comparison
 from benchmarks.run import Effort
 from core.config.schema import PatchTSTModel
-from core.data.windows import Series, WindowSet, window_starts
+from core.data.segments import window_starts
+from core.data.windows import Series, WindowSet
 from core.models.patchtst import PatchTST
 
 log = logging.getLogger(__name__)

@@ -48,7 +48,9 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
         normal, windows = normal_of(data.parts), data.parts["test"]
         detector = fit(config, "no model", normal, {name: _no_errors(part, stream) for name, part in normal.items()})
         scores, threshold = detector.score(_no_errors(windows, stream), windows), detector.threshold.value
-        table = score_table(scores, windows.series, windows.stretches, channels=data.channels, threshold=threshold)
+        table = score_table(
+            scores, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold
+        )
     judged = table[table["label"].notna() & table["score"].notna()]
     healthy = judged[judged.groupby("recording", observed=True)["label"].transform("max") == 0]
     return {
@@ -62,7 +64,7 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
 def _no_errors(windows: WindowSet, stream: Stream) -> PartErrors:
     """In place of those of a model."""
     if stream == "patchtst":
-        lengths_k, row_s = lengths_of(windows), rows_of(windows.stretches)
+        lengths_k, row_s = lengths_of(windows), rows_of(windows.segments.rows_k2)
         segment_s, rows_per_entry = np.repeat(np.arange(len(lengths_k)), lengths_k), 1
     else:
         row_s, segment_s = windows.starts_w.numpy() + windows.window - 1, windows.file_of()

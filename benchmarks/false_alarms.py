@@ -108,7 +108,7 @@ def _part(series: Series, start: int, stop: int) -> WindowSet:
 
 
 def _errors(part: WindowSet, square_nc: np.ndarray) -> PartErrors:
-    lengths_k, row_s = lengths_of(part), rows_of(part.stretches)
+    lengths_k, row_s = lengths_of(part), rows_of(part.segments.rows_k2)
     return PartErrors(square_nc[row_s].astype(np.float32), row_s, np.repeat(np.arange(len(lengths_k)), lengths_k), 1)
 
 

@@ -68,6 +68,6 @@ def restricted(windows: WindowSet, errors: PartErrors, chosen_s: np.ndarray) -> 
         start_w = windows.starts_w.numpy()
         segment_w = np.clip(np.searchsorted(segments_k2[:, 0], start_w, side="right") - 1, 0, None)
         inside_w = (start_w >= segments_k2[segment_w, 0]) & (start_w + windows.window <= segments_k2[segment_w, 1])
-        windows = replace(windows, starts_w=torch.from_numpy(start_w[inside_w]), stretches_s2=segments_k2)
+        windows = replace(windows, starts_w=torch.from_numpy(start_w[inside_w]), segments_k2=segments_k2)
     cut = replace(errors, error_sc=errors.error_sc[chosen_s], row_s=errors.row_s[chosen_s], stretch_s=segment_s)
     return windows, cut

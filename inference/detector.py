@@ -377,15 +377,12 @@ def calibration_sample(score_s: np.ndarray, errors: PartErrors, windows: WindowS
 def identity(windows: WindowSet) -> str:
     """Digest of the rows and windows of a part: the fingerprints of its recordings, where it lies in each, and where
     its windows begin; not where the files lie."""
-    series = windows.series
-    index_k = np.searchsorted(series.offsets_r, windows.stretches[:, 0], side="right") - 1
-    start_k = series.offsets_r[index_k]
-    index_w = windows.recording_of()
+    segments, recordings = windows.segments, windows.series.recordings
     made_of = {
-        "recordings": [digest_of_recording(series.recordings[int(index)]) for index in np.unique(index_k)],
-        "stretches": (windows.stretches - start_k[:, np.newaxis]).tolist(),
+        "recordings": [digest_of_recording(recordings[index]) for index in segments.recordings],
+        "stretches": segments.local_k2.tolist(),
         "window": windows.window,
-        "starts": hashlib.sha256((windows.starts_w.numpy() - series.offsets_r[index_w]).tobytes()).hexdigest(),
+        "starts": hashlib.sha256(windows.local_starts().tobytes()).hexdigest(),
     }
     return hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest()
 

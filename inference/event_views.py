@@ -96,7 +96,7 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
         stop,
         seen_nc=scored.windows.series.values_nc.cpu().numpy()[row_n],
         expected_nc=expected_nc,
-        stretch_n=np.searchsorted(scored.windows.stretches[:, 0], row_n, "right"),
+        stretch_n=scored.windows.segments.at(row_n),
         worst=scored.worst_channels(first, last),
     )
 

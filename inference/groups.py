@@ -16,6 +16,7 @@ import numpy as np
 
 from core.data.blocks import gathered, slices
 from core.data.dataset import PartName
+from core.data.segments import recording_at
 from core.data.windows import WindowSet
 from inference.part_scores import PartScores
 
@@ -39,8 +40,7 @@ class Group(NamedTuple):
 
 def recordings_in(windows: WindowSet) -> list[str]:
     """File ids of the recordings that have rows in a part, in order."""
-    series = windows.series
-    return [series.recordings[index].file_id for index in np.unique(_recording(windows.stretches, series.offsets_r))]
+    return [windows.series.recordings[index].file_id for index in windows.segments.recordings]
 
 
 def judged_alone(normal: Iterable[WindowSet]) -> tuple[str, ...]:
@@ -49,10 +49,8 @@ def judged_alone(normal: Iterable[WindowSet]) -> tuple[str, ...]:
     rows: dict[int, int] = {}
     last: dict[int, int] = {}
     for windows in normal:
-        series, stretches_k2 = windows.series, windows.stretches
-        for index, (start, stop) in zip(
-            _recording(stretches_k2, series.offsets_r).tolist(), stretches_k2.tolist(), strict=True
-        ):
+        series, segments = windows.series, windows.segments
+        for index, (start, stop) in zip(segments.recording_k.tolist(), segments.rows_k2.tolist(), strict=True):
             rows[index] = rows.get(index, 0) + stop - start
             last[index] = max(last.get(index, 0), stop)
     return tuple(
@@ -65,16 +63,16 @@ def judged_alone(normal: Iterable[WindowSet]) -> tuple[str, ...]:
 def groups(normal: Collection[WindowSet], alone: Collection[str]) -> list[Group]:
     """A group for each recording judged alone; without any, the one of all."""
     series = next(iter(normal)).series
-    normal_k2 = np.concatenate([part.stretches for part in normal])
+    normal_k2 = np.concatenate([part.segments.rows_k2 for part in normal])
     normal_k2 = normal_k2[np.argsort(normal_k2[:, 0])]
     place = {recording.file_id: index for index, recording in enumerate(series.recordings)}
     everyone = np.arange(len(series.offsets_r) - 1)
 
     def group(key: str, members: np.ndarray) -> Group:
         def holds(stretches_k2: np.ndarray) -> np.ndarray:
-            return np.isin(_recording(stretches_k2, series.offsets_r), members)
+            return np.isin(recording_at(series.offsets_r, stretches_k2[:, 0]), members)
 
-        return Group(key, normal_k2[np.isin(_recording(normal_k2, series.offsets_r), members)], holds)
+        return Group(key, normal_k2[holds(normal_k2)], holds)
 
     return [group(key, np.array([place[key]])) for key in alone] or [group(POOLED, everyone)]
 
@@ -97,9 +95,9 @@ def normal_of(parts: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
 
 def keys_of(windows: WindowSet, alone: Collection[str]) -> list[str]:
     """The group of each stretch of a part, `alone` being the recordings that are one of their own: K keys."""
-    series = windows.series
-    index_k = _recording(windows.stretches, series.offsets_r)
-    return [name if (name := series.recordings[index].file_id) in alone else POOLED for index in index_k]
+    recordings = windows.series.recordings
+    names = (recordings[index].file_id for index in windows.segments.recording_k)
+    return [name if name in alone else POOLED for name in names]
 
 
 def rows_of(stretches_k2: np.ndarray) -> np.ndarray:
@@ -176,10 +174,6 @@ def _scaled(scores: PartScores, factor_s: np.ndarray, room: Path | None) -> Part
     return replace(scores, score_s=scores.score_s * factor_s, channel_error_sc=scaled_sc)
 
 
-def _recording(stretches_k2: np.ndarray, offsets_r: np.ndarray) -> np.ndarray:
-    return np.searchsorted(offsets_r, stretches_k2[:, 0], side="right") - 1
-
-
 def lengths_of(windows: WindowSet) -> np.ndarray:
     """Rows of each stretch of a part, int64 (K,)."""
-    return windows.stretches[:, 1] - windows.stretches[:, 0]
+    return windows.segments.lengths_k

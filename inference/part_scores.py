@@ -138,12 +138,10 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up to what it should and needs no count of its own.
     """
-    stretches_k2, stop_w, room = windows.stretches, windows.starts_w.numpy() + windows.window, windows.series.room
-    lengths_k = stretches_k2[:, 1] - stretches_k2[:, 0]
-    stretch_w = np.searchsorted(stretches_k2[:, 0], stop_w, side="left") - 1
-    entry_w = torch.from_numpy(stop_w + (np.cumsum(lengths_k) - stretches_k2[:, 1])[stretch_w])
+    segments, stop_w, room = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.room
+    entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segments.at(stop_w - 1)])
 
-    num_entries = int(lengths_k.sum())
+    num_entries = int(segments.lengths_k.sum())
     names = ("error", "expected") if keep_expected else ("error",)
     means = {name: blank((num_entries, windows.series.values_nc.shape[1]), room) for name in names}
     windows_s = blank((num_entries,), room)
@@ -162,7 +160,7 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
 
     ranges = [
         (number, first, min(first + _VALUES_AT_A_TIME, stop))
-        for number, (start, stop) in enumerate(stretches_k2.tolist())
+        for number, (start, stop) in enumerate(segments.rows_k2.tolist())
         for first in range(start, stop, _VALUES_AT_A_TIME)
     ]
     row_s = gathered((np.arange(first, stop) for _, first, stop in ranges), room)

@@ -118,7 +118,9 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
         errors = model_errors(config, scoring, windows, "test", keep_expected=True)
         test = detector.score(errors, windows)
     threshold = detector.threshold
-    scores = score_table(test, windows.series, windows.stretches, channels=data.channels, threshold=threshold.value)
+    scores = score_table(
+        test, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold.value
+    )
     events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
 
     paths = ScoringPaths.of(config, root=root)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from core.data.blocks import give_back
 from core.data.labels import labels_of
+from core.data.segments import recording_at
 from core.data.windows import Series
 from inference.part_scores import PartScores
 from inference.thresholds import CalibrationSample
@@ -111,4 +112,4 @@ def _by_recording(series: Series, row_s: np.ndarray) -> Iterator[tuple[int, slic
 
 def recordings_of(series: Series, row_s: np.ndarray) -> np.ndarray:
     """Index of each row's recording: int32 (S,)."""
-    return np.searchsorted(series.offsets_r, row_s, side="right").astype(np.int32) - 1
+    return recording_at(series.offsets_r, row_s).astype(np.int32)

@@ -10,7 +10,8 @@ import torch
 
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import SCORING_PARTS, PartName
-from core.data.windows import WindowSet, window_starts
+from core.data.segments import window_starts
+from core.data.windows import WindowSet
 from inference.charts.process import ProcessStatistics, fit_process
 from inference.charts.vibration import SpectralStatistics, fit_spectral
 from inference.charts.vibration_features import Features, features_of
@@ -64,7 +65,7 @@ def as_scored(config: AnyConfig, normal: Mapping[PartName, WindowSet]) -> dict[P
     return {
         name: part
         if name in SCORING_PARTS
-        else replace(part, starts_w=torch.from_numpy(window_starts(part.stretches, part.window, stride)))
+        else replace(part, starts_w=torch.from_numpy(window_starts(part.segments.rows_k2, part.window, stride)))
         for name, part in normal.items()
     }
 

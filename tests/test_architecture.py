@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "pipelines": set(PACKAGES),
 }
 # Their modules have an order; the docstring of the package states it.
-WITHOUT_CIRCLES = ("core/devices", "migration", "pipelines/devices", "trainers")
+WITHOUT_CIRCLES = ("core/data", "core/devices", "migration", "pipelines/devices", "trainers")
 # The docstring of the package lists its layers, lowest first.
 WITH_LAYERS = ("migration",)
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]

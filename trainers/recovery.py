@@ -206,9 +206,9 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
     """
     chosen, series = windows.subset(index_b), windows.series
     origins = []
-    places = zip(index_b.tolist(), chosen.starts_w.tolist(), chosen.recording_of().tolist(), losses, strict=True)
-    for index, start, number, loss in places:
-        recording, first = series.recordings[number], start - int(series.offsets_r[number])
+    places = zip(index_b.tolist(), chosen.local_starts().tolist(), chosen.recording_of().tolist(), losses, strict=True)
+    for index, first, number, loss in places:
+        recording = series.recordings[number]
         origins.append(
             {
                 "file": relative(recording.path, root),

@@ -95,7 +95,7 @@ class Judge:
         normal = {name: each for name, each in self.errors.items() if name != "test"}
         detector, _ = fit_with_scores(config, self.model.scoring.sha256, normal_of(self.data.parts), normal)
         windows = self.data.parts["test"]
-        table = table_of(detector.score(self.errors["test"], windows), windows.stretches, self.data)
+        table = table_of(detector.score(self.errors["test"], windows), windows.segments.rows_k2, self.data)
         return headline(table, self.unit, self.benchmark)
 
 

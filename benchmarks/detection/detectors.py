@@ -129,7 +129,7 @@ def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Ite
                 calibration.rows_per_entry,
             )  # fmt: skip
             tables = (
-                table_of(part, data.parts[which].stretches, data)
+                table_of(part, data.parts[which].segments.rows_k2, data)
                 for which, part in (("calibration", of_normal), ("test", scores))
             )
             yield Scored(name, *tables, model.seconds, seconds)
@@ -167,7 +167,7 @@ Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
 
 def simple_methods(data: StreamData) -> Iterator[Scored]:
     """Baselines on the rows of process sensors: they learn from all rows that are not scored."""
-    normal_k2, test_k2 = _normal_rows(data), data.parts["test"].stretches
+    normal_k2, test_k2 = _normal_rows(data), data.parts["test"].segments.rows_k2
     values_nc = data.parts["test"].series.values_nc.numpy()
     groups = groups_of(data.parts)
     for detector, method in SIMPLE.items():
@@ -195,7 +195,7 @@ def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray
 
 
 def _normal_rows(data: StreamData) -> np.ndarray:
-    stretches_k2 = np.concatenate([part.stretches for name, part in data.parts.items() if name != "test"])
+    stretches_k2 = np.concatenate([part.segments.rows_k2 for name, part in data.parts.items() if name != "test"])
     return stretches_k2[np.argsort(stretches_k2[:, 0])]
 
 
@@ -333,5 +333,5 @@ def _of_windows(detector: str, scores: Mapping[str, np.ndarray], data: StreamDat
         part = PartScores(
             score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), last_s, windows.window
         )
-        tables[name] = table_of(part, windows.stretches, data)
+        tables[name] = table_of(part, windows.segments.rows_k2, data)
     return Scored(detector, tables["calibration"], tables["test"], 0.0, seconds)

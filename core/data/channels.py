@@ -1,4 +1,4 @@
-"""Which columns of a table are channels, and their cells as float32: for a table that comes some rows at a time."""
+"""The channels of a table that is read block by block: which columns they are, and their cells as float32."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import numpy as np
 import pandas as pd
 
 from core.data.blocks import Rows, blocks, gathered
+from core.data.sentinels import Sentinels
 from core.data.tables import Table, require
 from core.data.timestamps import TIME_NAMES
 from core.errors import DataError
 
 LABEL_NAMES = frozenset({"anomaly", "is_anomaly", "changepoint", "label", "fault", "is_fault"})
-"""Columns that tell the answer; read as sensors only where the settings name them."""
+"""Label columns; read as sensors only where the settings name them."""
 
 _DECIMAL_COMMA = r"\s*[+-]?\d+,\d+\s*"
-# A number with a unit, with thousands separators, or with another decimal sign than the file's.
-_NO_PLAIN_NUMBER = (
+# A number with a unit, with thousands separators, or with another decimal sign than the rest of the file.
+_DECORATED_NUMBER = (
     r"\s*[+-]?(?:\d+|\d{1,3}(?:[ ',.]\d{3})+)(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
     r"\s*(?:[A-Za-z%°µμΩ][\w%°/²³^·.]{0,7})?\s*"
 )
 
 
 class Channels:
-    """The numeric channels of a table, whose blocks `add` takes in order; what is one is known only at its end.
+    """The numeric channels of a table. `add` takes its blocks in order; `whole` decides which columns are numeric.
 
-    Raises DataError where a chosen channel is absent or not numeric, where numbers stand in a form that cannot be read
-    without a guess, or where no channel is left.
+    Raises DataError where a chosen channel is absent or not numeric, where numbers are written in a form that is
+    ambiguous, or where no channel is left.
     """
 
     def __init__(
@@ -42,7 +43,8 @@ class Channels:
         path: Path,
         folder: Path | None,
     ):
-        """table: the first block, which tells the columns. folder: where long arrays lie; None for memory."""
+        """table: the first block, which has the names of the columns. folder: for long arrays; None keeps them in
+        memory."""
         names = list(table.frame.columns)
         require(table.frame, chosen, path)
         self.path, self.folder, self.chosen = path, folder, chosen
@@ -55,15 +57,16 @@ class Channels:
                 self._notes.append(f"column {name!r} left out: {reason}")
             else:
                 self._columns.append(_Column(name))
-        self._rows = Rows(folder)
+        self._rows, self._sentinels = Rows(folder), Sentinels(len(self._columns))
 
     def add(self, table: Table) -> None:
         if self._columns:
-            columns = [column.numbers(table.frame[column.name], table.first_row) for column in self._columns]
-            self._rows.add(np.stack(columns, axis=1))
+            block = np.stack([column.numbers(table.frame[column.name], table.first_row) for column in self._columns], 1)
+            self._sentinels.remove_(block, table.first_row)
+            self._rows.add(block)
 
     def whole(self) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
-        """float32 (T, C), the channels' names, and notes on what was left out or mended."""
+        """float32 (T, C), the names of the channels, and notes on columns and cells that were not read."""
         kept = [number for number, column in enumerate(self._columns) if self._is_channel(column)]
         if not kept:
             hint = "check the delimiter, data.channels and data.exclude"
@@ -71,25 +74,19 @@ class Channels:
         values_tc = self._rows.whole()
         if len(kept) < len(self._columns):
             values_tc = gathered((block[:, kept] for block in blocks(values_tc)), self.folder)
-        columns = [self._columns[number] for number in kept]
-        if num_infinite := sum(column.num_infinite for column in columns):
-            first = min((column for column in columns if column.num_infinite), key=lambda each: each.first_infinite)
-            self._notes.append(
-                f"{num_infinite} values, infinite or beyond 32 bit, read as missing, the first in row "
-                f"{first.first_infinite}, column {first.name!r}"
-            )
-        return values_tc, tuple(column.name for column in columns), self._notes
+        notes = self._sentinels.notes({number: self._columns[number].name for number in kept})
+        return values_tc, tuple(self._columns[number].name for number in kept), [*self._notes, *notes]
 
     def _is_channel(self, column: _Column) -> bool:
         column.refuse_other_notations(self.path)
         if column.is_numeric:
-            if column.num_lost:
-                self._notes.append(f"column {column.name!r}: {column.told_of_lost}")
+            if column.lost.count:
+                self._notes.append(column.note_on_lost())
             return True
         if self.chosen:
-            hint = "drop it from data.channels"
+            hint = "remove it from data.channels"
             raise DataError("the column is not numeric", path=self.path, column=column.name, hint=hint)
-        self._notes.append(f"column {column.name!r} left out: not numeric{column.example}")
+        self._notes.append(f"column {column.name!r} left out: not numeric{column.example()}")
         return False
 
 
@@ -104,7 +101,7 @@ def _not_a_sensor(name: str) -> str | None:
 
 
 class _Found:
-    """How many cells of a kind there are, and row and text of the first."""
+    """How many cells of a kind were found, and the row and text of the first."""
 
     def __init__(self):
         self.count, self.row, self.cell = 0, 0, None
@@ -118,84 +115,75 @@ class _Found:
 
 
 class _Column:
-    """One column, whose cells come some at a time."""
+    """One column, whose cells are added block by block.
+
+    present: cells that are not empty; lost: those of them that are not numbers; commas, others, decorated: numbers with
+    a decimal comma, cells without one, and numbers that are not written plainly.
+    """
 
     def __init__(self, name: str):
         self.name = name
-        self.num_infinite, self.first_infinite = 0, 0
-        self._no_scalars = False  # time stamps, lists, complex numbers: nothing that could be a number
-        self._num_filled = 0  # blank cells aside
-        self._present, self._lost = _Found(), _Found()  # cells that are not empty; of these, those that are no number
-        self._commas, self._others, self._odd = _Found(), _Found(), _Found()
+        self._has_scalars = True  # False for time stamps, lists and complex numbers
+        self._num_filled = 0  # without blank cells
+        self.present, self.lost = _Found(), _Found()
+        self.commas, self.others, self.decorated = _Found(), _Found(), _Found()
 
     def numbers(self, cells: pd.Series, first_row: int) -> np.ndarray:
-        """float32 (n,) of the next cells; NaN is missing, infinite or no number."""
+        """float32 (n,) of the next cells; NaN where a cell is missing or not a number."""
         present_n = cells.notna().to_numpy(dtype=bool)
-        self._present.add(cells, present_n, first_row)
+        self.present.add(cells, present_n, first_row)
         number = cells
         if _holds_no_scalars(cells):
-            self._no_scalars = True
+            self._has_scalars = False
             return np.full(len(cells), np.nan, dtype=np.float32)
         if pd.api.types.is_numeric_dtype(cells.dtype):
             self._num_filled += int(np.count_nonzero(present_n))
-            if not self._others.count:
-                self._others.add(cells, present_n, first_row)
+            if not self.others.count:
+                self.others.add(cells, present_n, first_row)
         else:
             try:
                 number = pd.to_numeric(cells, errors="coerce")
-            except TypeError:  # lists, structs, clock times
-                self._no_scalars = True
+            except TypeError:  # lists, structs, times of day
+                self._has_scalars = False
                 return np.full(len(cells), np.nan, dtype=np.float32)
             self._note_texts(cells, present_n, number.isna().to_numpy(dtype=bool), first_row)
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, and infinite is missing
-            values_n = number.to_numpy(dtype=np.float64, na_value=np.nan).astype(np.float32)
-        infinite_n = np.isinf(values_n)
-        if infinite_n.any():
-            self.first_infinite = self.first_infinite or first_row + int(np.argmax(infinite_n))
-            self.num_infinite += int(np.count_nonzero(infinite_n))
-            values_n[infinite_n] = np.nan
-        return values_n
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, which is read as missing
+            return number.to_numpy(dtype=np.float64, na_value=np.nan).astype(np.float32)
 
     def _note_texts(self, cells: pd.Series, present_n: np.ndarray, is_nan_n: np.ndarray, first_row: int) -> None:
         filled_n = present_n & (cells.astype("string").str.strip().fillna("") != "").to_numpy(dtype=bool)
         lost_n = filled_n & is_nan_n
         self._num_filled += int(np.count_nonzero(filled_n))
-        self._lost.add(cells, lost_n, first_row)
-        comma_n, odd_n = (np.zeros(len(cells), dtype=bool) for _ in range(2))
+        self.lost.add(cells, lost_n, first_row)
+        comma_n, decorated_n = (np.zeros(len(cells), dtype=bool) for _ in range(2))
         if lost_n.any():
             text = cells[lost_n].astype("string")
             comma_n[lost_n] = text.str.fullmatch(_DECIMAL_COMMA).to_numpy(dtype=bool, na_value=False)
-            odd_n[lost_n] = text.str.fullmatch(_NO_PLAIN_NUMBER).to_numpy(dtype=bool, na_value=False)
-        self._commas.add(cells, comma_n, first_row)
-        self._others.add(cells, present_n & ~comma_n, first_row)
-        self._odd.add(cells, odd_n, first_row)
+            decorated_n[lost_n] = text.str.fullmatch(_DECORATED_NUMBER).to_numpy(dtype=bool, na_value=False)
+        self.commas.add(cells, comma_n, first_row)
+        self.others.add(cells, present_n & ~comma_n, first_row)
+        self.decorated.add(cells, decorated_n, first_row)
 
-    # ---------------------------------------------------------------------------------------------------- at the end
+    # --------------------------------------------------------------------------------------------- after the last block
     @property
     def is_numeric(self) -> bool:
         """Whether at least half of the filled cells are numbers."""
-        return not self._no_scalars and 2 * self._lost.count <= self._num_filled
+        return self._has_scalars and 2 * self.lost.count <= self._num_filled
 
-    @property
-    def num_lost(self) -> int:
-        return self._lost.count
+    def note_on_lost(self) -> str:
+        first = f"the first in row {self.lost.row} ({_short(self.lost.cell)})"
+        return f"column {self.name!r}: {self.lost.count} cells that are not numbers read as missing, {first}"
 
-    @property
-    def told_of_lost(self) -> str:
-        first = f"the first in row {self._lost.row} ({_short(self._lost.cell)})"
-        return f"{self._lost.count} cells that are no numbers read as missing, {first}"
-
-    @property
     def example(self) -> str:
-        return f", such as {_short(self._present.cell)}" if self._present.count else ""
+        return f", such as {_short(self.present.cell)}" if self.present.count else ""
 
     def refuse_other_notations(self, path: Path) -> None:
-        """Raises DataError for numbers with units or separators, or of two decimal signs: the values are there, and
-        reading them would be a guess. A few cells that are no numbers, or a column of words, are not its business."""
-        if self._no_scalars:
+        """Raises DataError for numbers with units or separators, or with two decimal signs: to read them would be a
+        guess. A column of words, or a few cells that are not numbers, pass."""
+        if not self._has_scalars:
             return
-        if self._commas.count and self._lost.count < self._present.count:
-            rarer = self._others if 2 * self._commas.count > self._present.count else self._commas
+        if self.commas.count and self.lost.count < self.present.count:
+            rarer = self.others if 2 * self.commas.count > self.present.count else self.commas
             raise DataError(
                 f"{_short(rarer.cell)} has another decimal sign than other rows",
                 path=path,
@@ -203,11 +191,11 @@ class _Column:
                 column=self.name,
                 hint="write one decimal sign in the whole file",
             )
-        if not self.is_numeric and 2 * self._odd.count > self._lost.count:
+        if not self.is_numeric and 2 * self.decorated.count > self.lost.count:
             raise DataError(
-                f"{_short(self._odd.cell)} is no plain number",
+                f"{_short(self.decorated.cell)} is not a plain number",
                 path=path,
-                row=self._odd.row,
+                row=self.decorated.row,
                 column=self.name,
                 hint="write plain numbers, or name the column in data.exclude",
             )

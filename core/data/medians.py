@@ -1,37 +1,39 @@
-"""Exact medians and percentiles of more numbers than memory holds, by passes that count 16 bits of their order each."""
+"""Exact medians and percentiles of arrays larger than memory, by radix selection of 16 bits in each pass."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 Blocks = Callable[[], Iterable[np.ndarray]]
-"""Gives the same numbers at each call, some at a time: float32 or int64 (n,), without NaN."""
+"""Returns the same numbers at each call, in blocks: float32 or int64 (n,), without NaN."""
 
 _BITS = 16
-# So many numbers are sorted in memory.
+# Up to so many numbers are sorted in memory.
 _FEW = 2**22
 
 
 def median(numbers: Blocks, count: int) -> float:
-    """As `np.median` of all `count` numbers; NaN where there are none."""
-    if count <= _FEW:
-        found = list(numbers())
-        return np.median(np.concatenate(found)) if count else np.nan
-    middle = order_statistics(numbers, [(count - 1) // 2, count // 2])
-    return np.mean(middle)
+    """`np.median` of all `count` numbers, in float64; NaN where there are none."""
+    if not count:
+        return math.nan
+    ranks = [(count - 1) // 2, count // 2]
+    middle = (
+        np.partition(np.concatenate(list(numbers())), ranks)[ranks]
+        if count <= _FEW
+        else (order_statistics(numbers, ranks))
+    )
+    return float(np.mean(middle, dtype=np.float64))  # in float32 the sum of two large numbers is infinite
 
 
 def percentiles(numbers: Blocks, count: int, percents: Sequence[float]) -> np.ndarray:
-    """As `np.percentile` of all `count` numbers in 64 bit; NaN where there are none."""
+    """`np.percentile` of all `count` numbers in float64; NaN where there are none."""
+    if not count:
+        return np.full(len(percents), np.nan)
     if count <= _FEW:
-        found = list(numbers())
-        return (
-            np.percentile(np.concatenate(found).astype(np.float64), percents)
-            if count
-            else np.full(len(percents), np.nan)
-        )
+        return np.percentile(np.concatenate(list(numbers())).astype(np.float64), percents)
     place_p = np.array(percents) / 100 * (count - 1)
     below_p = np.floor(place_p).astype(np.int64)
     ranks = [*below_p.tolist(), *np.minimum(below_p + 1, count - 1).tolist()]
@@ -41,7 +43,7 @@ def percentiles(numbers: Blocks, count: int, percents: Sequence[float]) -> np.nd
 
 
 def order_statistics(numbers: Blocks, ranks: Sequence[int]) -> np.ndarray:
-    """The numbers that would stand at these places if all were sorted, (len(ranks),)."""
+    """The numbers at these places of the sorted numbers, (len(ranks),)."""
     prefixes, left = [0] * len(ranks), list(ranks)
     dtype = next(iter(numbers())).dtype
     num_bits = 8 * dtype.itemsize
@@ -71,7 +73,7 @@ def _keys(number_n: np.ndarray) -> np.ndarray:
 
 
 def _numbers(key_n: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What `_keys` made them of."""
+    """The inverse of `_keys`."""
     sign = key_n.dtype.type(1 << 8 * dtype.itemsize - 1)
     if dtype.kind == "i":
         return (key_n ^ sign).view(dtype)

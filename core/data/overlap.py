@@ -1,7 +1,7 @@
-"""Which rows of its recordings a split has, so that another command can say whether it is given the same rows.
+"""The rows of a split, stored so that another command can find out whether it gets the same rows.
 
-A recording is recognised by its values, not by its name: a copy, another format and a log that has grown since are the
-same recording. Suffixes: k segment.
+A recording is identified by its values, not by its name: a copy, another format and a log that has grown since are the
+same recording.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.data.blocks import blocks
 from core.data.recording import Recording
 from core.data.windows import WindowSet
 
-# Of a recording with time stamps so many rows are looked at, a power of two: it may have grown since.
+# Rows at the start that identify a recording with time stamps, a power of two: it may have grown since.
 _HEAD = 2**12
 
 
@@ -35,8 +35,8 @@ class SharedRows:
 
 
 def rows_of(windows: WindowSet) -> list[dict[str, Any]]:
-    """For each recording that a split has rows of: how it is recognised (`head`, number of rows, and `sha256` of them;
-    0 stands for all), and its half-open row ranges (`segments`), in order."""
+    """For each recording that a split has rows of: its identity (`head`, a number of rows or 0 for all, and `sha256` of
+    them), and the half-open row ranges (`segments`), in order."""
     return [
         {**_identity(recording, _head_of(recording)), "segments": segments}
         for recording, segments in _segments(windows)
@@ -44,7 +44,7 @@ def rows_of(windows: WindowSet) -> list[dict[str, Any]]:
 
 
 def shared_rows(before: Iterable[Mapping[str, Any]], windows: WindowSet) -> list[SharedRows]:
-    """The rows of a split that are among those of another. before: what `rows_of` gave of that."""
+    """The rows of a split that are also in another. before: what `rows_of` returned for that one."""
     known: dict[tuple[int, str], list[list[int]]] = defaultdict(list)
     for entry in before:
         known[entry["head"], entry["sha256"]] += entry["segments"]
@@ -59,12 +59,10 @@ def shared_rows(before: Iterable[Mapping[str, Any]], windows: WindowSet) -> list
 
 
 def _segments(windows: WindowSet) -> Iterator[tuple[Recording, list[list[int]]]]:
-    """Recordings of a split, and their row ranges; ranges that touch are one."""
-    series = windows.series
-    index_k = np.searchsorted(series.offsets_r, windows.stretches[:, 0], side="right") - 1
-    for index in np.unique(index_k).tolist():
-        mine_k2 = windows.stretches[index_k == index] - series.offsets_r[index]
-        yield series.recordings[index], _united(mine_k2.tolist())
+    """Recordings of a split, and their row ranges; ranges that touch are joined."""
+    segments = windows.segments
+    for index in segments.recordings:
+        yield windows.series.recordings[index], _united(segments.local_k2[segments.recording_k == index].tolist())
 
 
 def _united(ranges: Iterable[list[int]]) -> list[list[int]]:
@@ -92,7 +90,7 @@ def _head_of(recording: Recording) -> int:
 
 
 def _identity(recording: Recording, head: int) -> dict[str, Any]:
-    """Of the first `head` rows with their time stamps; without time stamps of all values, for many may begin alike."""
+    """Of the first `head` rows and their time stamps; without time stamps of all values, for the first may be equal."""
     digest = hashlib.sha256(" ".join(recording.channels).encode())
     if head:
         digest.update(np.ascontiguousarray(recording.time_ns[:head]))

@@ -31,6 +31,7 @@ from core.data.files import (
 )
 from core.data.recording import NOT_A_TIME, RATE_TOLERANCE, Recording
 from core.data.sampling import even_times, sampling_rate, steps
+from core.data.sentinels import Sentinels
 from core.data.tables import Table, read_blocks, read_table, time_column
 from core.data.timestamps import Times, parse_times
 from core.errors import DataError
@@ -233,16 +234,14 @@ def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -
         raise DataError("no such axis", path=path, column=missing[0], hint=f"its axes are {', '.join(channels)}")
     chosen = [name for name in settings.channels or channels if name not in settings.exclude]
     columns = [channels.index(name) for name in chosen]
-    rows, num_infinite = Rows(folder), 0
+    rows, sentinels, first_row = Rows(folder), Sentinels(len(chosen)), 1
     for number_n in array.numbers:
         block = number_n.reshape(-1, *array.shape[1:])
         block = block if chosen == list(channels) else block[..., columns]
-        infinite = np.isinf(block)
-        num_infinite += int(np.count_nonzero(infinite))
-        block[infinite] = np.nan
+        sentinels.remove_(block, first_row)
+        first_row += len(block)
         rows.add(block)
-    if num_infinite:
-        notes.append(f"{num_infinite} values, infinite or beyond 32 bit, read as missing")
+    notes += sentinels.notes(dict(enumerate(chosen)), unit="row" if len(array.shape) == 2 else "record")
     return _Read(rows.whole(), tuple(chosen), None, notes, facts)
 
 

@@ -1,4 +1,4 @@
-"""A recording: one uninterrupted act of measuring, as it came from one file (or one record of a set)."""
+"""A recording: one uninterrupted measurement, as it came from one file or from one record of a set."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from typing import Literal
 import numpy as np
 
 NOT_A_TIME = np.iinfo(np.int64).min
-# Sampling rates this close are one: the clocks of loggers differ by as much.
+# Sampling rates that differ by at most this share are one rate: the clocks of loggers differ by as much.
 RATE_TOLERANCE = 0.01
+
+
+def _no_rows() -> np.ndarray:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Sensor values in file order, with their times.
+    """Sensor values with their times.
 
     values_tc: float32 (T, C); NaN is a missing value.
     time_ns: int64 (T,) nanoseconds, since 1970 where the file has time stamps, else since the recording's start;
-        `NOT_A_TIME` where a time stamp could not be read. Not necessarily monotonic: quality judges that, and
-        `core.data.quality.cleaned` mends it.
+        `NOT_A_TIME` where a time stamp could not be read. A reader keeps the order of the file;
+        `core.data.cleaning.cleaned` sorts it.
     sampling_rate_hz: samples per second where declared or found from the time stamps, else None.
     time_source: where `time_ns` comes from.
     file_id: the path relative to the workspace, `#n` appended for record n of a set.
-    healthy: True or False where the publisher labels the whole recording, else None. Never seen by training.
+    healthy: True or False where the publisher labels the whole recording, else None. Training does not use it.
     notes: what the reader decided by itself, one sentence each; the caller logs them.
-    resampled_from_hz: the rate it was measured at, where `core.data.resampling` made another of it.
-    digest: of everything the recording was made of (`core.data.store`); empty where nobody asked.
+    resampled_from_hz: the rate it was measured at, where `core.data.resampling` changed it.
+    digest: of everything the recording was made of (`core.data.store`); empty without a store.
+    gap_g: int64 (G,) rows that follow a gap in time, ascending (`core.data.cleaning`).
     """
 
     file_id: str
@@ -41,6 +46,13 @@ class Recording:
     notes: tuple[str, ...] = field(default=())
     resampled_from_hz: float | None = None
     digest: str = ""
+    gap_g: np.ndarray = field(default_factory=_no_rows)
 
     def __len__(self) -> int:
         return len(self.values_tc)
+
+    @property
+    def segments_s2(self) -> np.ndarray:
+        """Half-open row ranges without a gap, int64 (S, 2), that cover all rows."""
+        bounds = np.concatenate([[0], self.gap_g, [len(self)]])
+        return np.stack([bounds[:-1], bounds[1:]], axis=1)[: len(self.gap_g) + (len(self) > 0)]

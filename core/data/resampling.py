@@ -10,38 +10,39 @@ import numpy as np
 
 from core.data.blocks import Rows
 from core.data.files import refuse_large
-from core.data.quality import segments
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.errors import DataError
 
 # The smaller term of the fraction that stands for the ratio of rates is at most this.
 _LARGEST_TERM = 1000
-# Of a stretch while it is filtered: what it was, filled, filtered, and its times.
+# Memory for one value of a segment that is filtered: the original, filled and filtered value, and its times.
 _BYTES_PER_VALUE = 40
 
 
-def resampled(recording: Recording, rate_hz: float, *, gap_factor: float, folder: Path | None = None) -> Recording:
-    """The recording at `rate_hz`: each stretch without a gap by itself, low-pass filtered below half of the lower rate.
+def resampled(recording: Recording, rate_hz: float, *, folder: Path | None = None) -> Recording:
+    """The recording at `rate_hz`: each segment separately, low-pass filtered below half of the lower rate.
 
     Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
-    missing. Rows keep the times that they were measured at. Labels follow by time, or by `Recording.resampled_from_hz`
-    where rows have no time stamps. One stretch at a time is in memory; folder: where the result lies if it is long.
-    Raises DataError for a rate a thousand times another, and for a stretch too long for memory.
+    missing. Times are interpolated between those of the measured rows. Labels follow by time, or by
+    `Recording.resampled_from_hz` where rows have no time stamps. One segment at a time is in memory; folder: for a long
+    result, None keeps it in memory.
+    Raises DataError where one rate is more than a thousand times the other, and for a segment that exceeds the memory.
     """
     own_hz = recording.sampling_rate_hz
     if own_hz is None or not len(recording) or np.isclose(own_hz, rate_hz, rtol=RATE_TOLERANCE):
         return recording
     ratio = _ratio(recording, rate_hz)
-    values, times = Rows(folder), Rows(folder)
-    for start, stop in segments(recording, gap_factor):
+    values, times, ends = Rows(folder), Rows(folder), [0]
+    for start, stop in recording.segments_s2:
         needed = _BYTES_PER_VALUE * (stop - start) * recording.values_tc.shape[1] * max(float(ratio), 1.0)
         refuse_large(recording.path, int(needed))
-        values_mc = _stretch(recording.values_tc[start:stop], ratio)
+        values_mc = _filtered(recording.values_tc[start:stop], ratio)
         values.add(values_mc)
+        ends.append(ends[-1] + len(values_mc))
         times.add(_times(recording.time_ns[start:stop], np.arange(len(values_mc)) / float(ratio)))
     note = f"resampled from {own_hz:g} to {rate_hz:g} Hz"
     if rate_hz > own_hz:
-        note += f"; above {own_hz / 2:g} Hz it holds nothing, unlike recordings that were made at {rate_hz:g} Hz"
+        note += f"; it has no content above {own_hz / 2:g} Hz, unlike recordings measured at {rate_hz:g} Hz"
     return dataclasses.replace(
         recording,
         values_tc=values.whole(),
@@ -49,11 +50,12 @@ def resampled(recording: Recording, rate_hz: float, *, gap_factor: float, folder
         sampling_rate_hz=rate_hz,
         resampled_from_hz=own_hz,
         notes=(*recording.notes, note),
+        gap_g=np.array(ends[1:-1], dtype=np.int64),
     )
 
 
 def _ratio(recording: Recording, rate_hz: float) -> Fraction:
-    """Of the new rate to the recording's own."""
+    """The new rate divided by the recording's own."""
     own_hz = recording.sampling_rate_hz
     larger = Fraction(max(rate_hz, own_hz) / min(rate_hz, own_hz))
     if larger > _LARGEST_TERM:
@@ -67,14 +69,14 @@ def _ratio(recording: Recording, rate_hz: float) -> Fraction:
 
 
 def _times(time_n: np.ndarray, place_m: np.ndarray) -> np.ndarray:
-    """Times int64 (M,) at places between rows, in rows; beyond the last row at the stretch's own pace."""
+    """Times int64 (M,) at fractional rows; after the last row, at the mean step of the segment."""
     elapsed_n, last = time_n - time_n[0], len(time_n) - 1
     pace = elapsed_n[-1] / last if last else 0.0
     elapsed_m = np.interp(place_m, np.arange(len(time_n)), elapsed_n) + np.maximum(place_m - last, 0.0) * pace
     return time_n[0] + np.rint(elapsed_m).astype(np.int64)
 
 
-def _stretch(values_tc: np.ndarray, ratio: Fraction) -> np.ndarray:
+def _filtered(values_tc: np.ndarray, ratio: Fraction) -> np.ndarray:
     """float32 (ceil(T · ratio), C)."""
     from scipy.signal import resample_poly  # takes longer to import than most data sets to read
 

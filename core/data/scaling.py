@@ -17,23 +17,23 @@ from core.data.medians import percentiles
 
 log = logging.getLogger(__name__)
 
-# Width of the central 50 % and of the central 98 % of a normal distribution, in standard deviations.
+# Widths of the central 50 % and the central 98 % of a normal distribution, in standard deviations.
 IQR_OF_NORMAL = 1.349
 SPAN_OF_NORMAL = 4.653
-# A channel that never changed in training still gets a scale: this share of its level.
+# Scale of a channel that is constant in training, as a share of its level.
 CONSTANT_SHARE = 1e-3
-# No instrument measures over so many decades. Values so far beyond a channel's usual ones are faults: statistics that
-# counted them would leave nothing of the rest.
+# No instrument measures over so many decades. Values that exceed the median magnitude of their channel by this factor
+# are faults; they are left out, because they would dominate every statistic.
 RUNAWAY = 1e12
-# Scales stay where float32 has all its digits.
+# Limits of a scale: where float32 has full precision.
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """scaled = clip((value - center) / scale). center, scale: one number a channel, in the channel's own unit.
+    """scaled = clip((value - center) / scale). center, scale: one number for each channel, in its own unit.
 
-    floored: the channels whose scale is not the plain statistic, each with the reason.
+    floored: the channels whose scale is not the plain statistic, with the reason.
     """
 
     method: str
@@ -47,9 +47,9 @@ class Scaler:
     def fit(
         cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling, folder: Path | None = None
     ) -> Self:
-        """Fits on training stretches (T, C), NaN left out. Stretches are never differenced across their ends.
+        """Fits on training spans (T, C), without NaN; no difference is taken from one span to the next.
 
-        folder: where what is longer than memory should hold lies meanwhile; None takes memory.
+        folder: for long arrays; None keeps them in memory.
         """
         if settings.method == "none":
             zeros, ones = (0.0,) * len(channels), (1.0,) * len(channels)
@@ -59,13 +59,13 @@ class Scaler:
         center_c, *spreads, runaways_c = np.stack(statistics, axis=1)
         scale_c, floored = _with_floors(*spreads, channels)
         for i in np.flatnonzero(runaways_c):
-            told = f"{runaways_c[i]:.0f} values beyond {RUNAWAY:g} times its usual ones not counted"
-            floored[channels[i]] = "; ".join(filter(None, (floored.get(channels[i]), told)))
+            reason = f"{runaways_c[i]:.0f} values of more than {RUNAWAY:g} times its median magnitude are left out"
+            floored[channels[i]] = "; ".join(filter(None, (floored.get(channels[i]), reason)))
         center = tuple(np.nan_to_num(center_c).tolist())
         return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
 
-    def tell(self) -> None:
-        """Logs which channels are not scaled by the plain statistic, and why."""
+    def log_floors(self) -> None:
+        """Logs the channels whose scale is not the plain statistic, with the reason."""
         for reason in dict.fromkeys(self.floored.values()):
             names = ", ".join(name for name, given in self.floored.items() if given == reason)
             log.info("scaling %s: %s", reason, names)
@@ -80,9 +80,9 @@ class Scaler:
 
 
 def _statistics(values_t: np.ndarray, last_row_p: np.ndarray, settings: Scaling) -> np.ndarray:
-    """Of a channel its centre, its spread, the spread's floor, deviation, resolution, largest value and number of
-    runaways: (7,). last_row_p: where its stretches end."""
-    limit = RUNAWAY * _usual_size(values_t)
+    """Centre, spread, floor of the spread, standard deviation, resolution, largest magnitude and number of runaways of
+    a channel: (7,). last_row_p: the last rows of its spans."""
+    limit = RUNAWAY * _median_size(values_t)
     counted = partial(_counted, values_t, limit)
     count = sum(map(len, counted()))
     num_runaways = sum(int(np.count_nonzero(np.abs(block.astype(np.float64)) > limit)) for block in blocks(values_t))
@@ -99,8 +99,8 @@ def _statistics(values_t: np.ndarray, last_row_p: np.ndarray, settings: Scaling)
     return np.array([center, spread, floor, std, _resolution(values_t, limit, last_row_p), level, num_runaways])
 
 
-def _usual_size(values_t: np.ndarray) -> float:
-    """The median size of the values, zeros apart: what lies `RUNAWAY` times beyond it does not count."""
+def _median_size(values_t: np.ndarray) -> float:
+    """The median magnitude of the values that are not 0."""
 
     def sizes() -> Iterator[np.ndarray]:
         return (size_n[size_n > 0] for size_n in map(np.abs, blocks(values_t)))
@@ -109,12 +109,12 @@ def _usual_size(values_t: np.ndarray) -> float:
 
 
 def _counted(values_t: np.ndarray, limit: float) -> Iterator[np.ndarray]:
-    """The values that are there and no runaways, some at a time."""
+    """The values that are neither missing nor runaways, in blocks."""
     return (block[~(np.isnan(block) | (np.abs(block.astype(np.float64)) > limit))] for block in blocks(values_t))
 
 
 def _resolution(values_t: np.ndarray, limit: float, last_row_p: np.ndarray) -> float:
-    """The smallest change the channel ever makes: about its quantisation step; 0 for a constant channel."""
+    """The smallest change of the channel, about its quantisation step; 0 for a constant channel."""
     smallest, row = np.inf, 0
     for block in blocks(values_t, overlap=1):
         value_n = block.astype(np.float64)
@@ -135,14 +135,14 @@ def _with_floors(
     level_c: np.ndarray,
     channels: Sequence[str],
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """The scale per channel (C,): the statistic, or what a later rule puts in its place, with the reason."""
+    """The scale per channel (C,): the statistic, or the replacement by the last rule that applies, with the reason."""
     scale_c, floored = statistic_c.copy(), {}
     constant_c = std_c == 0
     wide_c = np.maximum(statistic_c, floor_c)
     rules = (
         (statistic_c < floor_c, floor_c, "widened to the range of its central 98 %"),
-        (wide_c == 0, std_c, "98 % of it is one value, so the standard deviation serves"),
-        (np.maximum(wide_c, std_c) < resolution_c, resolution_c, "raised to the channel's own resolution"),
+        (wide_c == 0, std_c, "98 % of it is one value: the standard deviation is used"),
+        (np.maximum(wide_c, std_c) < resolution_c, resolution_c, "raised to the resolution of the channel"),
         (constant_c, CONSTANT_SHARE * level_c, f"constant in training: {CONSTANT_SHARE:g} of the level"),
         (constant_c & (level_c == 0), np.ones_like(std_c), "always 0 or missing in training: scale 1"),
     )
@@ -150,5 +150,5 @@ def _with_floors(
         scale_c = np.where(applies_c, replacement_c, scale_c)
         floored |= {channels[i]: reason for i in np.flatnonzero(applies_c)}
     limited_c = np.clip(scale_c, _SMALLEST, _LARGEST)
-    floored |= {channels[i]: "limited to what float32 holds" for i in np.flatnonzero(limited_c != scale_c)}
+    floored |= {channels[i]: "limited to the range of float32" for i in np.flatnonzero(limited_c != scale_c)}
     return limited_c, floored

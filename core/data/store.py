@@ -1,12 +1,12 @@
-"""What was read from each sensor file, kept as memory-mapped float32, so that a file is parsed once.
+"""The store: each sensor file after ingest, as memory-mapped float32, so that a file is parsed once.
 
-An entry is addressed by what it was made of: the file's bytes, what the JSON beside it says, and the settings its
-reader obeys. So no entry is ever out of date, a copy of a file shares its entry, and deleting the folder costs nothing
-but time. Series too long for memory lie here too, and the scalers fitted on them.
+The name of an entry is a digest of everything it depends on: the bytes of the file, its JSON sidecar, and the settings
+of its reader. So no entry is ever out of date, a copy of a file shares its entry, and the folder can be deleted at any
+time. Series that exceed the memory are here too, and the scalers fitted on them.
 
     <store>/files/<digest of a path>.json      the digest of that file's bytes, and the size and times it had
     <store>/readings/<digest>/                 an entry (`core.data.entries`): values.npy (N, C), times.npy (N,)
-    <store>/series/<digest>/                   an entry: several recordings back to back, values.npy (N, C)
+    <store>/series/<digest>/                   an entry: several recordings, concatenated, values.npy (N, C)
     <store>/scalers/<digest>.json
 """
 
@@ -20,7 +20,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,8 @@ from core.data.files import (
     refuse_foreign,
     refuse_large,
 )
-from core.data.quality import cleaned, measure
+from core.data.ingest import Reading, ingest
 from core.data.recording import Recording
-from core.data.resampling import resampled
-from core.data.sampling import even_times
 from core.data.scaling import Scaler
 from core.errors import DataError
 from core.numbers import size_in_words
@@ -51,32 +48,20 @@ from core.workspace import relative, write_json
 
 log = logging.getLogger(__name__)
 
-# Counts up whenever readers, mending or metrics change what they give for the same file.
-VERSION = 5
+# Counts up whenever readers, cleaning or metrics change their result for the same file.
+VERSION = 6
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9
 _VALUES, _TIMES = "values.npy", "times.npy"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One sensor file as it was read.
-
-    recordings: mended (`core.data.quality.cleaned`) and, where asked for, resampled. metrics: what quality measured
-    before that; None where it was not asked to.
-    """
-
-    recordings: tuple[Recording, ...]
-    metrics: dict[str, Any] | None
-
-
 class Store:
-    """Reads sensor files through the store in `folder`; without one, reads them anew each time."""
+    """Reads sensor files through the store in `folder`; without one, parses them each time."""
 
     def __init__(self, folder: Path | None, *, limit_gb: float = 20.0):
         self.folder, self.limit_bytes = folder, limit_gb * 1e9
-        self.num_known = 0
+        self.num_cached = 0
         self._added = self._failed = False
 
     @classmethod
@@ -88,20 +73,20 @@ class Store:
     def read(self, path: Path, *, root: Path, config: AnyConfig) -> Reading:
         """The recordings of a file, with ids relative to `root`. Raises DataError as `read_recordings` does."""
         if self.folder is None or not path.is_file():
-            return _read(path, root, config, None)
+            return ingest(path, root=root, config=config, folder=None)
         self._refuse_unusable(path)
         before = state_of(path)
         digest = self._digest(path, config)
         entry = self.folder / "readings" / digest
         reading = _load(entry, path, root, digest)
         if reading is not None:
-            self.num_known += 1
+            self.num_cached += 1
             return reading
-        reading = _read(path, root, config, self.room())
+        reading = ingest(path, root=root, config=config, folder=self.room())
         if any(map(len, reading.recordings)):
-            with self._keeping("what was read"):
+            with self._keeping("a reading"):
                 if state_of(path) != before:
-                    log.warning("%s was written to while it was read: what was read is not kept", path)
+                    log.warning("%s was written to while it was read: the store does not keep it", path)
                     return reading
                 _keep(reading, entry, is_set=reading.recordings[0].file_id != relative(path, root))
                 self._added = True
@@ -109,32 +94,30 @@ class Store:
         return reading
 
     def _refuse_unusable(self, path: Path) -> None:
-        """Raises DataError for a file that need not be digested: it takes minutes where a file is large."""
+        """Raises DataError before a file is digested, which takes minutes where it is large."""
         refuse_foreign(path)
         if data_suffix(path) in PLAIN_TEXT_SUFFIXES and ends_in_nul(path):
             sniff(path, self.room())  # finds the row
         num_bytes = path.stat().st_size
-        # What was configured before what the disk has left: whoever raises the one learns of both at once.
         if num_bytes > max(self.limit_bytes, IN_MEMORY):
             raise DataError(
-                f"takes {size_in_words(num_bytes)}, more than the {size_in_words(self.limit_bytes)} the store may hold",
+                f"is {size_in_words(num_bytes)}, more than the {size_in_words(self.limit_bytes)} the store may take",
                 path=path,
-                hint="raise data.store_gb, on a disk with as much room (data.store_dir names it), or split the file by "
-                "time; data.parts takes globs",
+                hint="raise data.store_gb, if the disk of data.store_dir has the space, or split the file by time",
             )
         refuse_large(path, num_bytes, self.room())
 
     def room(self) -> Path | None:
-        """Where what is longer than memory lies while it is read; None where nothing can be written."""
+        """The folder for arrays that exceed the memory; None where nothing can be written."""
         if self.folder is None:
             return None
-        with self._keeping("what is read"):
+        with self._keeping("a long array"):
             self.folder.mkdir(parents=True, exist_ok=True)
             return self.folder if os.access(self.folder, os.W_OK) else None
         return None
 
     def _digest(self, path: Path, config: AnyConfig) -> str:
-        """Of everything that decides what is read from a file."""
+        """Digest of everything that the reading of a file depends on."""
         data = config.data
         made_of = {
             "version": VERSION,
@@ -151,7 +134,7 @@ class Store:
         return _digest_of(made_of)
 
     def digest_of_bytes(self, path: Path) -> str:
-        """SHA-256 of a file: known from an earlier time, if the file has the size and the times it had then."""
+        """SHA-256 of a file; cached as long as the file keeps its size and times."""
         if self.folder is None:
             return sha256_of(path)
         full = path.resolve()
@@ -168,9 +151,9 @@ class Store:
 
     # --------------------------------------------------------------------------------------------------------- series
     def joined(self, recordings: Sequence[Recording]) -> np.ndarray:
-        """The values of all recordings, one after the other, float32 (N, C).
+        """The values of all recordings, concatenated, float32 (N, C).
 
-        Not copied where they lie like that already, as those of one file do; on disk where they would fill memory.
+        A view where they are contiguous already, as those of one file are; on disk where they would fill the memory.
         """
         values = [recording.values_tc for recording in recordings]
         if lie_back_to_back(values) or sum(part.nbytes for part in values) <= IN_MEMORY:
@@ -187,7 +170,7 @@ class Store:
         try:
             values_nc = read_entry(entry)[1][_VALUES]
         except UNREADABLE as error:
-            log.warning("the joined recordings %s cannot be read (%s): joining them anew", entry.name[:12], error)
+            log.warning("the joined recordings %s cannot be read (%s): joining them again", entry.name[:12], error)
             _delete(entry)
             return as_one(values, self.room())
         _mark_used(entry)
@@ -196,7 +179,7 @@ class Store:
     def scaler(
         self, fit: Callable[[], Scaler], *, rows: Sequence[tuple[Recording, int, int]], **settings: Any
     ) -> Scaler:
-        """What `fit` gives for some rows of recordings, from an earlier time if it was asked for the same."""
+        """The result of `fit` for some rows of recordings; cached for the same rows and settings."""
         if self.folder is None or not all(recording.digest for recording, _, _ in rows):
             return fit()
         made_of = [VERSION, [(recording.digest, start, stop) for recording, start, stop in rows], settings]
@@ -211,20 +194,20 @@ class Store:
 
     # ------------------------------------------------------------------------------------------------------- the folder
     def forget_oldest(self) -> None:
-        """Deletes what was not used for longest, until the store is below its limit; only after it has grown."""
+        """Deletes the least recently used entries until the store is below its limit; only after it has grown."""
         if not self._added:
             return
         kept = [path for kind in ("readings", "series") for path in (self.folder / kind).glob("[!.]*")]
         sizes, last_use = {}, {}
         for path in kept:
-            with suppress(FileNotFoundError):  # another process forgets, too
+            with suppress(FileNotFoundError):  # another process deletes, too
                 sizes[path], last_use[path] = _size_of(path), path.stat().st_mtime
         too_many = sum(sizes.values()) - self.limit_bytes
         for path in sorted(last_use, key=last_use.get):
             if too_many <= 0:
                 break
             log.info(
-                "the store %s is full: forgetting %s (%.1f MB); data.store_gb lets it keep more",
+                "the store %s is full: deleting %s (%.1f MB); raise data.store_gb to keep more",
                 self.folder, path.name[:12], sizes[path] / 1e6,
             )  # fmt: skip
             _delete(path)
@@ -232,42 +215,18 @@ class Store:
 
     @contextmanager
     def _keeping(self, what: str) -> Iterator[None]:
-        """The store is a convenience: a full disk or a folder nobody may write to is told once, and stops nothing."""
+        """The store is optional: a full disk or a read-only folder is logged once, and stops nothing."""
         try:
             yield
         except OSError as error:
             level = logging.DEBUG if self._failed else logging.WARNING
-            log.log(level, "%s is not kept in %s: %s; data.store_dir names another place", what, self.folder, error)
+            log.log(level, "%s is not kept in %s: %s; set data.store_dir to another folder", what, self.folder, error)
             self._failed = True
 
 
-# ---------------------------------------------------------------------------------------------------------- one reading
-def _read(path: Path, root: Path, config: AnyConfig, folder: Path | None) -> Reading:
-    from core.data.readers import read_recordings  # brings pandas, which a known file does not need
-
-    found = read_recordings(path, root=root, stream=config.stream, settings=config.data, folder=folder)
-    metrics = None
-    if config.dqvl.enabled:
-        whole = _as_one(found, folder)
-        metrics = measure(whole, stream=config.stream, gap_factor=config.data.gap_factor, folder=folder)
-    mended = tuple(cleaned(recording, folder) for recording in found)
-    if config.data.resample_hz is not None and config.stream == "swinmae":
-        rate_hz, gap_factor = config.data.resample_hz, config.data.gap_factor
-        mended = tuple(resampled(recording, rate_hz, gap_factor=gap_factor, folder=folder) for recording in mended)
-    return Reading(mended, metrics)
-
-
-def _as_one(found: Sequence[Recording], folder: Path | None) -> Recording:
-    """The records of a set as one recording, so that a file has one quality report."""
-    if len(found) == 1:
-        return found[0]
-    values_tc = as_one([recording.values_tc for recording in found], folder)
-    rate_hz = found[0].sampling_rate_hz or 1.0
-    return replace(found[0], values_tc=values_tc, time_ns=even_times(len(values_tc), rate_hz, folder=folder))
-
-
+# ------------------------------------------------------------------------------------------------------------ entries
 def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
-    """Writes an entry; one that another process has written meanwhile stays."""
+    """Writes an entry, unless another process has written it meanwhile."""
     shared = reading.recordings[0]
     write_entry(
         entry,
@@ -282,6 +241,7 @@ def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
             "time_source": shared.time_source,
             "healthy": shared.healthy,
             "rows": [len(recording) for recording in reading.recordings],
+            "gaps": [recording.gap_g.tolist() for recording in reading.recordings],
             "notes": [recording.notes for recording in reading.recordings],
             "is_set": is_set,
             "metrics": reading.metrics,
@@ -290,38 +250,39 @@ def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
 
 
 def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
-    """What an entry holds, memory-mapped; None where there is none, or none that is whole."""
+    """An entry, memory-mapped; None where there is none, or where it is damaged."""
     if not entry.is_dir():
         return None
     try:
-        told, arrays = read_entry(entry)
+        about, arrays = read_entry(entry)
         values_nc, time_n = arrays[_VALUES], arrays[_TIMES]
-        offsets_r = np.cumsum([0, *told["rows"]])
+        offsets_r = np.cumsum([0, *about["rows"]])
         if not len(values_nc) == len(time_n) == offsets_r[-1]:
-            raise ValueError("its arrays have other lengths than it says")
+            raise ValueError("its arrays do not have the lengths of about.json")
         name = relative(path, root)
         recordings = tuple(
             Recording(
-                file_id=f"{name}#{number}" if told["is_set"] else name,
+                file_id=f"{name}#{number}" if about["is_set"] else name,
                 path=path,
                 values_tc=values_nc[start:stop],
                 time_ns=time_n[start:stop],
-                channels=tuple(told["channels"]),
-                sampling_rate_hz=told["sampling_rate_hz"],
-                resampled_from_hz=told["resampled_from_hz"],
-                time_source=told["time_source"],
-                healthy=told["healthy"],
-                notes=tuple(told["notes"][number]),
+                channels=tuple(about["channels"]),
+                sampling_rate_hz=about["sampling_rate_hz"],
+                resampled_from_hz=about["resampled_from_hz"],
+                time_source=about["time_source"],
+                healthy=about["healthy"],
+                notes=tuple(about["notes"][number]),
                 digest=f"{digest}#{number}",
+                gap_g=np.array(about["gaps"][number], dtype=np.int64),
             )
             for number, (start, stop) in enumerate(pairwise(offsets_r.tolist()))
         )
         _mark_used(entry)
     except UNREADABLE as error:
-        log.warning("the entry %s of the store cannot be read (%s): reading %s anew", entry.name[:12], error, path)
+        log.warning("the entry %s of the store cannot be read (%s): parsing %s again", entry.name[:12], error, path)
         _delete(entry)
         return None
-    return Reading(recordings, told["metrics"])
+    return Reading(recordings, about["metrics"])
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -337,12 +298,12 @@ def _size_of(path: Path) -> int:
 def _mark_used(entry: Path) -> None:
     try:
         os.utime(entry)
-    except OSError:  # a store that may only be read
+    except OSError:  # a read-only store
         log.debug("cannot mark %s as used", entry, exc_info=True)
 
 
 def _delete(path: Path) -> None:
-    """What another process has open on Windows stays until next time."""
+    """A file that another process has open on Windows stays until the next time."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

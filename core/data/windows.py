@@ -1,4 +1,4 @@
-"""Windows over recordings: all series lie back to back in one tensor, and a window is only its start."""
+"""Windows over recordings: all recordings are concatenated in one tensor, and a window is only its first row."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ import torch
 from core.data.blocks import Pages
 from core.data.recording import Recording
 from core.data.scaling import Scaler
+from core.data.segments import Segments, recording_at
 
 
 @dataclass(frozen=True)
 class Series:
-    """Recordings back to back.
+    """Recordings, concatenated.
 
     values_nc: float32 (N, C), contiguous, the rows of all recordings in order, in the sensors' own units; NaN is
-        missing. It may lie on any device, or in a memory-mapped file.
+        missing. It may be on any device, or in a memory-mapped file.
     offsets_r: int64 (R + 1,): recording r has the rows offsets_r[r] to offsets_r[r + 1].
-    scaler: scales what is cut from the series; without one it stays as it is.
-    pages: what of a memory-mapped file was looked at.
-    room: folder for what is made of the rows and longer than memory should hold; None takes memory.
+    scaler: scales each batch of windows; None leaves the values as they are.
+    pages: the pages of a memory-mapped file that are in memory.
+    room: folder for long arrays that are computed from the rows; None keeps them in memory.
     """
 
     values_nc: torch.Tensor
@@ -43,14 +44,14 @@ class Series:
         scaler: Scaler | None = None,
         room: Path | None = None,
     ) -> Series:
-        """`values_nc`: the rows of all recordings, float32 (N, C); copied only where rows do not lie in one piece."""
+        """`values_nc`: the rows of all recordings, float32 (N, C); copied only where it is not contiguous."""
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
         return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc), room)
 
     @property
     def rows_nc(self) -> np.ndarray:
-        """The rows as they were given, so that the pages of a file can be given back."""
+        """The rows as a numpy array; memory-mapped where they are in a file, so that its pages can be released."""
         return self.values_nc.numpy() if self.pages.array is None else self.pages.array
 
     def to(self, device: torch.device) -> Series:
@@ -59,10 +60,10 @@ class Series:
         return replace(self, values_nc=moved_nc, pages=pages)
 
     def scaled_(self, values_btc: torch.Tensor) -> torch.Tensor:
-        """Scales a piece cut from the series, in place: float32 (B, T, C).
+        """Scales a batch of windows in place: float32 (B, T, C).
 
-        The centre is taken off in two parts, so that the result is that of 64 bit to a rounding of 32: a pressure of
-        100,000 that moves by 1 leaves nothing of its digits to spare.
+        The centre is subtracted in two steps, so that the result equals that of float64, rounded once: a pressure of
+        100,000 that moves by 1 needs all digits of float32.
         """
         if self.scaler is None:
             return values_btc
@@ -82,37 +83,36 @@ class Series:
 class WindowSet:
     """Windows of equal length over a series.
 
-    starts_w: int64 (W,) rows of the series where windows begin; windows never cross a recording, a gap or a part.
-    stretches_s2: int64 (S, 2) half-open row ranges without a gap that the windows were cut from, also those too short
-        for a window; None takes each recording as one stretch.
+    starts_w: int64 (W,) rows of the series where windows start; windows never cross a recording, a gap or a split.
+    segments_k2: int64 (K, 2) half-open row ranges without a gap that the windows were cut from, also those too short
+        for a window; None takes each recording as one segment.
     """
 
     series: Series
     starts_w: torch.Tensor
     window: int
-    stretches_s2: np.ndarray | None = None
+    segments_k2: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.starts_w)
 
     @cached_property
-    def stretches(self) -> np.ndarray:
-        """Row ranges without a gap, none of them empty: int64 (K, 2)."""
+    def segments(self) -> Segments:
+        """The row ranges without a gap, in the order they were given."""
         offsets_r = self.series.offsets_r
-        whole_k2 = np.stack([offsets_r[:-1], offsets_r[1:]], axis=1)
-        stretches_k2 = whole_k2 if self.stretches_s2 is None else self.stretches_s2
-        return stretches_k2[stretches_k2[:, 0] < stretches_k2[:, 1]]
+        rows_k2 = np.stack([offsets_r[:-1], offsets_r[1:]], axis=1) if self.segments_k2 is None else self.segments_k2
+        return Segments.of(rows_k2, offsets_r)
 
     @cached_property
     def _view_nf(self) -> torch.Tensor:
-        """Every possible window (N - T + 1, T · C), its rows one after the other as they lie in memory: no copy."""
+        """Every possible window (N - T + 1, T · C), as a view of the values."""
         values_nc = self.series.values_nc
         num_rows, num_channels = values_nc.shape
         shape = (max(num_rows - self.window + 1, 0), self.window * num_channels)
         return values_nc.as_strided(shape, (num_channels, 1), values_nc.storage_offset())
 
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
-        """Scaled windows (B, T, C) float32 on the series' device: one gather that copies each window as a whole."""
+        """Scaled windows (B, T, C) float32 on the series' device, by one gather."""
         starts_b = self.starts_w[index_b].to(self.series.values_nc.device)
         batch_bf = self._view_nf.index_select(0, starts_b)
         self.series.pages.looked_at(batch_bf.nbytes)
@@ -125,10 +125,14 @@ class WindowSet:
 
     def recording_of(self) -> np.ndarray:
         """Index of each window's recording, (W,)."""
-        return np.searchsorted(self.series.offsets_r, self.starts_w.numpy(), side="right") - 1
+        return recording_at(self.series.offsets_r, self.starts_w.numpy())
+
+    def local_starts(self) -> np.ndarray:
+        """Starts of the windows, counted from the first row of their recording: int64 (W,)."""
+        return self.starts_w.numpy() - self.series.offsets_r[self.recording_of()]
 
     def file_of(self) -> np.ndarray:
-        """Number of each window's file, ascending, (W,): a set holds many recordings."""
+        """Number of each window's file, ascending, (W,): a set has many recordings."""
         paths = [recording.path for recording in self.series.recordings]
         number_r = np.cumsum([0, *(before != path for before, path in pairwise(paths))])
         return number_r[self.recording_of()]
@@ -138,18 +142,3 @@ class WindowSet:
 
     def to(self, device: torch.device) -> WindowSet:
         return replace(self, series=self.series.to(device))
-
-
-def window_starts(stretches_s2: np.ndarray, window: int, stride: int, *, cover_end: bool = False) -> np.ndarray:
-    """Starts of the windows inside each half-open stretch (S, 2), int64 (W,).
-
-    `cover_end` adds a last window flush with the end of a stretch, so that scoring leaves no row out.
-    """
-    starts = []
-    for first, stop in stretches_s2:
-        last = stop - window
-        if last < first:
-            continue
-        inside = np.arange(first, last + 1, stride, dtype=np.int64)
-        starts.append(np.append(inside, last) if cover_end and inside[-1] != last else inside)
-    return np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)

@@ -44,7 +44,7 @@ class ProcessStatistics:
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of a split, float32 (S, C) for all rows of its segments: each recording's by its own charts, where it
         has such."""
-        values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.stretches, lengths_of(windows)
+        values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, lengths_of(windows)
         error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.room)
         first_k = np.cumsum(lengths_k) - lengths_k
         key_k = np.array(keys_of(windows, self.charts), dtype=object)
@@ -97,7 +97,7 @@ def fit_process(
     """
     calibration, settings = normal["calibration"], settings or ProcessCharts()
     values_nc, room = calibration.series.rows_nc, calibration.series.room
-    calibration_k2, lengths_k = calibration.stretches, lengths_of(calibration)
+    calibration_k2, lengths_k = calibration.segments.rows_k2, lengths_of(calibration)
     first_k = np.cumsum(lengths_k) - lengths_k
     calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), room)
     for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):

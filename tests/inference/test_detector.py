@@ -228,7 +228,7 @@ def test_files_that_are_none_are_refused_and_no_pickle_is_opened(tmp_path):
 # ------------------------------------------------------------------------------------------------- each by its own past
 def made_up_errors(parts: dict, name: str, seed: int) -> PartErrors:
     """What a model might give for the rows of a part: about 1, and no help."""
-    stretches_k2 = parts[name].stretches
+    stretches_k2 = parts[name].segments.rows_k2
     row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
     error_sc = np.random.default_rng(seed).gamma(2, 0.5, size=(len(row_s), 3)).astype(np.float32)
     return PartErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)

@@ -38,7 +38,7 @@ def noise(num_rows, seed):
     return gathered((rng.normal(size=(5_000, CHANNELS)).astype(np.float32) for _ in range(num_rows // 5_000)), room)
 
 def errors_of(windows):
-    (start, stop), = windows.stretches
+    (start, stop), = windows.segments.rows_k2
     row_s = np.arange(start, stop)
     return PartErrors(noise(len(row_s), seed=start), row_s, np.zeros_like(row_s), 1, room)
 
@@ -55,7 +55,7 @@ def score(num_rows):
     detector = fit(config, "0", normal_of(parts), errors)
     test = parts["test"]
     scores = detector.score(errors_of(test), test)
-    table = score_table(scores, series, test.stretches, channels=names, threshold=detector.threshold.value)
+    table = score_table(scores, series, test.segments.rows_k2, channels=names, threshold=detector.threshold.value)
     find_events(table, config.scoring, channel_error_sc=scores.channel_error_sc, channels=names)
 
 peaks = []

@@ -17,7 +17,8 @@ from core.data import blocks
 from core.data.inputs import Identity
 from core.data.recording import Recording
 from core.data.scaling import Scaler
-from core.data.windows import Series, WindowSet, window_starts
+from core.data.segments import window_starts
+from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
 from inference import part_scores
 from inference.part_scores import (
@@ -299,7 +300,7 @@ def test_the_table_tells_where_when_and_what_was_labelled():
     windows = windows_over([np.ones((20, 2)), np.ones((20, 2)), np.ones((20, 2))], window=10, stride=10)
     errors = part_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
     scores = score_part(errors, np.array([1.0, 2.0]), smoothing_span=1)
-    table = score_table(scores, windows.series, windows.stretches, channels=("a", "b"), threshold=0.7)
+    table = score_table(scores, windows.series, windows.segments.rows_k2, channels=("a", "b"), threshold=0.7)
     assert table["recording"].astype(str).tolist() == ["file_0"] * 20 + ["file_1"] * 20 + ["file_2"] * 20
     assert table["row"].tolist() == [*range(20)] * 3
     assert table["seconds"].tolist() == [float(second) for second in range(20)] * 3
@@ -316,7 +317,7 @@ def test_a_table_written_in_groups_of_lines_is_read_whole(monkeypatch, tmp_path)
     windows = windows_over([coupled(50, seed=0), coupled(30, seed=1)], window=10, stride=5)
     scores = score_part(part_errors(scoring_with(OthersModel()), windows, batch_size=8), np.ones(6), smoothing_span=1)
     names = tuple(f"c{channel}" for channel in range(6))
-    table = score_table(scores, windows.series, windows.stretches, channels=names, threshold=0.7)
+    table = score_table(scores, windows.series, windows.segments.rows_k2, channels=names, threshold=0.7)
     table.to_parquet(tmp_path / "at_once.parquet", index=False)
     monkeypatch.setattr("inference.score_table._LINES_AT_A_TIME", 7)
     write_scores(table, tmp_path / "in_groups.parquet")
@@ -331,7 +332,7 @@ def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
     windows = windows_over([np.ones((40, 1))], window=8, stride=4)
     errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
     scores = score_part(errors, np.array([1.0]), smoothing_span=1)
-    table = score_table(scores, windows.series, windows.stretches, channels=("x",), threshold=2.0)
+    table = score_table(scores, windows.series, windows.segments.rows_k2, channels=("x",), threshold=2.0)
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
     }  # fmt: skip

@@ -158,7 +158,7 @@ def test_a_failure_begins_with_its_cause_and_its_cure(page):
         page.cell("load_stream_data").replace("loaded.config", "wide").replace("import pandas as pd", WIDE)
     )
     cause, cure, blank, *trace = "\n".join(failed.reply["traceback"]).splitlines()
-    assert "DataError: the part validation has no rows" in cause
+    assert "DataError: the split validation has no rows" in cause
     assert cure.startswith("\x1b[1m→ see data.parts.validation")
     assert blank == ""
     assert any("load_stream_data" in line for line in trace)

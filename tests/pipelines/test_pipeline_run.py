@@ -53,7 +53,7 @@ def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
 
 
 def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_and_why(root):
-    why = "local_patchtst_ssl.ipynb, In [8]: DataError: the part validation has no rows"
+    why = "local_patchtst_ssl.ipynb, In [8]: DataError: the split validation has no rows"
     steps = ({"state": "failed", "reason": why}, {"stage": "score", "state": "not run", "reason": "train failed"})
     state, nodes = exported(root, told(*steps, state="failed"))
     assert (nodes["train"].state, nodes["train"].detail) == ("failed", f"PatchTST-SSL failed: {why}")

@@ -227,7 +227,7 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     line = last_line(capsys)
     executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
     assert line.startswith(
-        "landfall pipeline: local_patchtst_ssl.ipynb, In [8]: DataError: the part validation has no rows"
+        "landfall pipeline: local_patchtst_ssl.ipynb, In [8]: DataError: the split validation has no rows"
     )
     assert line.endswith(f"the executed copy is {executed}")
     code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Data
+from core.data.cleaning import cleaned
 from core.data.labels import fault_names, label_file, labels_of
-from core.data.quality import cleaned
 from core.data.readers import read_recordings
 from core.data.recording import NOT_A_TIME
 from core.errors import DataError
@@ -60,7 +60,7 @@ def test_rows_by_time_stamp_on_raw_and_cleaned(recording):
     label(recording, f"timestamp,anomaly\n{text}", "run.labels.csv.gz")
     assert labels_of(recording).tolist() == [0, 1, 0, 0, 0, 0, 0, 1, 0, 0]
     assert labels_of(recording).dtype == np.int8
-    mended = cleaned(recording)
+    mended = cleaned(recording, 10.0)
     assert labels_of(mended).tolist() == [0, 0, 1, 0, 0, 1, 0, 0]
     assert len(mended) == 8
 
@@ -76,7 +76,7 @@ def test_rows_without_time_need_equal_length(recording):
     label(recording, "anomaly\n" + "1\n" * 10)
     assert labels_of(recording).tolist() == [1] * 10
     with pytest.raises(DataError, match="10 labels for 8 rows"):
-        labels_of(cleaned(recording))
+        labels_of(cleaned(recording, 10.0))
 
 
 def test_a_row_without_a_label_is_named(recording):
@@ -96,12 +96,12 @@ def test_a_row_without_a_label_is_named(recording):
 def test_intervals(recording, text):
     label(recording, text)
     assert labels_of(recording).tolist() == [0, 1, 0, 1, 1, 0, 0, 0, 1, 1]
-    assert labels_of(cleaned(recording)).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels_of(cleaned(recording, 10.0)).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
 def test_overlapping_intervals_and_none(recording):
     label(recording, "start,end\n1,3\n2,7\n")
-    assert labels_of(cleaned(recording)).tolist() == [0, 1, 1, 1, 1, 1, 0, 0]
+    assert labels_of(cleaned(recording, 10.0)).tolist() == [0, 1, 1, 1, 1, 1, 0, 0]
     label(recording, "start,end,fault\n")
     assert labels_of(recording).tolist() == [0] * 10
 
@@ -174,7 +174,7 @@ def test_real_labels_fit_their_recordings():
         label_t = labels_of(recording)
         published = pd.read_csv(label_file(path))["anomaly"].to_numpy()
         np.testing.assert_array_equal(label_t, published)
-        assert labels_of(cleaned(recording)).sum() <= label_t.sum()
+        assert labels_of(cleaned(recording, 10.0)).sum() <= label_t.sum()
         assert (recording.time_ns != NOT_A_TIME).all()
         shares[name] = label_t.mean()
     assert all(0 < share < 0.5 for share in shares.values()), shares

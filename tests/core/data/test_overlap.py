@@ -10,7 +10,8 @@ import pytest
 
 from core.data.overlap import rows_of, shared_rows
 from core.data.recording import Recording
-from core.data.windows import Series, WindowSet, window_starts
+from core.data.segments import window_starts
+from core.data.windows import Series, WindowSet
 
 
 def recording(rows: int, *, seed: int = 0, stamped: bool = True, name: str = "a.csv") -> Recording:

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from core.config.schema import Data, HardLimits, Quality, WarnLimits
-from core.data.quality import RULES, assess, cleaned, segments, write_report
+from core.data import quality
+from core.data.cleaning import cleaned
+from core.data.metrics import measure
+from core.data.quality import RULES, write_report
 from core.data.readers import expand, read_recordings
 from core.data.recording import NOT_A_TIME, Recording
 from tests.support import SHARED_DATA, needs_shared_data
@@ -31,8 +34,9 @@ def recording(values_tc=None, *, time_ns=None, rows=2000, rate=1.0, source="time
     return Recording(file_id, Path(file_id), values_tc, np.asarray(time_ns, dtype=np.int64), channels, rate, source)
 
 
-def judge(found, *, stream="patchtst", limits=LIMITS, **kwargs):
-    return assess(found, limits, stream=stream, gap_factor=10.0, **kwargs)
+def judge(found, *, stream="patchtst", limits=LIMITS, run_id="", **kwargs):
+    metrics = measure(found, cleaned(found, 10.0), stream=stream, **kwargs)
+    return quality.judge(metrics, limits, stream=stream, file_id=found.file_id, run_id=run_id)
 
 
 def fired(report):
@@ -220,34 +224,34 @@ def test_reports_of_equal_names_stay_apart_and_hold_strict_json(tmp_path):
     assert written["metrics"]["channels"]["b"]["largest_jump_sigma"] > 12
 
 
-# ------------------------------------------------------------------------------------------------- cleaned and segments
-def test_cleaned_returns_the_same_object_where_nothing_is_to_be_done():
+# ----------------------------------------------------------------------------------------------- cleaning and segments
+def test_cleaned_copies_nothing_of_rows_in_order():
     found = recording()
-    assert cleaned(found) is found
+    assert cleaned(found, 10.0).values_tc is found.values_tc
 
 
 def test_cleaned_sorts_drops_and_keeps_the_first():
     found = recording(np.arange(6)[:, None], time_ns=[3 * _S, NOT_A_TIME, 1 * _S, 3 * _S, 2 * _S, 1 * _S])
-    mended = cleaned(found)
-    assert mended.time_ns.tolist() == [1 * _S, 2 * _S, 3 * _S]
-    assert mended.values_tc[:, 0].tolist() == [2, 4, 0]
-    assert mended.notes == (
+    clean = cleaned(found, 10.0)
+    assert clean.time_ns.tolist() == [1 * _S, 2 * _S, 3 * _S]
+    assert clean.values_tc[:, 0].tolist() == [2, 4, 0]
+    assert clean.notes == (
         "1 rows without a time stamp dropped",
         "rows sorted by time",
         "2 rows with a repeated time stamp dropped",
     )
     assert len(found) == 6
-    assert cleaned(mended) is mended
-    assert len(cleaned(recording(np.zeros((3, 1)), time_ns=[NOT_A_TIME] * 3))) == 0
+    assert cleaned(clean, 10.0).time_ns is clean.time_ns
+    assert len(cleaned(recording(np.zeros((3, 1)), time_ns=[NOT_A_TIME] * 3), 10.0)) == 0
 
 
 def test_segments_are_free_of_gaps():
     found = changed(leave_gap)
-    assert segments(found, 10.0).tolist() == [[0, 1000], [1000, 2000]]
-    assert segments(found, 1000.0).tolist() == [[0, 2000]]
-    assert segments(recording(), 10.0).tolist() == [[0, 2000]]
-    assert segments(recording(np.ones((0, 1))), 10.0).shape == (0, 2)
-    assert segments(recording(np.ones((1, 1))), 10.0).tolist() == [[0, 1]]
+    assert cleaned(found, 10.0).segments_s2.tolist() == [[0, 1000], [1000, 2000]]
+    assert cleaned(found, 1000.0).segments_s2.tolist() == [[0, 2000]]
+    assert cleaned(recording(), 10.0).segments_s2.tolist() == [[0, 2000]]
+    assert cleaned(recording(np.ones((0, 1))), 10.0).segments_s2.shape == (0, 2)
+    assert cleaned(recording(np.ones((1, 1))), 10.0).segments_s2.tolist() == [[0, 1]]
 
 
 def test_a_large_recording_is_judged_in_seconds():

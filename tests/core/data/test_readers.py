@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -90,9 +91,9 @@ def test_text_in_a_numeric_column_is_missing_and_counted(tmp_path):
     np.testing.assert_array_equal(recording.values_tc[:, 0], [1, np.nan, np.nan])
     assert np.isnan(recording.values_tc[:, 1]).all()
     notes = " | ".join(recording.notes)
-    assert "'a': 1 cells that are no numbers read as missing, the first in row 3 ('bad')" in notes
-    assert "'b' left out: not numeric" in notes
-    assert "1 values, infinite or beyond 32 bit" in notes
+    assert re.search(r"'a': 1 .*row 3 \('bad'\)", notes)
+    assert "'b' left out" in notes
+    assert re.search(r"'a': 1 .*row 4", notes)
 
 
 def test_labels_and_nameless_columns_never_become_channels(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from core.config.schema import Data
+from core.data.cleaning import cleaned
 from core.data.labels import labels_of
 from core.data.readers import read_recordings
 from core.data.recording import Recording
@@ -39,7 +40,7 @@ def tone(hertz: float, rate_hz: float, seconds: float = 1.0) -> np.ndarray:
 
 @pytest.mark.parametrize("new_hz", [12_000.0, 25_600.0, 51_200.0])
 def test_a_tone_below_both_limits_keeps_its_frequency_and_amplitude(new_hz):
-    found = resampled(recording_of(tone(900, 48_000), 48_000.0), new_hz, gap_factor=10.0)
+    found = resampled(recording_of(tone(900, 48_000), 48_000.0), new_hz)
     inner = slice(200, len(found) - 200)
     np.testing.assert_allclose(found.values_tc[inner], tone(900, new_hz)[inner], atol=5e-3)
     assert found.sampling_rate_hz == new_hz
@@ -47,19 +48,19 @@ def test_a_tone_below_both_limits_keeps_its_frequency_and_amplitude(new_hz):
 
 
 def test_a_tone_above_half_of_the_new_rate_does_not_come_back_as_another():
-    found = resampled(recording_of(tone(9000, 48_000), 48_000.0), 12_000.0, gap_factor=10.0)
+    found = resampled(recording_of(tone(9000, 48_000), 48_000.0), 12_000.0)
     assert np.abs(found.values_tc[200:-200]).max() < 5e-3
 
 
 def test_rates_within_a_percent_and_unknown_ones_are_left_alone():
     near = recording_of(tone(50, 1000), 1000.0)
-    assert resampled(near, 1005.0, gap_factor=10.0) is near
+    assert resampled(near, 1005.0) is near
 
 
 def test_a_missing_value_costs_its_neighbours_and_no_more():
     values_tc = tone(50, 4000)
     values_tc[2000:2003] = np.nan
-    found = resampled(recording_of(values_tc, 4000.0), 1000.0, gap_factor=10.0).values_tc[:, 0]
+    found = resampled(recording_of(values_tc, 4000.0), 1000.0).values_tc[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [500]
     assert np.abs(found[510:900] - tone(50, 1000)[510:900, 0]).max() < 0.01
 
@@ -68,22 +69,22 @@ def test_rows_keep_their_times_where_the_clock_runs_unlike_the_stated_rate():
     """Stated 2000 Hz, stamped at 2018: no time is invented, so the gap after it stays and labels are found."""
     time_ns = np.rint(np.arange(4000) * _S / 2018).astype(np.int64)
     time_ns[2000:] += int(0.3 * _S)
-    found = resampled(recording_of(tone(50, 2000, 2.0), 2000.0, time_ns), 1000.0, gap_factor=10.0)
+    found = resampled(recording_of(tone(50, 2000, 2.0), 2000.0, time_ns), 1000.0)
     np.testing.assert_allclose(found.time_ns[[0, 999, 1000, 1999]], time_ns[[0, 1998, 2000, 3998]], atol=2)
     assert (np.diff(found.time_ns) > 0).all()
 
 
 def test_an_odd_rate_is_met_and_one_out_of_all_proportion_refused():
-    assert len(resampled(recording_of(tone(5, 1000.0), 1000.0), 97_656.25, gap_factor=10.0)) == 97_657
+    assert len(resampled(recording_of(tone(5, 1000.0), 1000.0), 97_656.25)) == 97_657
     with pytest.raises(DataError, match=r"cannot be resampled from 4000 to 1\.5 Hz"):
-        resampled(recording_of(tone(5, 4000.0), 4000.0), 1.5, gap_factor=10.0)
+        resampled(recording_of(tone(5, 4000.0), 4000.0), 1.5)
 
 
-def test_no_stretch_is_filtered_into_the_next_and_the_gap_stays():
+def test_segments_are_filtered_separately_and_the_gap_stays():
     steps_ns = np.arange(4000) * (_S // 4000)
     time_ns = np.concatenate([steps_ns[:2000], steps_ns[2000:] + 60 * _S])
     values_tc = np.repeat([[0.0], [1.0]], 2000, axis=0)
-    found = resampled(recording_of(values_tc, 4000.0, time_ns), 1000.0, gap_factor=10.0)
+    found = resampled(cleaned(recording_of(values_tc, 4000.0, time_ns), 10.0), 1000.0)
     assert found.values_tc[:500].max() == pytest.approx(0.0, abs=1e-6)
     assert found.values_tc[500:].min() == pytest.approx(1.0, abs=1e-6)
     assert found.time_ns[500] - found.time_ns[499] > 60 * _S
@@ -116,7 +117,7 @@ def test_labels_that_do_not_fit_what_was_measured_are_refused(tmp_path):
     write(tmp_path, "two", 2000, np.zeros(400, dtype=int))
     read = read_recordings(tmp_path / "data/two.npy", root=tmp_path, stream="swinmae", settings=Data())
     with pytest.raises(DataError, match=r"400 labels for 400 rows of data/two\.npy, which was resampled from 2000"):
-        labels_of(resampled(read[0], 1000.0, gap_factor=10.0))
+        labels_of(resampled(read[0], 1000.0))
 
 
 def test_labels_of_another_day_are_refused(tmp_path):
@@ -127,4 +128,4 @@ def test_labels_of_another_day_are_refused(tmp_path):
     (tmp_path / "v.labels.csv").write_text("timestamp,anomaly\n2020-01-05 00:00:00,1\n2020-01-05 00:00:01,1\n")
     (recording,) = read_recordings(tmp_path / "v.csv", root=tmp_path, stream="swinmae", settings=Data())
     with pytest.raises(DataError, match=r"1000 of 1000 rows of v\.csv lie outside of its time"):
-        labels_of(resampled(recording, 1000.0, gap_factor=10.0))
+        labels_of(resampled(recording, 1000.0))

@@ -110,13 +110,13 @@ def test_a_file_of_other_bytes_is_parsed_anew_even_with_the_same_size_and_time(t
 
 def test_what_a_logger_writes_to_while_it_is_read_is_not_kept_as_what_it_was(tmp_path, monkeypatch, caplog):
     write_ramp(tmp_path, "a.csv", 10)
-    parse = store_module._read
+    parse = store_module.ingest
 
-    def read_late(path, *rest):
+    def read_late(path, **rest):
         write_ramp(tmp_path, "a.csv", 20)
-        return parse(path, *rest)
+        return parse(path, **rest)
 
-    monkeypatch.setattr(store_module, "_read", read_late)
+    monkeypatch.setattr(store_module, "ingest", read_late)
     assert len(read(tmp_path).recordings[0]) == 20
     assert "a.csv was written to while it was read" in caplog.text
     monkeypatch.undo()
@@ -179,14 +179,14 @@ def test_a_torn_entry_is_made_anew(tmp_path, parsed, torn, length, caplog):
     assert same(read(tmp_path).recordings[0], read(tmp_path, store_dir="").recordings[0])
     assert len(parsed) == 3
     assert (entry / torn).read_bytes() == whole
-    assert "anew" in caplog.text
+    assert entry.name[:12] in caplog.text
 
 
 def test_a_store_that_cannot_be_written_is_told_and_stops_nothing(tmp_path, caplog):
     write(tmp_path, MESSY)
     (tmp_path / "cache").write_text("a file where the folder would be")
     assert same(read(tmp_path).recordings[0], read(tmp_path, store_dir="").recordings[0])
-    assert caplog.text.count("data.store_dir names another place") == 1
+    assert caplog.text.count("data.store_dir") == 1
 
 
 def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
@@ -202,7 +202,7 @@ def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
     read(tmp_path, "a.csv")
     with caplog.at_level(logging.INFO):
         check_quality(make_config(store_gb=14e-6, parts=dict.fromkeys(SPLIT, C_ALONE)), root=tmp_path)
-    assert "is full: forgetting" in caplog.text
+    assert "data.store_gb" in caplog.text
     parsed.clear()
     read(tmp_path, "a.csv"), read(tmp_path, "c.csv"), read(tmp_path, "b.csv")
     assert parsed == ["b.csv"]

@@ -12,8 +12,10 @@ import pytest
 
 from core.config.schema import Data, Quality
 from core.data import synthetic_chamber, synthetic_rig
+from core.data.cleaning import cleaned
 from core.data.labels import label_file, labels_of
-from core.data.quality import assess, cleaned, segments
+from core.data.metrics import measure
+from core.data.quality import QualityReport, judge
 from core.data.readers import expand, read_recordings
 from core.data.synthetic import MANIFEST, RIG_FILES, main, make_sample_data
 from core.errors import DataError
@@ -24,6 +26,11 @@ from tests.support import REPO_ROOT
 def plant(tmp_path_factory):
     root = tmp_path_factory.mktemp("plant")
     return root, make_sample_data(root)
+
+
+def report_of(recording, stream) -> QualityReport:
+    metrics = measure(recording, cleaned(recording, 10.0), stream=stream)
+    return judge(metrics, Quality(report_dir="x"), stream=stream, file_id=recording.file_id)
 
 
 def recordings(root, pattern, stream):
@@ -79,11 +86,11 @@ def test_chamber_files_are_read_and_sound(plant):
     assert len({recording.channels for recording in (*train, *test)}) == 1
     assert len(train[0].channels) >= 24
     for recording in (*train, *test):
-        report = assess(recording, Quality(report_dir="x"), stream="patchtst", gap_factor=10.0)
+        report = report_of(recording, "patchtst")
         assert report.decision == "keep"
         assert recording.sampling_rate_hz == 1.0
         assert 0 < report.metrics["missing_ratio"] < 0.02
-    assert any(len(segments(cleaned(recording), 10.0)) > 1 for recording in train)
+    assert any(len(cleaned(recording, 10.0).gap_g) for recording in train)
     assert all(labels_of(recording) is None for recording in train)
     assert all(0.05 < labels_of(recording).mean() < 0.3 for recording in test)
 
@@ -116,7 +123,7 @@ def test_rig_files_are_read_and_sound(plant):
     train, test = recordings(root, "data/vib/train_*", "swinmae"), recordings(root, "data/vib/test_*", "swinmae")
     assert (len(train), len(test)) == (8, 12)
     for recording in (*train, *test):
-        report = assess(recording, Quality(report_dir="x"), stream="swinmae", gap_factor=10.0)
+        report = report_of(recording, "swinmae")
         assert (report.decision, report.warnings) == ("keep", ())
         assert recording.channels == ("x", "y", "z")
         assert recording.sampling_rate_hz == 6400

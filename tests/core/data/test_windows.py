@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from core.data.recording import Recording
-from core.data.windows import Series, WindowSet, window_starts
+from core.data.segments import window_starts
+from core.data.windows import Series, WindowSet
 
 
 def recording(rows: int, channels: int = 2) -> Recording:

@@ -197,7 +197,7 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     parts = Parts(recordings).of(train={0: (0, 500)}, calibration={0: (500, 1000)}, test={1: (0, 1000)})
     ((own_k2, of_group),) = groups_of(parts)
     assert own_k2.tolist() == [[0, 500], [500, 1000]]
-    assert of_group(parts["test"].stretches).all()
+    assert of_group(parts["test"].segments.rows_k2).all()
     learned, _ = fit_process(normal_of(parts), span=10)
     assert 0.5 < learned.errors(parts["test"]).mean() < 2
 

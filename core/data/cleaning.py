@@ -1,0 +1,71 @@
+"""Cleaning: rows in order of time, one row for each time stamp, and the gaps between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from core.data.blocks import blocks, gathered
+from core.data.medians import median
+from core.data.recording import NOT_A_TIME, Recording
+from core.data.sampling import steps
+
+
+def cleaned(recording: Recording, gap_factor: float, folder: Path | None = None) -> Recording:
+    """The recording in order of time, without rows that have no time stamp or a repeated one, and with its gaps.
+
+    The first of several rows with one time stamp is kept. A gap is a step longer than `gap_factor` median steps.
+    Sorting takes 32 bytes of memory for each row; folder: for long arrays, None keeps them in memory.
+    """
+    if not len(recording):
+        return recording
+    if not _is_in_order(recording.time_ns):
+        recording = _in_order(recording, folder)
+    return dataclasses.replace(recording, gap_g=_gaps(recording.time_ns, gap_factor))
+
+
+def _is_in_order(time_ns: np.ndarray) -> bool:
+    in_order = (bool(np.all(block[1:] > block[:-1])) for block in blocks(time_ns, overlap=1))
+    return time_ns[0] != NOT_A_TIME and all(in_order)
+
+
+def _in_order(recording: Recording, folder: Path | None) -> Recording:
+    time_ns = recording.time_ns
+    row_n = np.flatnonzero(time_ns != NOT_A_TIME)
+    num_untimed = len(recording) - len(row_n)
+    backward = any((step_n < 0).any() for step_n in steps(time_ns))
+    row_n = row_n[np.argsort(time_ns[row_n], kind="stable")] if backward else row_n
+    first_n = np.diff(time_ns[row_n], prepend=NOT_A_TIME) != 0
+    num_repeated = int(len(row_n) - first_n.sum())
+    row_n = row_n[first_n]
+    changes = (
+        (num_untimed > 0, f"{num_untimed} rows without a time stamp dropped"),
+        (backward, "rows sorted by time"),
+        (num_repeated > 0, f"{num_repeated} rows with a repeated time stamp dropped"),
+    )
+    return dataclasses.replace(
+        recording,
+        values_tc=_chosen(recording.values_tc, row_n, folder),
+        time_ns=_chosen(time_ns, row_n, folder),
+        notes=(*recording.notes, *(note for happened, note in changes if happened)),
+    )
+
+
+def _chosen(array: np.ndarray, row_n: np.ndarray, folder: Path | None) -> np.ndarray:
+    """The rows `row_n` of an array, in this order."""
+    if not len(row_n):
+        return array[:0]
+    return gathered((array[block] for block in blocks(row_n)), folder)
+
+
+def _gaps(time_ns: np.ndarray, gap_factor: float) -> np.ndarray:
+    """int64 (G,) rows after a step longer than `gap_factor` median steps. `time_ns` is sorted."""
+    longest = gap_factor * median(partial(steps, time_ns), max(len(time_ns) - 1, 0))
+    found, row = [np.empty(0, dtype=np.int64)], 1
+    for block in blocks(time_ns, overlap=1):
+        found.append(row + np.flatnonzero(np.diff(block) > longest))
+        row += len(block) - 1
+    return np.concatenate(found)

@@ -1,0 +1,223 @@
+"""What the data quality report measures of a recording, in a few passes over the blocks of each channel.
+
+Values stay below `core.data.sentinels.SENTINEL` (1e38), so a step between two of them fits float32; whatever is larger
+than a step is computed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.config.schema import Stream
+from core.data.blocks import blocks, by_column
+from core.data.medians import median
+from core.data.recording import NOT_A_TIME, Recording
+from core.data.sampling import sampling_rate, steps
+
+_MAD_TO_SIGMA = 1.4826
+# A channel of at most so many levels is a state, a set point or a counter, which is often at its extremes.
+_DISCRETE_LEVELS = 16
+# Smallest scale of a channel's steps, as a share of its level: float32 noise is a thousand times below it.
+_STEP_FLOOR = 1e-4
+# Above this share of steps that move, the moves of a channel that mostly holds its value set its scale.
+_HABITUAL_MOVES = 0.01
+# Above this share of steps that change the level, such changes are normal operation, not a defect.
+_RECURRING_CHANGES = 0.002
+# Steps above so many robust standard deviations change the level, or are spikes if so much of them is reversed.
+_LARGE_STEP, _REVERSED = 10.0, 0.7
+_LARGEST, _TINY = (float(bound) for bound in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
+
+
+_NS_PER_S = 1e9
+
+
+def measure(
+    raw: Recording,
+    clean: Recording,
+    *,
+    stream: Stream,
+    declared_rate_hz: float | None = None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """JSON values that the quality rules compare with their limits.
+
+    raw: the recording as it was read; clean: the same after `core.data.cleaning.cleaned`. The sampling rate of the time
+    stamps is compared with `declared_rate_hz`, by default with that of the recording. `notes` say what was left out or
+    read as missing, and which rows were dropped. folder: for long arrays; None keeps them in memory.
+    """
+    num_missing = sum(int(np.count_nonzero(np.isnan(block))) for block in blocks(raw.values_tc))
+    columns = zip(clean.channels, by_column([clean.values_tc], folder), strict=True)
+    channels = {name: channel_metrics(values_t, clean.gap_g) for name, values_t in columns}
+    constant = sum(metrics["constant"] for metrics in channels.values())
+    return {
+        **_time_metrics(raw, clean, declared_rate_hz or raw.sampling_rate_hz, stream),
+        "constant_channel_ratio": constant / max(1, len(channels)),
+        "channels": channels,
+        "notes": list(clean.notes),
+        "missing_ratio": num_missing / raw.values_tc.size if raw.values_tc.size else 1.0,
+    }
+
+
+def _time_metrics(raw: Recording, clean: Recording, declared_hz: float | None, stream: Stream) -> dict[str, Any]:
+    rows, time_ns, gap_g = len(raw), clean.time_ns, clean.gap_g
+    num_valid = sum(int(np.count_nonzero(block != NOT_A_TIME)) for block in blocks(raw.time_ns))
+    backward = sum(int(np.count_nonzero(step_n < 0)) for step_n in steps(raw.time_ns))
+    measured_hz = None
+    if raw.time_source == "timestamp":
+        measured_hz = sampling_rate(time_ns if backward else raw.time_ns, quantised=stream == "swinmae")
+    return {
+        "rows": rows,
+        "duration_s": float(time_ns[-1] - time_ns[0]) / _NS_PER_S if len(time_ns) else 0.0,
+        "time_source": raw.time_source,
+        "invalid_timestamp_ratio": 1.0 - num_valid / rows if rows else 1.0,
+        "non_monotonic_ratio": backward / max(1, num_valid - 1),
+        "duplicate_ratio": (num_valid - len(clean)) / max(1, num_valid),
+        "gap_count": len(gap_g),
+        "longest_gap_s": float((time_ns[gap_g] - time_ns[gap_g - 1]).max(initial=0)) / _NS_PER_S,
+        "sampling_rate_hz": measured_hz,
+        "declared_rate_hz": declared_hz,
+        "sampling_rate_mismatch": abs(measured_hz / declared_hz - 1.0) if measured_hz and declared_hz else None,
+    }
+
+
+# ----------------------------------------------------------------------------------------------------------- a channel
+def channel_metrics(values_t: np.ndarray, gap_g: np.ndarray) -> dict[str, Any]:
+    """JSON values; None where one does not apply. gap_g: int64 (G,) rows that follow a gap."""
+    observed, differences = partial(_observed, values_t), partial(_steps, values_t, gap_g)
+    num_rows, num_observed = len(values_t), sum(map(len, observed()))
+    metrics: dict[str, Any] = {
+        "missing_ratio": (num_rows - num_observed) / num_rows if num_rows else 1.0,
+        "constant": False,
+        "stuck_ratio": _longest_run(values_t) / max(1, num_rows),
+        "largest_jump_sigma": None,
+        "clipping_ratio": None,
+        "flat_ratio": None,
+        "minimum": None,
+        "maximum": None,
+        "rms": None,
+    }
+    if not num_observed:
+        return metrics
+    low = min(block.min() for block in observed() if len(block))
+    high = max(block.max() for block in observed() if len(block))
+    metrics |= {"minimum": float(low), "maximum": float(high), "rms": _deviation(observed, num_observed)}
+    num_steps, num_flat = (
+        sum(counts) for counts in zip(*((len(n), int((n == 0).sum())) for n in differences()), strict=True)
+    )
+    if num_steps:
+        metrics["flat_ratio"] = num_flat / num_steps
+    if low == high:
+        metrics["constant"] = num_observed > 1
+        return metrics
+    if num_steps:
+        level = abs(median(observed, num_observed))
+        metrics["largest_jump_sigma"] = _largest_jump(differences, num_steps, level)
+    clipped = sum(int(((block == low) | (block == high)).sum()) for block in observed()) / num_observed
+    metrics["clipping_ratio"] = None if _is_discrete(observed, clipped) else clipped
+    return metrics
+
+
+Numbers = Callable[[], Iterator[np.ndarray]]
+
+
+def _observed(values_t: np.ndarray) -> Iterator[np.ndarray]:
+    return (block[~np.isnan(block)] for block in blocks(values_t))
+
+
+def _steps(values_t: np.ndarray, gap_g: np.ndarray) -> Iterator[np.ndarray]:
+    """Differences of neighbouring values, where both are observed and no gap is between them."""
+    row = 0
+    for block in blocks(values_t, overlap=1):
+        step_n = np.diff(block)
+        first, last = np.searchsorted(gap_g, [row + 1, row + 1 + len(step_n)])
+        step_n[gap_g[first:last] - row - 1] = np.nan
+        yield step_n[~np.isnan(step_n)]
+        row += len(step_n)
+
+
+def _deviation(observed: Numbers, count: int) -> float:
+    """The standard deviation."""
+    mean = sum(block.sum(dtype=np.float64) for block in observed()) / count
+    return float(np.sqrt(sum(np.square(block - mean).sum() for block in observed()) / count))
+
+
+def _longest_run(values_t: np.ndarray) -> int:
+    """Length of the longest run of one repeated value; missing values are not equal to each other."""
+    longest, row, last_edge = 0, 0, -1
+    for block in blocks(values_t, overlap=1):
+        edge_n = row + np.flatnonzero(block[1:] != block[:-1])
+        longest = max(longest, int(np.diff(edge_n, prepend=last_edge).max(initial=0)))
+        last_edge = int(edge_n[-1]) if len(edge_n) else last_edge
+        row += len(block) - 1
+    longest = max(longest, len(values_t) - 1 - last_edge)
+    return longest if longest > 1 else 0
+
+
+def _largest_jump(steps: Numbers, count: int, level: float) -> float:
+    """Largest step in robust standard deviations of the channel's own steps.
+
+    The scale is the median absolute deviation. Where that is 0, because most steps are 0, the scale is the median of
+    the moves if the channel moves often, else the floor: one jump of a channel that otherwise holds still is large, and
+    the five-hundredth switch of a valve is not. In the same way, recurring changes of level are compared with each
+    other. A spike, which the next sample reverses, is always compared with the scale of the steps.
+    """
+    floor = max(_STEP_FLOOR * level, math.sqrt(_TINY))
+    typical = np.float64(median(steps, count))
+
+    def sizes() -> Iterator[np.ndarray]:
+        return (np.minimum(np.abs(step_n - typical), _LARGEST).astype(np.float32) for step_n in steps())
+
+    def moves() -> Iterator[np.ndarray]:
+        return (size_n[size_n > floor] for size_n in sizes())
+
+    scale = _MAD_TO_SIGMA * median(sizes, count)
+    if scale <= floor:
+        num_moves = sum(map(len, moves()))
+        scale = _MAD_TO_SIGMA * median(moves, num_moves) if num_moves > _HABITUAL_MOVES * count else floor
+    large = np.float64(_LARGE_STEP * scale)
+
+    def level_changes() -> Iterator[np.ndarray]:
+        """Sizes of the large steps that the next sample does not reverse."""
+        return (np.abs(step_n[~_is_reversed(step_n) & (np.abs(step_n) > large)]) for step_n in steps())
+
+    largest_spike = _largest(np.abs(step_n[_is_reversed(step_n)]) for step_n in steps())
+    num_changes = sum(map(len, level_changes()))
+    change_scale = scale
+    if num_changes > _RECURRING_CHANGES * count:
+        change_scale = max(scale, _MAD_TO_SIGMA * median(level_changes, num_changes))
+    largest_other = _largest(sizes()) if not num_changes else 0.0
+    return max(largest_spike / scale, _largest(level_changes()) / change_scale, min(largest_other / scale, _LARGE_STEP))
+
+
+def _largest(sizes: Iterator[np.ndarray]) -> float:
+    """0 where there are none. As a float: divided in float32, a large step by a small scale is infinite."""
+    return float(max(size_n.max(initial=0.0) for size_n in sizes))
+
+
+def _is_reversed(step_n: np.ndarray) -> np.ndarray:
+    """Whether a step and its neighbour are a spike: opposite signs and nearly equal sizes."""
+    one_n, next_n = step_n[:-1], step_n[1:]
+    smaller_n, larger_n = np.minimum(np.abs(one_n), np.abs(next_n)), np.maximum(np.abs(one_n), np.abs(next_n))
+    spike_n = ((one_n < 0) != (next_n < 0)) & (smaller_n > _REVERSED * larger_n)
+    reversed_n = np.zeros(len(step_n), dtype=bool)
+    reversed_n[:-1] |= spike_n
+    reversed_n[1:] |= spike_n
+    return reversed_n
+
+
+def _is_discrete(observed: Numbers, clipped: float) -> bool:
+    """Whether the channel has only a few levels. The first values decide where they can: sorting a channel is slow."""
+    if clipped == 0 or len(np.unique(next(observed())[:4096])) > _DISCRETE_LEVELS:
+        return False
+    levels = np.empty(0, dtype=np.float32)
+    for block in observed():
+        levels = np.union1d(levels, block)
+        if len(levels) > _DISCRETE_LEVELS:
+            return False
+    return True

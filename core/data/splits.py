@@ -1,0 +1,158 @@
+"""Splits: which rows of which recordings train, validate, calibrate and test, and the windows in them."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from core.config.schema import AnyConfig, Part
+from core.data.files import matches
+from core.data.recording import Recording
+from core.data.segments import window_starts
+from core.data.windows import Series, WindowSet
+from core.errors import DataError
+
+log = logging.getLogger(__name__)
+
+PartName = Literal["train", "validation", "calibration", "test"]
+PART_NAMES: tuple[PartName, ...] = ("train", "validation", "calibration", "test")
+TRAINING_PARTS: tuple[PartName, ...] = ("train", "validation")
+SCORING_PARTS: tuple[PartName, ...] = ("calibration", "test")
+# Windows of a batch that is searched for an observed value.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows `start` to `stop` (exclusive) of one recording, which belong to one split."""
+
+    recording: int
+    start: int
+    stop: int
+
+    def segments_s2(self, recordings: Sequence[Recording]) -> np.ndarray:
+        """The part of each segment of the recording that is in the span, (S, 2); empty where a segment is outside."""
+        return recordings[self.recording].segments_s2.clip(self.start, self.stop)
+
+
+def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[PartName, list[Span]]:
+    """Spans of every split in these recordings, also of splits that are not loaded: guards follow their ends.
+
+    Raises DataError where two splits share a row.
+    """
+    spans = {name: spans_of(getattr(config.data.parts, name), recordings, data_root) for name in PART_NAMES}
+    guarded = _with_guard(spans, config.data.window if config.data.guard < 0 else config.data.guard)
+    _refuse_overlap(guarded, recordings)
+    return guarded
+
+
+def spans_of(part: Part, recordings: Sequence[Recording], data_root: Path) -> list[Span]:
+    """The spans of one split, before a guard."""
+    wanted = {path for pattern in part.files for path in matches(pattern, data_root)}
+    indices = [index for index, recording in enumerate(recordings) if recording.path in wanted]
+    if part.by == "recording":
+        chosen = [
+            index
+            for group in _groups(indices, recordings)
+            for index in group[_row(part.start, len(group)) : _row(part.stop, len(group))]
+        ]
+        return [Span(index, 0, len(recordings[index])) for index in chosen]
+    spans = [
+        Span(index, _row(part.start, len(recordings[index])), _row(part.stop, len(recordings[index])))
+        for index in indices
+    ]
+    return [span for span in spans if span.start < span.stop]
+
+
+def _groups(indices: Sequence[int], recordings: Sequence[Recording]) -> list[list[int]]:
+    """The groups that a split by recording divides: the records of each set, and all files of one recording."""
+    records: dict[Path, list[int]] = defaultdict(list)
+    for index in indices:
+        records[recordings[index].path].append(index)
+    sets = [group for group in records.values() if len(group) > 1]
+    return [*sets, [group[0] for group in records.values() if len(group) == 1]]
+
+
+def _row(bound: float | int, length: int) -> int:
+    return min(length, round(bound * length)) if isinstance(bound, float) else min(length, bound)
+
+
+def _with_guard(spans: Mapping[PartName, list[Span]], guard: int) -> dict[PartName, list[Span]]:
+    """Starts each span at least `guard` rows after the end of an earlier span of its recording."""
+    ends: dict[int, list[int]] = defaultdict(list)
+    for span in (span for found in spans.values() for span in found):
+        ends[span.recording].append(span.stop)
+
+    def moved(span: Span) -> Span:
+        earlier = [stop for stop in ends[span.recording] if stop <= span.start]
+        return replace(span, start=max([span.start, *(stop + guard for stop in earlier)]))
+
+    guarded = {name: [moved(span) for span in found] for name, found in spans.items()}
+    return {name: [span for span in found if span.start < span.stop] for name, found in guarded.items()}
+
+
+def _refuse_overlap(spans: Mapping[PartName, list[Span]], recordings: Sequence[Recording]) -> None:
+    """Raises DataError where two splits share a row: the model would be tested on its training data."""
+    by_recording: dict[int, list[tuple[PartName, Span]]] = defaultdict(list)
+    for name, found in spans.items():
+        for span in found:
+            by_recording[span.recording].append((name, span))
+    for index, entries in by_recording.items():
+        for (name, one), (other_name, other) in combinations(entries, 2):
+            start, stop = max(one.start, other.start), min(one.stop, other.stop)
+            if start < stop:
+                raise DataError(
+                    f"the splits {name} and {other_name} share the rows {start} to {stop}",
+                    path=recordings[index].path,
+                    hint="change data.parts so that each row belongs to one split",
+                )
+
+
+def windows_of(name: PartName, spans: Sequence[Span], series: Series, config: AnyConfig) -> WindowSet:
+    """The windows of a split. Windows that are scored may start on earlier rows of the same segment, which may belong
+    to another split: a monitor would have seen them.
+
+    Raises DataError where no segment is as long as a window, and where a split for training has no observed value.
+    """
+    scoring, window = name in SCORING_PARTS, config.data.window
+    stride = config.score_stride if scoring else config.data.stride
+    own, extended = [], []
+    for span in spans:
+        offset, own_s2 = series.offsets_r[span.recording], span.segments_s2(series.recordings)
+        own_s2 = own_s2[own_s2[:, 0] < own_s2[:, 1]]
+        whole_s2 = series.recordings[span.recording].segments_s2
+        first_s = whole_s2[np.searchsorted(whole_s2[:, 0], own_s2[:, 0], side="right") - 1, 0]
+        begin_s = np.maximum(first_s, own_s2[:, 0] - config.score_context) if scoring else own_s2[:, 0]
+        own.append(own_s2 + offset)
+        extended.append(np.stack([begin_s, own_s2[:, 1]], axis=1) + offset)
+    segments_k2, extended_k2 = np.concatenate(own), np.concatenate(extended)
+    starts_w = window_starts(extended_k2, window, stride, cover_end=scoring)
+    lengths_k, extended_k = (each[:, 1] - each[:, 0] for each in (segments_k2, extended_k2))
+    if num_lost := int(lengths_k[extended_k < window].sum()):
+        log.warning(
+            "%s: %d of %d rows are in segments shorter than a window of %d and are left out",
+            name, num_lost, int(lengths_k.sum()), window,
+        )  # fmt: skip
+    if not len(starts_w):
+        raise DataError(
+            f"the split {name} has no segment as long as a window of {window} rows "
+            f"(longest: {int(extended_k.max(initial=0))})",
+            hint="set a smaller data.window, a larger data.gap_factor, or more files",
+        )
+    windows = WindowSet(series, torch.from_numpy(starts_w), window, segments_k2)
+    # Without a value there is nothing to train on, and a validation loss of 0 would be the best of all epochs.
+    if name in TRAINING_PARTS and all(x_btc.isnan().all() for x_btc in windows.batches(_BATCH)):
+        raise DataError(
+            f"the {len(windows)} windows of the split {name} have no observed value: every sensor is missing there",
+            hint=f"see data.parts.{name} and the reports in {config.dqvl.report_dir}",
+        )
+    log.info("%s: %d windows of %d from %d recordings", name, len(windows), window, len(spans))
+    return windows
