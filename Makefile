@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 SAMPLE := data/sample-data.json
+BIOME := node_modules/.bin/biome
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -71,6 +72,9 @@ coverage: $(READY_DEV)  ## Which lines the tests run, of each package: at least 
 lint: $(READY_DEV)  ## Check style and formatting
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check --quiet .
+	@if $(BIOME) --version >/dev/null 2>&1 || npm install --silent --no-package-lock --no-audit --no-fund 2>/dev/null; \
+	  then $(BIOME) check; \
+	  else echo "the dashboard's page is not linted: Node.js, or its package registry, is absent" >&2; fi
 
 .PHONY: lab
 lab: $(READY) $(SAMPLE)  ## Open the notebooks in JupyterLab
@@ -132,5 +136,5 @@ bench-full: $(READY_DEV)  ## All of it, in nine rounds, and written (ARGS="--pee
 .PHONY: clean
 clean:  ## Remove what runs and set-up made; data you brought stays
 	rm -rf $(VENV) runs checkpoints artifacts cache training_dashboard/data
-	rm -rf .pytest_cache .ruff_cache build *.egg-info
+	rm -rf .pytest_cache .ruff_cache build *.egg-info node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -44,11 +44,22 @@ async function draw(store) {
 /** What stands around a view: the verdict, the way to the other views, when the export was made, and the server. */
 function surround(store, shown) {
   judge(store);
-  fill(part("views"), Object.keys(VIEWS).map((name) =>
-    el("a", { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" }, wordOf(name))));
+  fill(
+    part("views"),
+    Object.keys(VIEWS).map((name) =>
+      el("a", { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" }, wordOf(name)),
+    ),
+  );
   fill(part("stamp"), `Exported ${time(store.state.generated_at)} · times in ${ZONE}`);
-  fill(part("contact"), store.lost && warning("The server does not answer; this is what it said last. ",
-    code("make dashboard"), " starts it again."));
+  fill(
+    part("contact"),
+    store.lost &&
+      warning(
+        "The server does not answer; this is what it said last. ",
+        code("make dashboard"),
+        " starts it again.",
+      ),
+  );
 }
 
 function judge({ pipeline: { verdict } }) {
@@ -69,8 +80,16 @@ start().catch((error) => {
   if (!error.kind) console.error(error);
   const isEmpty = error.kind === "empty";
   const command = error.kind === "offline" ? "make dashboard" : "make validate";
-  fill(main, el("div", { class: "card notice", role: "alert" }, badge(isEmpty ? "not started" : "failed"),
-    el("h1", {}, isEmpty ? "Nothing has been exported yet" : "The exported state cannot be shown"),
-    el("p", {}, "Run ", code(command), " in the workspace, then reload this page."), quiet(error.message)));
+  fill(
+    main,
+    el(
+      "div",
+      { class: "card notice", role: "alert" },
+      badge(isEmpty ? "not started" : "failed"),
+      el("h1", {}, isEmpty ? "Nothing has been exported yet" : "The exported state cannot be shown"),
+      el("p", {}, "Run ", code(command), " in the workspace, then reload this page."),
+      quiet(error.message),
+    ),
+  );
   main.setAttribute("aria-busy", "false");
 });

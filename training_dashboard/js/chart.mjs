@@ -7,11 +7,16 @@ const HEIGHT = 220;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
 /** A chart is drawn once its frame comes near the screen, or on paper, and again where colours or room change. */
-const tell = (event) => (seen) => seen.forEach(({ target }) => target.dispatchEvent(new Event(event)));
+const tell = (event) => (seen) => {
+  for (const { target } of seen) target.dispatchEvent(new Event(event));
+};
 const isNear = ({ isIntersecting }) => isIntersecting;
-const onScreen = new IntersectionObserver((seen) => tell("near")(seen.filter(isNear)), { rootMargin: "200px" });
+const onScreen = new IntersectionObserver((seen) => tell("near")(seen.filter(isNear)), {
+  rootMargin: "200px",
+});
 const onResize = new ResizeObserver(tell("fit"));
-const tellAll = (event) => () => document.querySelectorAll(".frame").forEach((target) => tell(event)([{ target }]));
+const tellAll = (event) => () =>
+  tell(event)([...document.querySelectorAll(".frame")].map((target) => ({ target })));
 addEventListener("beforeprint", tellAll("near"));
 for (const media of ["(prefers-color-scheme: dark)", "print"]) {
   matchMedia(media).addEventListener("change", tellAll("dye"));
@@ -38,8 +43,12 @@ class Chart {
   #drawing;
   #plot = null;
   #marks = svg("svg", { class: "marks", "aria-hidden": "true" });
-  #frame = el("div", { class: "frame", onnear: () => this.#plot ?? this.draw(), onfit: () => this.#fit(),
-    ondye: () => this.update(this.spec) });
+  #frame = el("div", {
+    class: "frame",
+    onnear: () => this.#plot ?? this.draw(),
+    onfit: () => this.#fit(),
+    ondye: () => this.update(this.spec),
+  });
 
   constructor(kind, spec) {
     this.#kind = kind;
@@ -47,10 +56,19 @@ class Chart {
     this.#frame.style.minHeight = `calc(${spec.height ?? HEIGHT}px + ${kind === cells ? 3.1 : 1.55}em)`;
     const take = (what, save) => button(what, `${spec.title} as ${what}`, save);
     const name = spec.isWide ? "chart wide" : "chart";
-    this.node = el("figure", { class: name, tabindex: "0", onkeydown: (event) => this.#key(event) },
-      el("figcaption", {}, el("h3", {}, spec.title),
+    this.node = el(
+      "figure",
+      { class: name, tabindex: "0", onkeydown: (event) => this.#key(event) },
+      el(
+        "figcaption",
+        {},
+        el("h3", {}, spec.title),
         take("CSV", () => saveCsv(spec.title, this.#drawing.rows(spec.x.label, spec.y.label))),
-        take("SVG", () => this.#picture(saveSvg)), take("PNG", () => this.#picture(savePng))), this.#frame);
+        take("SVG", () => this.#picture(saveSvg)),
+        take("PNG", () => this.#picture(savePng)),
+      ),
+      this.#frame,
+    );
     this.update(spec);
     onScreen.observe(this.#frame);
   }
@@ -62,9 +80,16 @@ class Chart {
     this.#drawing = this.#kind(spec, palette());
     this.node.setAttribute("aria-label", `${spec.summary}. Arrow keys read values.`);
     if (!plot) return;
-    const { cursor: { left, top }, scales: { x: { min, max } }, data: [x] } = plot;
+    const {
+      cursor: { left, top },
+      scales: {
+        x: { min, max },
+      },
+      data: [x],
+    } = plot;
     this.draw();
-    if (before.x.label === spec.x.label && (min > x[0] || max < x.at(-1))) this.#plot.setScale("x", { min, max });
+    if (before.x.label === spec.x.label && (min > x[0] || max < x.at(-1)))
+      this.#plot.setScale("x", { min, max });
     this.#plot.setCursor({ left, top });
   }
 
@@ -75,20 +100,30 @@ class Chart {
     const font = `${Math.round(0.8 * parseFloat(fontSize))}px ${fontFamily}`;
     const plain = { stroke: colour("muted"), font, labelFont: font, labelSize: 22, ticks: { show: false } };
     const grid = { stroke: colour("line"), width: 1 };
-    const axes = [{ ...plain, grid, label: spec.x.label, size: 32, ...options.axes[0] },
-      { ...plain, grid, label: spec.y.label, size: widthOf, ...options.axes[1] }];
+    const axes = [
+      { ...plain, grid, label: spec.x.label, size: 32, ...options.axes[0] },
+      { ...plain, grid, label: spec.y.label, size: widthOf, ...options.axes[1] },
+    ];
     this.#plot?.destroy();
-    this.#plot = new uPlot({
-      ...options, axes, width: this.#frame.clientWidth, height: spec.height ?? HEIGHT, padding: [10, 20, 0, 0],
-      series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
-      cursor: { drag: { x: true, y: false, dist: 4 }, ...options.cursor },
-      legend: { markers: { dash: (plot, at) => (plot.series[at].dash ? "dashed" : "solid") } },
-      hooks: {
-        drawClear: [(plot) => paint?.(plot)],
-        draw: [(plot) => this.#mark(plot, colour)],
-        setScale: [(plot, key) => key === "x" && spec.onzoom?.(plot.scales.x.min, plot.scales.x.max)],
+    this.#plot = new uPlot(
+      {
+        ...options,
+        axes,
+        width: this.#frame.clientWidth,
+        height: spec.height ?? HEIGHT,
+        padding: [10, 20, 0, 0],
+        series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
+        cursor: { drag: { x: true, y: false, dist: 4 }, ...options.cursor },
+        legend: { markers: { dash: (plot, at) => (plot.series[at].dash ? "dashed" : "solid") } },
+        hooks: {
+          drawClear: [(plot) => paint?.(plot)],
+          draw: [(plot) => this.#mark(plot, colour)],
+          setScale: [(plot, key) => key === "x" && spec.onzoom?.(plot.scales.x.min, plot.scales.x.max)],
+        },
       },
-    }, data, this.#frame);
+      data,
+      this.#frame,
+    );
     this.#plot.over.append(this.#marks);
     onResize.observe(this.#frame);
   }
@@ -103,7 +138,9 @@ class Chart {
     if (!this.#plot) await this.draw();
     const colour = palette();
     const marks = [this.#drawing.marks(this.#plot), [...this.#marks.cloneNode(true).childNodes]];
-    const legend = (this.spec.curves ?? []).flatMap((one) => (one.isFaint ? [] : [[one.name, colour(one.colour)]]));
+    const legend = (this.spec.curves ?? []).flatMap((one) =>
+      one.isFaint ? [] : [[one.name, colour(one.colour)]],
+    );
     const colours = { ink: colour("ink"), line: colour("line"), surface: colour("surface") };
     save(this.spec.title, pictureOf(this.#plot, this.spec.title, legend, marks, colours));
   }
@@ -112,7 +149,12 @@ class Chart {
   #mark(plot, colour) {
     const [x, y] = ["x", "y"].map((scale) => (value) => plot.valToPos(value, scale));
     const { clientWidth: w, clientHeight: h } = plot.over;
-    const halo = { fill: colour("ink"), stroke: colour("surface"), "stroke-width": 3, "paint-order": "stroke" };
+    const halo = {
+      fill: colour("ink"),
+      stroke: colour("surface"),
+      "stroke-width": 3,
+      "paint-order": "stroke",
+    };
     const text = (label, more) => svg("text", { "font-size": 12, ...halo, ...more }, label);
     const span = ({ from, to, colour: name, label, onclick }) => {
       const place = { x: x(from), y: 0, width: Math.max(3, x(to) - x(from)), height: h };
@@ -126,9 +168,18 @@ class Chart {
       const stroke = { stroke: colour(one.colour), "stroke-width": 1.5, "stroke-dasharray": "6 4" };
       return [svg("line", { ...ends, ...stroke }), text(one.label, place)];
     };
-    const point = (one) => svg("g", { transform: `translate(${x(one.x)} ${y(one.y)})` },
-      svg("path", { d: "M0-7 7 0 0 7-7 0z", fill: colour(one.colour), stroke: colour("surface"), "stroke-width": 1.5 }),
-      text(one.label, { y: -11, "text-anchor": x(one.x) > w / 2 ? "end" : "start" }));
+    const point = (one) =>
+      svg(
+        "g",
+        { transform: `translate(${x(one.x)} ${y(one.y)})` },
+        svg("path", {
+          d: "M0-7 7 0 0 7-7 0z",
+          fill: colour(one.colour),
+          stroke: colour("surface"),
+          "stroke-width": 1.5,
+        }),
+        text(one.label, { y: -11, "text-anchor": x(one.x) > w / 2 ? "end" : "start" }),
+      );
     const { spans = [], lines = [], points = [] } = this.spec;
     this.#marks.replaceChildren(...spans.map(span), ...lines.flatMap(line), ...points.map(point));
   }
@@ -145,4 +196,5 @@ class Chart {
 }
 
 /** Room for the longest tick of an upright axis. */
-const widthOf = (plot, values) => 14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => String(value).length));
+const widthOf = (plot, values) =>
+  14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => String(value).length));

@@ -24,15 +24,21 @@ export function fill(node, ...children) {
 
 /** The tone of each state; it gives a colour, and a mark for those who tell fewer colours apart. */
 const TONES = {
-  good: ["done", "completed", "PASS", "keep"], busy: ["running"], bad: ["failed", "FAIL", "drop"],
+  good: ["done", "completed", "PASS", "keep"],
+  busy: ["running"],
+  bad: ["failed", "FAIL", "drop"],
   warn: ["attention", "stopped", "silent", "unreadable", "warning", "WARN"],
 };
 export const toneOf = (state) => Object.keys(TONES).find((tone) => TONES[tone].includes(state)) ?? "idle";
 export const wordOf = (state) => state.charAt(0).toUpperCase() + state.slice(1);
 export const seal = (state) => el("span", { class: `seal ${toneOf(state)}` });
 /** A mark in the colour of a curve. */
-export const dot = (colour) => svg("svg", { viewBox: "0 0 8 8", class: "dot", "aria-hidden": "true" },
-  svg("circle", { cx: 4, cy: 4, r: 4, fill: `var(--${colour})` }));
+export const dot = (colour) =>
+  svg(
+    "svg",
+    { viewBox: "0 0 8 8", class: "dot", "aria-hidden": "true" },
+    svg("circle", { cx: 4, cy: 4, r: 4, fill: `var(--${colour})` }),
+  );
 export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, wordOf(state));
 /** A state, what it is about, and what there is to say. */
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
@@ -45,27 +51,61 @@ export const warning = (...text) => el("p", { class: "warning warn" }, el("span"
 export const advice = (what, command, effect) => quiet(`${what}: `, code(command), ` ${effect}.`);
 
 /** A list of `[term, description]` pairs; pairs without a description are left out. */
-export const facts = (pairs, name = "facts") => el("dl", { class: name }, pairs.filter(([, value]) => isThere(value))
-  .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
-export const card = (title, aside, ...children) => el("section", { class: "card" },
-  el("header", {}, el("h2", {}, title), aside), children);
+export const facts = (pairs, name = "facts") =>
+  el(
+    "dl",
+    { class: name },
+    pairs
+      .filter(([, value]) => isThere(value))
+      .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))),
+  );
+export const card = (title, aside, ...children) =>
+  el("section", { class: "card" }, el("header", {}, el("h2", {}, title), aside), children);
 export const block = (title, ...children) => el("div", { class: "block" }, el("h3", {}, title), children);
 export const fold = (title, ...children) => el("details", {}, el("summary", {}, title), children);
 
 /** A bar filled to `share` of its length. */
 export function meter(label, share, tone) {
   const range = { "aria-valuenow": Math.round(100 * share), "aria-valuemin": 0, "aria-valuemax": 100 };
-  const node = el("div", { class: `meter ${tone}`, role: "meter", "aria-label": label, ...range }, el("span"));
+  const node = el(
+    "div",
+    { class: `meter ${tone}`, role: "meter", "aria-label": label, ...range },
+    el("span"),
+  );
   node.firstChild.style.width = `${100 * share}%`;
   return node;
 }
 
-export const picker = (id, label, options, chosen, onchoose) => el("label", { class: "control" }, label,
-  el("select", { id, onchange: ({ target }) => onchoose(target.value) },
-    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text))));
+export const picker = (id, label, options, chosen, onchoose) =>
+  el(
+    "label",
+    { class: "control" },
+    label,
+    el(
+      "select",
+      { id, onchange: ({ target }) => onchoose(target.value) },
+      options.map(([value, text]) => el("option", { value, selected: value === chosen }, text)),
+    ),
+  );
 
 /** One of a few options, all in sight. */
-export const choice = (id, legend, options, chosen, onchoose) => el("fieldset", { class: "control switch" },
-  el("legend", {}, legend), options.map(([value, text]) => el("label", {}, el("input", {
-    type: "radio", id: `${id}-${value}`, name: id, checked: value === chosen, onchange: () => onchoose(value) }),
-  el("span", {}, text))));
+export const choice = (id, legend, options, chosen, onchoose) =>
+  el(
+    "fieldset",
+    { class: "control switch" },
+    el("legend", {}, legend),
+    options.map(([value, text]) =>
+      el(
+        "label",
+        {},
+        el("input", {
+          type: "radio",
+          id: `${id}-${value}`,
+          name: id,
+          checked: value === chosen,
+          onchange: () => onchoose(value),
+        }),
+        el("span", {}, text),
+      ),
+    ),
+  );

@@ -20,7 +20,11 @@ function cell(value) {
 }
 
 export const saveCsv = (name, rows) =>
-  save(`${name}.csv`, rows.map((row) => `${row.map(cell).join(",")}\r\n`), "text/csv");
+  save(
+    `${name}.csv`,
+    rows.map((row) => `${row.map(cell).join(",")}\r\n`),
+    "text/csv",
+  );
 
 export const saveSvg = (name, picture) =>
   save(`${name}.svg`, [new XMLSerializer().serializeToString(picture)], "image/svg+xml");
@@ -43,16 +47,33 @@ export function pictureOf(plot, title, legend, marks, { ink, line, surface }) {
   const rule = (x1, y1, x2, y2) => svg("line", { x1, y1, x2, y2, stroke: line });
   // The ticks as uPlot has placed and named them.
   const ticks = (axis, draw) => axis._splits.map((split, at) => draw(split, axis._values[at]));
-  const across = (split, value, x = left + plot.valToPos(split, "x")) =>
-    [rule(x, top, x, top + h), text(x, top + h + 18, value, { "text-anchor": "middle" })];
-  const up = (split, value, y = top + plot.valToPos(split, "y")) =>
-    [rule(left, y, left + w, y), text(left - 8, y + 4, value, { "text-anchor": "end" })];
+  const across = (split, value, x = left + plot.valToPos(split, "x")) => [
+    rule(x, top, x, top + h),
+    text(x, top + h + 18, value, { "text-anchor": "middle" }),
+  ];
+  const up = (split, value, y = top + plot.valToPos(split, "y")) => [
+    rule(left, y, left + w, y),
+    text(left - 8, y + 4, value, { "text-anchor": "end" }),
+  ];
   const turned = { "text-anchor": "middle", transform: `translate(12 ${top + h / 2}) rotate(-90)` };
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 },
+  return svg(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 },
     svg("rect", { width, height, fill: surface }),
     text(8, 20, title, { "font-size": 15, "font-weight": 600 }),
-    text(8, 42, legend.map(([name, fill]) => [svg("tspan", { fill }, "■ "), svg("tspan", {}, `${name}   `)])),
-    svg("g", { transform: `translate(0 ${HEAD})` }, ticks(plot.axes[0], across), ticks(plot.axes[1], up),
-      svg("svg", { x: left, y: top, width: w, height: h }, marks), text(0, 0, plot.axes[1].label, turned),
-      text(left + w / 2, plot.height - 4, plot.axes[0].label, { "text-anchor": "middle" })));
+    text(
+      8,
+      42,
+      legend.map(([name, fill]) => [svg("tspan", { fill }, "■ "), svg("tspan", {}, `${name}   `)]),
+    ),
+    svg(
+      "g",
+      { transform: `translate(0 ${HEAD})` },
+      ticks(plot.axes[0], across),
+      ticks(plot.axes[1], up),
+      svg("svg", { x: left, y: top, width: w, height: h }, marks),
+      text(0, 0, plot.axes[1].label, turned),
+      text(left + w / 2, plot.height - 4, plot.axes[0].label, { "text-anchor": "middle" }),
+    ),
+  );
 }

@@ -5,7 +5,12 @@ export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const when = new Intl.DateTimeFormat("en-GB", {
-  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short",
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  timeZoneName: "short",
 });
 
 export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
@@ -22,9 +27,12 @@ export const figure = format((value) => {
 export const score = format((value) => value.toFixed(3));
 /** Four significant digits, never an exponent. */
 export const plain = format((value) =>
-  Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 12 }));
+  Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 12 }),
+);
 /** How often in some time: two significant digits, whole numbers from 10 on. */
-export const rate = format((value) => (value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value)));
+export const rate = format((value) =>
+  value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value),
+);
 export const percent = format((value) => `${Number((value * 100).toPrecision(3))} %`);
 export const mebibytes = format((value) => `${whole.format(value)} MiB`);
 /** How many times something: 1.04, 12.3, 283, beyond that > 1,000. */
@@ -50,11 +58,24 @@ export const hardware = (device) =>
  * What events are worth, as rows of name, value and note: faults found never without what chance finds, nor without
  * false events in their time.
  */
-export function faults({ faults_total: total, faults_found: found, false_events: untrue, recorded_hours: hours,
-  false_events_per_hour: perHour, event_recall_by_chance: mean, event_recall_by_chance_q95: most }) {
+export function faults({
+  faults_total: total,
+  faults_found: found,
+  false_events: untrue,
+  recorded_hours: hours,
+  false_events_per_hour: perHour,
+  event_recall_by_chance: mean,
+  event_recall_by_chance_q95: most,
+}) {
   if (!isNumber(untrue)) return [];
   const atMost = isNumber(most) ? `, at most ${rate(most * total)} in 95 %` : "";
-  const span = isNumber(perHour) ? `${rate(perHour)} per hour, in ${duration(3600 * hours)}` : "recorded time unknown";
-  const ofAll = ["Faults found", `${count(found)} of ${count(total)}`, `by chance ${rate(mean * total)}${atMost}`];
+  const span = isNumber(perHour)
+    ? `${rate(perHour)} per hour, in ${duration(3600 * hours)}`
+    : "recorded time unknown";
+  const ofAll = [
+    "Faults found",
+    `${count(found)} of ${count(total)}`,
+    `by chance ${rate(mean * total)}${atMost}`,
+  ];
   return [...(total > 0 ? [ofAll] : []), ["False events", count(untrue), span]];
 }

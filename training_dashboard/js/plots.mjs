@@ -3,13 +3,20 @@ import { el, svg } from "./dom.mjs";
 import { MISSING, clock, figure, isNumber } from "./format.mjs";
 
 /** Cividis: even in lightness, and the same to eyes that tell fewer colours apart. */
-const RAMP = [[0, 34, 78], [60, 77, 110], [124, 123, 120], [187, 173, 108], [254, 232, 56]];
+const RAMP = [
+  [0, 34, 78],
+  [60, 77, 110],
+  [124, 123, 120],
+  [187, 173, 108],
+  [254, 232, 56],
+];
 const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
 /** Distances between ticks where nothing lies between two whole numbers. */
 const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 const plain = (value) => String(Number(value.toPrecision(10)));
-const ticks = (plot, splits) => splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
+const ticks = (plot, splits) =>
+  splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
 const logTicks = (plot, splits) => splits.map((split) => (split === null ? "" : figure(split)));
 const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
 const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
@@ -25,20 +32,45 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, c
     data,
     options: {
       scales: { x: { time: Boolean(isClock) }, y: isLog ? { distr: 3, range: logRange } : {} },
-      series: [{ value: (plot, x) => place(x) }, ...all.map((curve) => ({
-        label: curve.name, stroke: colour(curve.colour), width: curve.width ?? 2, dash: curve.dash,
-        alpha: curve.isFaint ? FAINT : 1, class: curve.isFaint && "faint", value: (plot, y) => figure(y) }))],
+      series: [
+        { value: (plot, x) => place(x) },
+        ...all.map((curve) => ({
+          label: curve.name,
+          stroke: colour(curve.colour),
+          width: curve.width ?? 2,
+          dash: curve.dash,
+          alpha: curve.isFaint ? FAINT : 1,
+          class: curve.isFaint && "faint",
+          value: (plot, y) => figure(y),
+        })),
+      ],
       bands: all.flatMap(({ pairsWith, colour: name }, at) =>
-        (isNumber(pairsWith) ? [{ series: [at + 1, pairsWith + 1], fill: `${colour(name)}55` }] : [])),
-      axes: [{ values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE }, { values: isLog ? logTicks : ticks }],
+        isNumber(pairsWith) ? [{ series: [at + 1, pairsWith + 1], fill: `${colour(name)}55` }] : [],
+      ),
+      axes: [
+        { values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE },
+        { values: isLog ? logTicks : ticks },
+      ],
       cursor: { y: false, dataIdx: nearest },
       tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
     },
-    rows: (xLabel, yLabel) => [[xLabel, ...all.map(({ name }) => `${name}, ${yLabel}`)],
-      ...Array.from(data[0], (x, at) => [isClock ? place(x) : x, ...data.slice(1).map((y) => y[at])])],
-    marks: (plot) => all.map((curve, at) => plot.series[at + 1].show && svg("path", {
-      d: pathOf(plot, data[0], data[at + 1]), fill: "none", stroke: colour(curve.colour),
-      "stroke-width": curve.width ?? 2, "stroke-opacity": curve.isFaint ? FAINT : 1, "stroke-dasharray": curve.dash })),
+    rows: (xLabel, yLabel) => [
+      [xLabel, ...all.map(({ name }) => `${name}, ${yLabel}`)],
+      ...Array.from(data[0], (x, at) => [isClock ? place(x) : x, ...data.slice(1).map((y) => y[at])]),
+    ],
+    marks: (plot) =>
+      all.map(
+        (curve, at) =>
+          plot.series[at + 1].show &&
+          svg("path", {
+            d: pathOf(plot, data[0], data[at + 1]),
+            fill: "none",
+            stroke: colour(curve.colour),
+            "stroke-width": curve.width ?? 2,
+            "stroke-opacity": curve.isFaint ? FAINT : 1,
+            "stroke-dasharray": curve.dash,
+          }),
+      ),
   };
 }
 
@@ -56,7 +88,8 @@ function pathOf(plot, xs, ys) {
   let [path, pen] = ["", "M"];
   xs.forEach((x, at) => {
     if (ys[at] === undefined || x < min || x > max) return;
-    if (ys[at] !== null) path += `${pen}${plot.valToPos(x, "x").toFixed(1)} ${plot.valToPos(ys[at], "y").toFixed(1)}`;
+    if (ys[at] !== null)
+      path += `${pen}${plot.valToPos(x, "x").toFixed(1)} ${plot.valToPos(ys[at], "y").toFixed(1)}`;
     pen = ys[at] === null ? "M" : "L";
   });
   return path;
@@ -84,10 +117,14 @@ export function cells({ z, say, range = extent(z), x: { names: across }, y: { na
   return {
     data: [centres, centres],
     options: {
-      scales: { x: { time: false, range: (plot, low, high) => [low - 0.5, high + 0.5] },
-        y: { range: () => [0, up.length] } },
-      series: [{ value: (plot, x, series, at) => across[at] ?? MISSING },
-        { label, paths: () => null, points: { show: false }, value }],
+      scales: {
+        x: { time: false, range: (plot, low, high) => [low - 0.5, high + 0.5] },
+        y: { range: () => [0, up.length] },
+      },
+      series: [
+        { value: (plot, x, series, at) => across[at] ?? MISSING },
+        { label, paths: () => null, points: { show: false }, value },
+      ],
       axes: [axis(across, 110, "width"), axis(up, 20, "height")],
     },
     paint(plot) {
@@ -101,10 +138,18 @@ export function cells({ z, say, range = extent(z), x: { names: across }, y: { na
       ctx.drawImage(picture, left, bbox.top, right - left, bbox.height);
       ctx.restore();
     },
-    rows: (xLabel, yLabel) => [[`${yLabel} \\ ${xLabel}`, ...across], ...z.map((line, at) => [up[at], ...line])],
+    rows: (xLabel, yLabel) => [
+      [`${yLabel} \\ ${xLabel}`, ...across],
+      ...z.map((line, at) => [up[at], ...line]),
+    ],
     marks(plot) {
       const [left, right] = [0, across.length].map((x) => plot.valToPos(x, "x"));
-      const place = { x: left, width: right - left, height: plot.over.clientHeight, preserveAspectRatio: "none" };
+      const place = {
+        x: left,
+        width: right - left,
+        height: plot.over.clientHeight,
+        preserveAspectRatio: "none",
+      };
       return [svg("image", { href: picture.toDataURL(), "image-rendering": "pixelated", ...place })];
     },
   };
@@ -119,10 +164,12 @@ export function extent(rows) {
 function bitmap(z, [low, high]) {
   const canvas = el("canvas", { width: z[0].length, height: z.length });
   const pen = canvas.getContext("2d");
-  z.forEach((line, y) => line.forEach((value, x) => {
-    pen.fillStyle = isNumber(value) ? shade((value - low) / (high - low || 1)) : "transparent";
-    pen.fillRect(x, z.length - 1 - y, 1, 1);
-  }));
+  for (const [y, line] of z.entries()) {
+    for (const [x, value] of line.entries()) {
+      pen.fillStyle = isNumber(value) ? shade((value - low) / (high - low || 1)) : "transparent";
+      pen.fillRect(x, z.length - 1 - y, 1, 1);
+    }
+  }
   return canvas;
 }
 

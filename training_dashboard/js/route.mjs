@@ -27,4 +27,6 @@ export class Route {
 }
 
 export const href = (view, params = {}) => new Route(`#${view}`).href(params);
-export const go = (view, params) => { location.hash = href(view, params); };
+export const go = (view, params) => {
+  location.hash = href(view, params);
+};

@@ -5,8 +5,10 @@ const [SCHEMA_VERSION, STATE] = [1, "dashboard-state.json"];
 const [TICK_MS, TICKS_PER_STATE, SOON_MS, SILENCE_MS] = [2000, 5, 500, 120_000];
 
 /** What a run says of itself; one that says running, and was not heard of for long, is silent. */
-const heard = (live) => (live?.state === "running" && Date.now() - Date.parse(live.updated_at) > SILENCE_MS
-  ? { ...live, state: "silent" } : live);
+const heard = (live) =>
+  live?.state === "running" && Date.now() - Date.parse(live.updated_at) > SILENCE_MS
+    ? { ...live, state: "silent" }
+    : live;
 
 /** Why a document cannot be shown; `kind` is `empty`, `damaged`, `version` or `offline`. */
 const fault = (kind, path, what) => Object.assign(new Error(`data/${path} ${what}.`), { kind });
@@ -20,7 +22,8 @@ async function fetchText(path) {
     throw fault("offline", path, "could not be fetched: the server does not answer");
   });
   if (response.status === 404 || response.status === 204) return null;
-  if (!response.ok) throw fault("offline", path, `could not be fetched: the server answers ${response.status}`);
+  if (!response.ok)
+    throw fault("offline", path, `could not be fetched: the server answers ${response.status}`);
   return response.text();
 }
 
@@ -51,12 +54,16 @@ export class Store extends EventTarget {
   /** Throws where there is no state to show; the error has a `kind`. */
   static async open() {
     const store = new Store();
-    await store.#take(report ? await store.document(STATE) : await store.#news(STATE) ?? parse(STATE, null));
+    await store.#take(
+      report ? await store.document(STATE) : ((await store.#news(STATE)) ?? parse(STATE, null)),
+    );
     if (!report) await store.#watch();
     return store;
   }
 
-  get streams() { return Object.keys(this.state.streams ?? {}); }
+  get streams() {
+    return Object.keys(this.state.streams ?? {});
+  }
 
   /** A document that only a new export changes, loaded once. */
   document(path) {
@@ -88,7 +95,8 @@ export class Store extends EventTarget {
     const live = heard(this.#live.pipeline);
     if (!(Date.parse(live?.updated_at) > Date.parse(at))) return { verdict, stages };
     const detail = `No sign of life since ${time(live.updated_at)}; make export shows what it left.`;
-    if (live.state === "silent") return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };
+    if (live.state === "silent")
+      return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };
     const now = (node) => ({ ...node, steps: null, ...live.stages.find(({ id }) => id === node.id) });
     return { verdict: live.verdict ?? verdict, stages: stages.map(now) };
   }
@@ -108,10 +116,18 @@ export class Store extends EventTarget {
     const history = state.runs?.exported ? this.document("runs/index.json") : Promise.resolve({});
     const index = await history.catch(({ message }) => ({ message }));
     const problems = index.message ? [{ path: "", message: index.message }] : [];
-    Object.assign(this, { state, index: { runs: [], ...index }, problems: [...(state.problems ?? []), ...problems] });
+    Object.assign(this, {
+      state,
+      index: { runs: [], ...index },
+      problems: [...(state.problems ?? []), ...problems],
+    });
     // What other views open with is fetched while nobody waits for it; who needs it hears of a failure.
-    const soon = Object.values(state.streams ?? {}).flatMap((one) => [one.quality_file, one.series]).filter(Boolean);
-    setTimeout(() => soon.forEach((path) => this.document(path).catch(() => null)), SOON_MS);
+    const soon = Object.values(state.streams ?? {})
+      .flatMap((one) => [one.quality_file, one.series])
+      .filter(Boolean);
+    setTimeout(() => {
+      for (const path of soon) this.document(path).catch(() => null);
+    }, SOON_MS);
   }
 
   async #watch() {
@@ -124,20 +140,26 @@ export class Store extends EventTarget {
 
   /** What is on the page stays where the server does not answer; a damaged document may be whole at the next look. */
   async #renew(everything) {
-    const lost = await this.#look(everything).then(() => null, (error) => (error.kind === "offline" ? error : null));
+    const lost = await this.#look(everything).then(
+      () => null,
+      (error) => (error.kind === "offline" ? error : null),
+    );
     const isNews = Boolean(this.lost) !== Boolean(lost);
     this.lost = lost;
     if (isNews) this.dispatchEvent(new Event("contact"));
   }
 
   async #look(everything) {
-    const asked = [...this.streams, "pipeline"].filter((name) => everything || this.#live[name]?.state === "running");
+    const asked = [...this.streams, "pipeline"].filter(
+      (name) => everything || this.#live[name]?.state === "running",
+    );
     const found = await Promise.all(asked.map((name) => this.#follow(name)));
     // What has begun or ended may have been exported, too.
     const state = everything || found.includes("state") ? await this.#news(STATE) : null;
     if (state) await this.#take(state);
     // That a run has fallen silent shows without news.
-    const isLive = found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
+    const isLive =
+      found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
     if (state || found.includes("state")) this.dispatchEvent(new Event("state"));
     else if (isLive) this.dispatchEvent(new Event("live"));
   }

@@ -10,8 +10,14 @@ const settings = new Map();
 /** A column: what it sorts and saves by, the field of its name if nothing else, and how a cell shows that. */
 export const text = (id, title, key = (item) => item[id], cell = key) => ({ id, title, key, cell, first: 1 });
 /** A column of numbers, the largest first. */
-export const number = (id, title, key, say = String) =>
-  ({ id, title, key, cell: (item) => say(key(item)), first: -1, side: "numeric" });
+export const number = (id, title, key, say = String) => ({
+  id,
+  title,
+  key,
+  cell: (item) => say(key(item)),
+  first: -1,
+  side: "numeric",
+});
 
 /** columns: the first heads its line. sortedBy: id of the column that sorts at first, else items stay as they are. */
 export function dataTable({ id, label, columns, items, sortedBy }) {
@@ -19,12 +25,32 @@ export function dataTable({ id, label, columns, items, sortedBy }) {
   settings.set(id, setting);
   const active = () => columns.find((column) => column.id === setting.by);
   const rows = items.map((item) => ({ item }));
-  const nodeOf = (row) => row.node ??= el("tr", {}, columns.map(({ cell, side }, at) =>
-    el(at ? "td" : "th", { scope: at ? null : "row", class: side }, cell(row.item))));
-  const heads = columns.map((column) => el("th", { scope: "col", class: column.side },
-    el("button", { type: "button", id: `${id}-${column.id}`, onclick: () => sortBy(column) }, column.title)));
-  const filter = el("input", { type: "search", id: `${id}-filter`, value: setting.words, placeholder: "Filter",
-    "aria-label": `Filter ${label}`, oninput: () => { setting.words = filter.value; show(); } });
+  const nodeOf = (row) =>
+    (row.node ??= el(
+      "tr",
+      {},
+      columns.map(({ cell, side }, at) =>
+        el(at ? "td" : "th", { scope: at ? null : "row", class: side }, cell(row.item)),
+      ),
+    ));
+  const heads = columns.map((column) =>
+    el(
+      "th",
+      { scope: "col", class: column.side },
+      el("button", { type: "button", id: `${id}-${column.id}`, onclick: () => sortBy(column) }, column.title),
+    ),
+  );
+  const filter = el("input", {
+    type: "search",
+    id: `${id}-filter`,
+    value: setting.words,
+    placeholder: "Filter",
+    "aria-label": `Filter ${label}`,
+    oninput: () => {
+      setting.words = filter.value;
+      show();
+    },
+  });
   const tally = el("span", { class: "quiet", role: "status" });
   const body = el("tbody");
   let others;
@@ -39,7 +65,8 @@ export function dataTable({ id, label, columns, items, sortedBy }) {
     const words = setting.words.toLowerCase().split(/\s+/).filter(Boolean);
     const { key = () => null, first } = active() ?? {};
     setting.direction ||= first;
-    return rows.filter((row) => words.every((word) => nodeOf(row).textContent.toLowerCase().includes(word)))
+    return rows
+      .filter((row) => words.every((word) => nodeOf(row).textContent.toLowerCase().includes(word)))
       .sort((a, b) => compare(key(a.item), key(b.item), setting.direction));
   }
 
@@ -50,16 +77,35 @@ export function dataTable({ id, label, columns, items, sortedBy }) {
     others = setTimeout(() => body.append(...shown.slice(SCREENFUL).map(nodeOf)), SOON_MS);
     tally.textContent = shown.length < rows.length ? `${shown.length} of ${rows.length}` : "";
     const order = setting.direction < 0 ? "descending" : "ascending";
-    heads.forEach((head, at) => head.setAttribute("aria-sort", columns[at] === active() ? order : "none"));
+    heads.forEach((head, at) => {
+      head.setAttribute("aria-sort", columns[at] === active() ? order : "none");
+    });
   }
 
-  const save = () => saveCsv(label, [columns, ...found()].map((row, at) =>
-    columns.map(({ title, key }) => (at === 0 ? title : key(row.item)))));
+  const save = () =>
+    saveCsv(
+      label,
+      [columns, ...found()].map((row, at) =>
+        columns.map(({ title, key }) => (at === 0 ? title : key(row.item))),
+      ),
+    );
   show();
-  return el("div", {},
-    el("div", { class: "controls" }, rows.length > MANY && filter, tally, button("CSV", `${label} as CSV`, save)),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-      el("table", { id }, el("thead", {}, el("tr", {}, heads)), body)));
+  return el(
+    "div",
+    {},
+    el(
+      "div",
+      { class: "controls" },
+      rows.length > MANY && filter,
+      tally,
+      button("CSV", `${label} as CSV`, save),
+    ),
+    el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+      el("table", { id }, el("thead", {}, el("tr", {}, heads)), body),
+    ),
+  );
 }
 
 function compare(a, b, direction) {

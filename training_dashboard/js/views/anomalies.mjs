@@ -2,7 +2,18 @@
 import { heatMap, lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
 import {
-  clock, count, duration, faults, figure, isNumber, percent, plain, plural, score, severity, time,
+  clock,
+  count,
+  duration,
+  faults,
+  figure,
+  isNumber,
+  percent,
+  plain,
+  plural,
+  score,
+  severity,
+  time,
 } from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { go, href } from "../route.mjs";
@@ -10,7 +21,8 @@ import { dataTable, number, text } from "../table.mjs";
 
 /** As many scores are fetched at once for a closer look. */
 const CLOSE_UP = 100_000;
-const MATCHED = "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
+const MATCHED =
+  "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
   "other events are false. By chance: the same events at random times.";
 
 export async function anomalies(store, route) {
@@ -19,16 +31,25 @@ export async function anomalies(store, route) {
   const titles = store.streams.map((name) => [name, store.stream(name).title]);
   const streams = picker("stream", "Stream", titles, stream, (name) => go("anomalies", { stream: name }));
   const command = checkpoint ? "make score" : "make validate";
-  if (!scores) return [streams, card(title, quiet(subject), advice("Nothing scored yet", command, "finds the events"))];
+  if (!scores)
+    return [streams, card(title, quiet(subject), advice("Nothing scored yet", command, "finds the events"))];
   const { events = [], total = scores.events, false_alarms: alarms, detection } = detections ?? {};
   const event = events.find(({ id }) => String(id) === route.get("event"));
-  return [streams,
-    card(title, quiet(subject), alarms && el("p", {}, `${alarms}.`),
-      series ? timeline(store, stream, await store.document(series), route.get("recording"), events, event)
-        : advice("The scores over time were not exported", "make export", "writes them")),
-    event && Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event)), { id: "aim" }),
+  return [
+    streams,
+    card(
+      title,
+      quiet(subject),
+      alarms && el("p", {}, `${alarms}.`),
+      series
+        ? timeline(store, stream, await store.document(series), route.get("recording"), events, event)
+        : advice("The scores over time were not exported", "make export", "writes them"),
+    ),
+    event &&
+      Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event)), { id: "aim" }),
     card("Events", quiet("Severity is the highest score over the threshold."), table(stream, events, total)),
-    card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores, detection))];
+    card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores, detection)),
+  ];
 }
 
 function timeline(store, stream, { recordings, threshold }, wanted, events, event) {
@@ -39,44 +60,74 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
   const origin = start ? Date.parse(`${start.slice(0, 23)}Z`) / 1000 : 0;
   const mark = (from, to, more) => ({ from: origin + from, to: origin + to, ...more });
   const spec = {
-    title: `Anomaly score, ${name}`, height: 280, y: { label: "score" },
+    title: `Anomaly score, ${name}`,
+    height: 280,
+    y: { label: "score" },
     summary: `${plural(recording.points, "score")} of ${name}, threshold ${plain(threshold)}`,
     x: { label: start ? `recording's own clock, from ${clock(start)}` : "time (s)", isClock: Boolean(start) },
-    spans: [...labels.map(([from, to]) => mark(from, to, { colour: "idle", label: "labelled anomaly" })),
-      ...events.filter((one) => one.recording === name).map((one) => mark(one.start_seconds, one.end_seconds, {
-        colour: one === event ? "busy" : "bad", label: one.sentence,
-        onclick: () => go("anomalies", { stream, event: one.id }) }))],
+    spans: [
+      ...labels.map(([from, to]) => mark(from, to, { colour: "idle", label: "labelled anomaly" })),
+      ...events
+        .filter((one) => one.recording === name)
+        .map((one) =>
+          mark(one.start_seconds, one.end_seconds, {
+            colour: one === event ? "busy" : "bad",
+            label: one.sentence,
+            onclick: () => go("anomalies", { stream, event: one.id }),
+          }),
+        ),
+    ],
     lines: threshold === null ? [] : [{ y: threshold, colour: "bad", label: "threshold" }],
   };
   const coarse = stretches(recording, origin);
   spec.onzoom = closeUp(store, recording, origin, (fine) =>
-    chart.update({ ...spec, curves: [...coarse.map((curve) => ({ ...curve, isFaint: fine.length > 0 })), ...fine] }));
+    chart.update({
+      ...spec,
+      curves: [...coarse.map((curve) => ({ ...curve, isFaint: fine.length > 0 })), ...fine],
+    }),
+  );
   const chart = lineChart({ ...spec, curves: coarse });
   const names = recordings.map((one) => [one.name, `${one.name} (${plural(one.events.length, "event")})`]);
   const choose = (other) => go("anomalies", { stream, recording: other });
-  return [picker("recording", "Recording", names, name, choose), chart.node,
-    quiet("Red: events, to click on; blue: the open one; grey: labelled ones. Drag to zoom, double click for all.")];
+  return [
+    picker("recording", "Recording", names, name, choose),
+    chart.node,
+    quiet(
+      "Red: events, to click on; blue: the open one; grey: labelled ones. Drag to zoom, double click for all.",
+    ),
+  ];
 }
 
 /** The least and greatest score of each stretch; one curve where they are the same. */
 function stretches({ t, low, high }, origin) {
   const curve = { x: t.map((second) => origin + second), colour: "curve-1", width: 1.5 };
   if (low.every((value, at) => value === high[at])) return [{ ...curve, name: "score", y: high }];
-  return [{ ...curve, name: "highest", y: high, pairsWith: 1 }, { ...curve, name: "lowest", y: low }];
+  return [
+    { ...curve, name: "highest", y: high, pairsWith: 1 },
+    { ...curve, name: "lowest", y: low },
+  ];
 }
 
 /** Fetches every score of the part on screen once that holds few enough; `show` gets a curve of them, or none. */
 function closeUp(store, { details = [] }, origin, show) {
   let shown = "";
   return async (from, to) => {
-    const parts = details.filter(({ from_s: first, to_s: last }) => origin + last >= from && origin + first <= to);
+    const parts = details.filter(
+      ({ from_s: first, to_s: last }) => origin + last >= from && origin + first <= to,
+    );
     const points = parts.reduce((sum, part) => sum + part.points, 0);
     const near = parts.length < details.length && points <= CLOSE_UP ? parts.map(({ file }) => file) : [];
     if (near.join() === shown) return;
     shown = near.join();
     const found = await Promise.all(near.map((file) => store.document(file)));
     const x = found.flatMap(({ t }) => t.map((second) => origin + second));
-    const curve = { name: "every score", x, y: found.flatMap((part) => part.score), colour: "curve-1", width: 1.5 };
+    const curve = {
+      name: "every score",
+      x,
+      y: found.flatMap((part) => part.score),
+      colour: "curve-1",
+      width: 1.5,
+    };
     if (near.join() === shown) show(near.length > 0 ? [curve] : []);
   };
 }
@@ -87,60 +138,116 @@ function table(stream, items, total) {
   if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
   if (items.length === 0) return advice("The list of events is missing", "make score", "writes it");
   const columns = [
-    text("start", "Begins", (event) => event.start ?? event.start_seconds, (event) => [
-      el("a", { href: href("anomalies", { stream, event: event.id }) }, begin(event)), small(event.recording)]),
+    text(
+      "start",
+      "Begins",
+      (event) => event.start ?? event.start_seconds,
+      (event) => [
+        el("a", { href: href("anomalies", { stream, event: event.id }) }, begin(event)),
+        small(event.recording),
+      ],
+    ),
     number("severity", "Severity", (event) => event.severity, severity),
-    number("duration", "Lasts", (one) => one.duration_seconds, (span) => (span === 0 ? "a moment" : duration(span))),
+    number(
+      "duration",
+      "Lasts",
+      (one) => one.duration_seconds,
+      (span) => (span === 0 ? "a moment" : duration(span)),
+    ),
     text("channels", "Mostly in", ({ top_channels: top }) =>
-      top.map(({ name, share }) => `${name} ${percent(share)}`).join(", ")),
+      top.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
+    ),
     text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
   ];
-  return [items.length < total && quiet(`The ${count(items.length)} worst of ${plural(total, "event")}.`),
-    dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" })];
+  return [
+    items.length < total && quiet(`The ${count(items.length)} worst of ${plural(total, "event")}.`),
+    dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" }),
+  ];
 }
 
 async function about(store, event) {
   const { channels = [], scalograms = [] } = event.detail ? await store.document(event.detail) : {};
-  const share = ({ name, share: part }) => [name, [meter(`Share of ${name}`, part, "bad"), small(percent(part))]];
-  return [el("p", {}, `${event.sentence}.`), quiet(event.recording),
+  const share = ({ name, share: part }) => [
+    name,
+    [meter(`Share of ${name}`, part, "bad"), small(percent(part))],
+  ];
+  return [
+    el("p", {}, `${event.sentence}.`),
+    quiet(event.recording),
     block("Channels by their share of the error", facts(event.top_channels.map(share))),
-    el("div", { class: "charts" }, channels.map((channel) => signal(event, channel))), scalograms.map(scalogram),
-    !event.detail && advice("Only the worst events have their signals on record", "make score", "writes those")];
+    el(
+      "div",
+      { class: "charts" },
+      channels.map((channel) => signal(event, channel)),
+    ),
+    scalograms.map(scalogram),
+    !event.detail &&
+      advice("Only the worst events have their signals on record", "make score", "writes those"),
+  ];
 }
 
-const signal = ({ start_seconds: from, end_seconds: to }, { name, t: x, seen, expected }) => lineChart({
-  title: name, summary: `${name} as seen and as the model expected it`, x: { label: "time (s)" }, y: { label: name },
-  // What the model expects of a vibration is a scalogram, not a curve.
-  curves: [{ name: "seen", x, y: seen, colour: "curve-1" },
-    { name: "expected", x, y: expected, colour: "curve-2", dash: [6, 4] }].filter(({ y }) => y.length > 0),
-  spans: [{ from, to, colour: "bad", label: "event" }],
-}).node;
+const signal = ({ start_seconds: from, end_seconds: to }, { name, t: x, seen, expected }) =>
+  lineChart({
+    title: name,
+    summary: `${name} as seen and as the model expected it`,
+    x: { label: "time (s)" },
+    y: { label: name },
+    // What the model expects of a vibration is a scalogram, not a curve.
+    curves: [
+      { name: "seen", x, y: seen, colour: "curve-1" },
+      { name: "expected", x, y: expected, colour: "curve-2", dash: [6, 4] },
+    ].filter(({ y }) => y.length > 0),
+    spans: [{ from, to, colour: "bad", label: "event" }],
+  }).node;
 
 /** Seen and expected share their colours: what differs to the eye does. No error is the middle of its colours. */
 function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }) {
   const say = (value) => `${figure(value)} dB`;
-  const [x, y] = [{ label: "time (s)", names: t.map(figure) }, { label: "Hz", names: hertz.map(figure) }];
+  const [x, y] = [
+    { label: "time (s)", names: t.map(figure) },
+    { label: "Hz", names: hertz.map(figure) },
+  ];
   const map = (what, z, range) =>
-    heatMap({ title: `${axis}, ${what}`, summary: `Scalogram of ${axis}, ${what}`, x, y, z, range, say }).node;
+    heatMap({ title: `${axis}, ${what}`, summary: `Scalogram of ${axis}, ${what}`, x, y, z, range, say })
+      .node;
   const [range, most] = [extent([...seen, ...expected]), Math.max(...extent(error).map(Math.abs))];
-  return el("div", { class: "charts" }, map("seen", seen, range), map("expected", expected, range),
-    map("error", error, [-most, most]));
+  return el(
+    "div",
+    { class: "charts" },
+    map("seen", seen, range),
+    map("expected", expected, range),
+    map("error", error, [-most, most]),
+  );
 }
 
 function figures({ threshold, scores, recordings, alarms, events }, found) {
   const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
   const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms intended`;
-  const shares = found && [["AUROC", "auroc", "chance 0.5"], ["F1", "f1"], ["Precision", "precision"],
-    ["Average precision", "average_precision", `chance ${score(found.prevalence)}`], ["Recall", "recall"],
-    ["False alarms", "false_alarm_rate", "of normal scores"]].filter(([, key]) => isNumber(found[key]))
-    .map(([term, key, note]) => [term, score(found[key]), note]);
-  const tiles = found && [...faults(found), ...shares]
-    .map(([term, value, note]) => [term, [value, note && small(note)]]);
+  const shares =
+    found &&
+    [
+      ["AUROC", "auroc", "chance 0.5"],
+      ["F1", "f1"],
+      ["Precision", "precision"],
+      ["Average precision", "average_precision", `chance ${score(found.prevalence)}`],
+      ["Recall", "recall"],
+      ["False alarms", "false_alarm_rate", "of normal scores"],
+    ]
+      .filter(([, key]) => isNumber(found[key]))
+      .map(([term, key, note]) => [term, score(found[key]), note]);
+  const tiles =
+    found && [...faults(found), ...shares].map(([term, value, note]) => [term, [value, note && small(note)]]);
   return [
-    facts([["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
+    facts([
+      ["Scored", `${plural(scores, "score")} in ${plural(recordings, "recording")}`],
       ["Found", `${plural(alarms, "alarm")} in ${plural(events, "event")}`],
-      ["Threshold", threshold && [plain(threshold.value), small(basis)]]]),
-    block("Against the labels", found ? [facts(tiles, "tiles"), quiet(MATCHED)]
-      : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms.")),
+      ["Threshold", threshold && [plain(threshold.value), small(basis)]],
+    ]),
+    block(
+      "Against the labels",
+      found
+        ? [facts(tiles, "tiles"), quiet(MATCHED)]
+        : quiet("No labels, so no detection figures: put a label file beside the data to judge the alarms."),
+    ),
   ];
 }

@@ -3,29 +3,50 @@ import { advice, block, card, facts, meter, quiet, small } from "../dom.mjs";
 import { hardware, isNumber, mebibytes, percent } from "../format.mjs";
 import { dataTable, text } from "../table.mjs";
 
-export const device = (store) => [machine(store.state.device),
-  store.streams.map((name) => decided(name, store.stream(name)))];
+export const device = (store) => [
+  machine(store.state.device),
+  store.streams.map((name) => decided(name, store.stream(name))),
+];
 
-const machine = (found) => card("This machine", found && quiet(hardware(found)),
-  found ? facts(found.facts.map(({ what, value }) => [what, value]), "facts single")
-    : advice("No device report yet", "make validate", "writes it"));
+const machine = (found) =>
+  card(
+    "This machine",
+    found && quiet(hardware(found)),
+    found
+      ? facts(
+          found.facts.map(({ what, value }) => [what, value]),
+          "facts single",
+        )
+      : advice("No device report yet", "make validate", "writes it"),
+  );
 const COLUMNS = [text("what", "Decision"), text("value", "Value"), text("reason", "Reason")];
 
 function decided(name, { title, run_id: run, decisions, device: used, memory }) {
-  if (!run) return card(title, null, advice("No run has decided anything yet", `make train-${name}`, "starts one"));
+  if (!run)
+    return card(title, null, advice("No run has decided anything yet", `make train-${name}`, "starts one"));
   // Older exports have the device alone.
   const items = decisions ?? [{ what: "device", value: hardware(used), reason: used?.reason }];
-  return card(title, quiet(`Run ${run}`),
+  return card(
+    title,
+    quiet(`Run ${run}`),
     dataTable({ id: `decided-${name}`, label: `Decisions, ${title}`, columns: COLUMNS, items }),
-    block("Memory", memory ? bars(memory) : quiet("This run recorded no memory.")));
+    block("Memory", memory ? bars(memory) : quiet("This run recorded no memory.")),
+  );
 }
 
 function bars({ limit_mb: limit, forecast_mb: forecast, measured_mb: peak }) {
   const tone = peak > limit ? "bad" : "good";
-  const known = [["Limit", limit, "idle"], ["Forecast", forecast, "busy"], ["Measured peak", peak, tone]]
-    .filter(([, value]) => isNumber(value));
+  const known = [
+    ["Limit", limit, "idle"],
+    ["Forecast", forecast, "busy"],
+    ["Measured peak", peak, tone],
+  ].filter(([, value]) => isNumber(value));
   const whole = Math.max(...known.map(([, value]) => value));
   const bar = ([term, value, look]) => [term, [meter(term, value / whole, look), small(mebibytes(value))]];
-  return [facts(known.map(bar)),
-    isNumber(forecast) && isNumber(peak) && quiet(`The measured peak is ${percent(peak / forecast)} of the forecast.`)];
+  return [
+    facts(known.map(bar)),
+    isNumber(forecast) &&
+      isNumber(peak) &&
+      quiet(`The measured peak is ${percent(peak / forecast)} of the forecast.`),
+  ];
 }

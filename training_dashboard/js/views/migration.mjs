@@ -5,19 +5,45 @@ import { dataTable, number, text } from "../table.mjs";
 
 export function migration({ state }) {
   const { notebooks = [], rules = [] } = state.migration ?? {};
-  if (notebooks.length === 0) return advice("No notebook migrated yet", "landfall migrate NOTEBOOK", "rewrites one");
+  if (notebooks.length === 0)
+    return advice("No notebook migrated yet", "landfall migrate NOTEBOOK", "rewrites one");
   const left = notebooks.filter(({ needs_you: places }) => places.length > 0);
   const table = (id, label, columns, items) => card(label, null, dataTable({ id, label, columns, items }));
   return [
-    card("What needs you", null, left.length === 0 && quiet("Nothing: every finding was rewritten."),
-      left.map(({ source, needs_you: places }) => block(source, places.map((place) => quiet(place))))),
-    table("notebooks", "Notebooks", NOTEBOOKS, notebooks), table("rules", "Findings by rule", RULES, rules),
+    card(
+      "What needs you",
+      null,
+      left.length === 0 && quiet("Nothing: every finding was rewritten."),
+      left.map(({ source, needs_you: places }) =>
+        block(
+          source,
+          places.map((place) => quiet(place)),
+        ),
+      ),
+    ),
+    table("notebooks", "Notebooks", NOTEBOOKS, notebooks),
+    table("rules", "Findings by rule", RULES, rules),
   ];
 }
 
 const NOTEBOOKS = [
-  text("source", "From"), text("target", "To"), text("at", "Migrated", ({ at }) => at, ({ at }) => time(at)),
-  text("findings", "Findings", ({ findings }) => Object.entries(findings).map((pair) => pair.join(" × ")).join(", ")),
+  text("source", "From"),
+  text("target", "To"),
+  text(
+    "at",
+    "Migrated",
+    ({ at }) => at,
+    ({ at }) => time(at),
+  ),
+  text("findings", "Findings", ({ findings }) =>
+    Object.entries(findings)
+      .map((pair) => pair.join(" × "))
+      .join(", "),
+  ),
   number("needs", "Needs you", ({ needs_you: places }) => places.length),
 ];
-const RULES = [text("rule", "Rule"), text("title", "What it does"), number("count", "Findings", ({ count }) => count)];
+const RULES = [
+  text("rule", "Rule"),
+  text("title", "What it does"),
+  number("count", "Findings", ({ count }) => count),
+];

@@ -16,33 +16,87 @@ export async function runs(store, route) {
   };
   await refresh();
   const columns = columnsOf(store, route.all("run"), pick);
-  return [card("All runs", quiet("Pick one for its details, several to compare them. The address keeps the choice."),
-    dataTable({ id: "runs", label: "Runs", columns, items, sortedBy: "started" })), picked];
+  return [
+    card(
+      "All runs",
+      quiet("Pick one for its details, several to compare them. The address keeps the choice."),
+      dataTable({ id: "runs", label: "Runs", columns, items, sortedBy: "started" }),
+    ),
+    picked,
+  ];
 }
 
 const columnsOf = (store, chosen, pick) => [
-  text("run", "Run", (run) => run.run_id, ({ run_id: id }) => el("label", { class: "pick" }, el("input", {
-    type: "checkbox", id: `pick-${id}`, value: id, checked: chosen.includes(id), onchange: pick }), id)),
-  text("state", "State", (run) => run.state, (run) => [badge(run.state), run.reason && small(run.reason),
-    !run.folder_present && small("only the record is left")]),
-  { ...text("started", "Started", (run) => run.started_at, (run) => time(run.started_at)), first: -1 },
-  ...store.streams.map((name) => ({ ...number(`best-${name}`, `Best loss, ${store.stream(name).title}`,
-    (run) => run.streams[name]?.best_val_loss, figure), first: 1 })),
+  text(
+    "run",
+    "Run",
+    (run) => run.run_id,
+    ({ run_id: id }) =>
+      el(
+        "label",
+        { class: "pick" },
+        el("input", {
+          type: "checkbox",
+          id: `pick-${id}`,
+          value: id,
+          checked: chosen.includes(id),
+          onchange: pick,
+        }),
+        id,
+      ),
+  ),
+  text(
+    "state",
+    "State",
+    (run) => run.state,
+    (run) => [
+      badge(run.state),
+      run.reason && small(run.reason),
+      !run.folder_present && small("only the record is left"),
+    ],
+  ),
+  {
+    ...text(
+      "started",
+      "Started",
+      (run) => run.started_at,
+      (run) => time(run.started_at),
+    ),
+    first: -1,
+  },
+  ...store.streams.map((name) => ({
+    ...number(
+      `best-${name}`,
+      `Best loss, ${store.stream(name).title}`,
+      (run) => run.streams[name]?.best_val_loss,
+      figure,
+    ),
+    first: 1,
+  })),
   number("duration", "Duration", (run) => run.duration_seconds, duration),
   text("device", "Hardware", (run) => run.device ?? MISSING),
-  text("curves", "Curves", (run) => href("training", { run: run.run_id }), ({ run_id: run }) =>
-    el("a", { href: href("training", { run }), "aria-label": `Curves of ${run}` }, "show")),
+  text(
+    "curves",
+    "Curves",
+    (run) => href("training", { run: run.run_id }),
+    ({ run_id: run }) =>
+      el("a", { href: href("training", { run }), "aria-label": `Curves of ${run}` }, "show"),
+  ),
 ];
 
 async function details(store, ids) {
-  const failed = (run_id) => ({ message }) => ({ run_id, message });
+  const failed =
+    (run_id) =>
+    ({ message }) => ({ run_id, message });
   const records = await Promise.all(ids.map((id) => store.record(id).catch(failed(id))));
   return [
-    ids.length > 1 && el("p", {}, el("a", { href: href("training", { run: ids }) }, "Show their curves together")),
+    ids.length > 1 &&
+      el("p", {}, el("a", { href: href("training", { run: ids }) }, "Show their curves together")),
     records.map(({ run_id: id, message }) => message && quiet(`${id}: ${message}`)),
     store.streams.map((name) => {
       const { title } = store.stream(name);
-      const trained = records.filter(({ streams }) => streams?.[name])
+      const trained = records
+        .filter(({ streams }) => streams?.[name])
         .map(({ run_id: id, streams }) => ({ id, ...streams[name] }));
       return trained.length > 1 ? difference(title, trained) : trained.map((run) => single(title, run));
     }),
@@ -51,31 +105,63 @@ async function details(store, ids) {
 
 function single(title, { id, environment, config, ...run }) {
   const { commit, dirty } = environment?.git ?? {};
-  return card(title, badge(run.state),
-    facts([["Run", id], ["Started", time(run.started_at)], ["Duration", duration(run.duration_seconds)],
-      ["Reason", run.reason], ["Hardware", hardware(environment?.device)],
-      ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`]]),
-    listing("configuration", config), listing("environment", environment));
+  return card(
+    title,
+    badge(run.state),
+    facts([
+      ["Run", id],
+      ["Started", time(run.started_at)],
+      ["Duration", duration(run.duration_seconds)],
+      ["Reason", run.reason],
+      ["Hardware", hardware(environment?.device)],
+      ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`],
+    ]),
+    listing("configuration", config),
+    listing("environment", environment),
+  );
 }
 
-const listing = (what, tree) => (tree ? fold(`The ${what}`, el("pre", { tabindex: "0" },
-  [...leaves(tree)].map(([key, value]) => `${key}: ${value}\n`))) : quiet(`The ${what} of this run was not recorded.`));
+const listing = (what, tree) =>
+  tree
+    ? fold(
+        `The ${what}`,
+        el(
+          "pre",
+          { tabindex: "0" },
+          [...leaves(tree)].map(([key, value]) => `${key}: ${value}\n`),
+        ),
+      )
+    : quiet(`The ${what} of this run was not recorded.`);
 
 /** A tree as `a.b.c` → value as JSON has it, texts without their quotes. */
-const leaves = (tree, prefix = "") => new Map(Object.entries(tree ?? {}).flatMap(([key, value]) => {
-  const isBranch = value?.constructor === Object && Object.keys(value).length > 0;
-  if (isBranch) return [...leaves(value, `${prefix}${key}.`)];
-  return [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]];
-}));
+const leaves = (tree, prefix = "") =>
+  new Map(
+    Object.entries(tree ?? {}).flatMap(([key, value]) => {
+      const isBranch = value?.constructor === Object && Object.keys(value).length > 0;
+      if (isBranch) return [...leaves(value, `${prefix}${key}.`)];
+      return [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]];
+    }),
+  );
 
 /** What is not the same in all of `trained`. */
 function difference(title, trained) {
   const trees = trained.map(({ config, environment }) => leaves({ config, environment }));
   const keys = [...new Set(trees.flatMap((tree) => [...tree.keys()]))];
   const items = keys.filter((key) => trees.some((tree) => tree.get(key) !== trees[0].get(key)));
-  const columns = [text("key", "Setting", (key) => key),
-    ...trees.map((tree, at) => text(`run-${at}`, trained[at].id, (key) => tree.get(key) ?? MISSING))];
+  const columns = [
+    text("key", "Setting", (key) => key),
+    ...trees.map((tree, at) => text(`run-${at}`, trained[at].id, (key) => tree.get(key) ?? MISSING)),
+  ];
   const same = quiet("Configuration and environment are the same.");
-  return el("div", { class: "wide" }, card(`${title}: what differs`, null, items.length === 0 ? same
-    : dataTable({ id: `difference-${title}`, label: `Differences, ${title}`, columns, items })));
+  return el(
+    "div",
+    { class: "wide" },
+    card(
+      `${title}: what differs`,
+      null,
+      items.length === 0
+        ? same
+        : dataTable({ id: `difference-${title}`, label: `Differences, ${title}`, columns, items }),
+    ),
+  );
 }

@@ -6,7 +6,13 @@ import { dataTable, number } from "../table.mjs";
 
 /** What is drawn: fields of the steps and of the epochs. */
 const MEASURES = [
-  { title: "Loss", label: "loss (squared error, scaled)", step: "loss", epoch: "train_loss", validation: "val_loss" },
+  {
+    title: "Loss",
+    label: "loss (squared error, scaled)",
+    step: "loss",
+    epoch: "train_loss",
+    validation: "val_loss",
+  },
   { title: "Learning rate", label: "learning rate", step: "lr", epoch: "lr" },
   { title: "Gradient norm", label: "gradient norm", step: "grad_norm" },
   { title: "Throughput", label: "windows/s", epoch: "windows_per_second" },
@@ -14,17 +20,31 @@ const MEASURES = [
   { title: "GPU utilisation", label: "share of time", step: "gpu_utilisation" },
 ];
 
-const FIGURES = [["epoch", "Epoch", count], ["train_loss", "Training loss"], ["val_loss", "Validation loss"],
-  ["skill", "Skill"], ["lr", "Learning rate"], ["seconds", "Time", duration], ["windows_per_second", "Windows/s"]]
-  .map(([key, title, say = figure]) => number(key, title, (epoch) => epoch[key], say));
+const FIGURES = [
+  ["epoch", "Epoch", count],
+  ["train_loss", "Training loss"],
+  ["val_loss", "Validation loss"],
+  ["skill", "Skill"],
+  ["lr", "Learning rate"],
+  ["seconds", "Time", duration],
+  ["windows_per_second", "Windows/s"],
+].map(([key, title, say = figure]) => number(key, title, (epoch) => epoch[key], say));
 
 const colourOf = (at) => `curve-${1 + (at % 7)}`;
 
 export async function training(store, route, signal) {
   const ids = route.all("run");
   const settings = { scale: "linear", x: "epoch", smoothing: "0", ...Object.fromEntries(route.params) };
-  const leave = (id) => ids.includes(id) && el("a", {
-    href: route.href({ run: ids.filter((other) => other !== id) }), "aria-label": `Leave out ${id}` }, "×");
+  const leave = (id) =>
+    ids.includes(id) &&
+    el(
+      "a",
+      {
+        href: route.href({ run: ids.filter((other) => other !== id) }),
+        "aria-label": `Leave out ${id}`,
+      },
+      "×",
+    );
   const panels = store.streams.map((name) => panel(store, name, ids, settings, leave));
   const refresh = () => Promise.all(panels.map((one) => one.refresh()));
   const set = (name) => (value) => {
@@ -33,18 +53,47 @@ export async function training(store, route, signal) {
     refresh();
   };
   const others = store.index.runs.filter((run) => !ids.includes(run.run_id));
-  const options = [["", ids.length > 0 ? "add another" : "the newest"],
-    ...others.map((run) => [run.run_id, `${run.run_id} · ${time(run.started_at)}`])];
+  const options = [
+    ["", ids.length > 0 ? "add another" : "the newest"],
+    ...others.map((run) => [run.run_id, `${run.run_id} · ${time(run.started_at)}`]),
+  ];
   const slider = { type: "range", id: "smoothing", max: 0.98, step: 0.02, value: settings.smoothing };
   await refresh();
   store.addEventListener("live", refresh, { signal });
   return [
-    el("div", { class: "controls" },
-      picker("run-choice", "Run", options, "", (id) => { location.hash = route.href({ run: [...ids, id] }); }),
-      choice("scale", "Loss axis", [["linear", "linear"], ["log", "logarithmic"]], settings.scale, set("scale")),
-      choice("x", "Per", [["epoch", "epoch"], ["step", "step"]], settings.x, set("x")),
-      el("label", { class: "control" }, "Smoothing",
-        el("input", { ...slider, oninput: ({ target }) => set("smoothing")(target.value) }))),
+    el(
+      "div",
+      { class: "controls" },
+      picker("run-choice", "Run", options, "", (id) => {
+        location.hash = route.href({ run: [...ids, id] });
+      }),
+      choice(
+        "scale",
+        "Loss axis",
+        [
+          ["linear", "linear"],
+          ["log", "logarithmic"],
+        ],
+        settings.scale,
+        set("scale"),
+      ),
+      choice(
+        "x",
+        "Per",
+        [
+          ["epoch", "epoch"],
+          ["step", "step"],
+        ],
+        settings.x,
+        set("x"),
+      ),
+      el(
+        "label",
+        { class: "control" },
+        "Smoothing",
+        el("input", { ...slider, oninput: ({ target }) => set("smoothing")(target.value) }),
+      ),
+    ),
     panels.map(({ node }) => node),
   ];
 }
@@ -57,9 +106,24 @@ function panel(store, name, ids, settings, leave) {
   let listed;
   const list = (runs) => {
     // A table that is drawn anew loses its place.
-    const isNews = listed !== (listed = runs.map(({ id, history }) => `${id} ${history.length}`).join());
-    if (isNews) fill(epochs.lastChild, runs.map(({ id, history: items }) => block(id,
-      dataTable({ id: `epochs-${name}-${id}`, label: `Epochs of ${title}, ${id}`, columns: FIGURES, items }))));
+    const before = listed;
+    listed = runs.map(({ id, history }) => `${id} ${history.length}`).join();
+    const isNews = listed !== before;
+    if (isNews)
+      fill(
+        epochs.lastChild,
+        runs.map(({ id, history: items }) =>
+          block(
+            id,
+            dataTable({
+              id: `epochs-${name}-${id}`,
+              label: `Epochs of ${title}, ${id}`,
+              columns: FIGURES,
+              items,
+            }),
+          ),
+        ),
+      );
     epochs.hidden = !runs.some(({ history }) => history.length > 0);
   };
   const show = (spec) => {
@@ -69,13 +133,18 @@ function panel(store, name, ids, settings, leave) {
   const refresh = async () => {
     const newest = store.stream(name).run_id;
     const asked = ids.length > 0 ? ids : [newest].filter(Boolean);
-    const found = await Promise.all(asked.map((id) => store.run(id, name).catch(({ message }) => ({ message }))));
+    const found = await Promise.all(
+      asked.map((id) => store.run(id, name).catch(({ message }) => ({ message }))),
+    );
     const bare = { history: [], step_history: [] };
     const all = found.map((run, at) => run && { ...bare, ...run, id: asked[at], colour: colourOf(at) });
     const runs = all.filter((run) => run && !run.message);
-    fill(heads, all.map((run) => run && head(run, leave(run.id))),
+    fill(
+      heads,
+      all.map((run) => run && head(run, leave(run.id))),
       !newest && advice("Not trained yet", `make train-${name}`, "starts a run"),
-      newest && !all.some(Boolean) && quiet("None of these runs trained this stream."));
+      newest && !all.some(Boolean) && quiet("None of these runs trained this stream."),
+    );
     const specs = MEASURES.map((measure) => specOf(measure, runs, settings, title));
     specs.filter(({ curves }) => curves.length > 0).forEach(show);
     list(runs);
@@ -86,39 +155,76 @@ function panel(store, name, ids, settings, leave) {
 function head(run, leave) {
   if (run.message) return warning(`${run.id}: ${run.message} `, leave);
   const gap = gapOf(run);
-  const now = [run.epochs > 0 && `epoch ${run.epoch} of ${run.epochs}`,
+  const now = [
+    run.epochs > 0 && `epoch ${run.epoch} of ${run.epochs}`,
     run.state === "running" && `${duration(run.eta_seconds)} left`,
     run.best && `best validation loss ${figure(run.best.val_loss)} in epoch ${run.best.epoch}`,
     isNumber(run.windows_per_second) && `${figure(run.windows_per_second)} windows/s`,
-    isNumber(run.memory_mb) && mebibytes(run.memory_mb), hardware(run.environment?.device), run.reason];
+    isNumber(run.memory_mb) && mebibytes(run.memory_mb),
+    hardware(run.environment?.device),
+    run.reason,
+  ];
   return [
-    el("div", { class: "run" }, dot(run.colour), el("b", {}, run.id), leave, badge(run.state),
-      quiet(now.filter(Boolean).join(" · "))),
-    gap && warning(`The loss is no finite number, first in ${gap.step ? `step ${gap.step}` : `epoch ${gap.epoch}`}`,
-      run.nan_steps > 0 && ` and in ${run.nan_steps} steps in all`, "; a lower training.learning_rate often helps."),
-    run.recoveries > 0 && warning(`${run.recoveries} times the loss or its gradient was not finite: the step was undone, `,
-      "and the run went on at a higher precision or a lower learning rate. Its folder tells where the data came from."),
+    el(
+      "div",
+      { class: "run" },
+      dot(run.colour),
+      el("b", {}, run.id),
+      leave,
+      badge(run.state),
+      quiet(now.filter(Boolean).join(" · ")),
+    ),
+    gap &&
+      warning(
+        `The loss is no finite number, first in ${gap.step ? `step ${gap.step}` : `epoch ${gap.epoch}`}`,
+        run.nan_steps > 0 && ` and in ${run.nan_steps} steps in all`,
+        "; a lower training.learning_rate often helps.",
+      ),
+    run.recoveries > 0 &&
+      warning(
+        `${run.recoveries} times the loss or its gradient was not finite: the step was undone, `,
+        "and the run went on at a higher precision or a lower learning rate. Its folder tells where the data came from.",
+      ),
     run.collapsed && warning("The model has collapsed: it answers the same whatever it is shown."),
   ];
 }
 
-const gapOf = ({ history, step_history: steps }) => steps.find(({ loss }) => !isNumber(loss))
-  ?? history.find(({ train_loss: loss }) => !isNumber(loss));
+const gapOf = ({ history, step_history: steps }) =>
+  steps.find(({ loss }) => !isNumber(loss)) ?? history.find(({ train_loss: loss }) => !isNumber(loss));
 
 function specOf(measure, runs, { scale, x, smoothing }, stream) {
   const isLoss = measure.title === "Loss";
   const place = x === "step" ? stepOf : epochOf;
-  const curves = runs.flatMap((run) => partsOf(measure, run, x === "step").flatMap(([name, points, key, dash]) =>
-    smoothed({ name: runs.length === 1 ? name : isLoss ? `${run.id} ${name}` : run.id, colour: run.colour, dash,
-      x: points.map((point) => place(run, point)), y: points.map((point) => point[key] ?? null) }, Number(smoothing))));
-  const best = ({ best: { epoch, val_loss: y }, ...run }) =>
-    ({ x: place(run, { epoch }), y, colour: run.colour, label: `best: epoch ${epoch}` });
+  const curves = runs.flatMap((run) =>
+    partsOf(measure, run, x === "step").flatMap(([name, points, key, dash]) =>
+      smoothed(
+        {
+          name: runs.length === 1 ? name : isLoss ? `${run.id} ${name}` : run.id,
+          colour: run.colour,
+          dash,
+          x: points.map((point) => place(run, point)),
+          y: points.map((point) => point[key] ?? null),
+        },
+        Number(smoothing),
+      ),
+    ),
+  );
+  const best = ({ best: { epoch, val_loss: y }, ...run }) => ({
+    x: place(run, { epoch }),
+    y,
+    colour: run.colour,
+    label: `best: epoch ${epoch}`,
+  });
   const gap = (run) => ({ x: place(run, gapOf(run)), colour: "bad", label: "not finite" });
   const lengths = runs.map((run) => `run ${run.id} with ${run.history.length} epochs`).join(", ");
   return {
-    title: `${measure.title}, ${stream}`, curves, height: isLoss ? 340 : 200, isWide: isLoss,
+    title: `${measure.title}, ${stream}`,
+    curves,
+    height: isLoss ? 340 : 200,
+    isWide: isLoss,
     summary: `${measure.title} of ${stream} per ${x}: ${lengths}`,
-    x: { label: x, isWhole: true }, y: { label: measure.label, isLog: isLoss && scale === "log" },
+    x: { label: x, isWhole: true },
+    y: { label: measure.label, isLog: isLoss && scale === "log" },
     points: isLoss ? runs.filter((run) => isNumber(run.best?.val_loss)).map(best) : [],
     lines: isLoss ? runs.filter(gapOf).map(gap) : [],
   };
@@ -133,8 +239,10 @@ function partsOf({ title, step, epoch, validation }, { history, step_history: st
   const isFine = step && (isPerStep || !epoch || history.length === 0);
   const [points, key] = isFine ? [steps, step] : [history, epoch];
   // A loss that is no number is a gap to see; other figures are not taken at every step.
-  const parts = [[validation ? "training" : title, points.filter((point) => validation || isNumber(point[key])), key],
-    ["validation", history, validation, [6, 4]]];
+  const parts = [
+    [validation ? "training" : title, points.filter((point) => validation || isNumber(point[key])), key],
+    ["validation", history, validation, [6, 4]],
+  ];
   return parts.filter(([, all, field]) => all.some((point) => isNumber(point[field])));
 }
 
@@ -147,5 +255,8 @@ function smoothed(curve, weight) {
     [mean, norm] = [weight * mean + (1 - weight) * value, weight * norm + 1 - weight];
     return mean / norm;
   });
-  return [{ ...curve, name: `${curve.name}, raw`, isFaint: true, width: 1 }, { ...curve, y }];
+  return [
+    { ...curve, name: `${curve.name}, raw`, isFaint: true, width: 1 },
+    { ...curve, y },
+  ];
 }
