@@ -49,8 +49,8 @@ always:
 .PHONY: sample-data
 sample-data: $(SAMPLE)  ## Make the synthetic plant's data under data/, once
 
-$(SAMPLE): $(READY) | core/data/synthetic.py
-	$(BIN)/python -m core.data.synthetic --root . >/dev/null
+$(SAMPLE): $(READY) | pipelines/sample_data/command.py
+	$(BIN)/python -m pipelines.sample_data --root . >/dev/null
 	@touch $@
 
 .PHONY: validate

@@ -21,7 +21,7 @@ COMMANDS: dict[str, Command] = {
     "migrate": Command("migration.command", "make local notebooks of Colab ones"),
     "pipeline": Command("pipelines.run_local_training_pipeline", "train, score, validate and export both streams"),
     "quality": Command("pipelines.check_data_quality", "judge the sensor files of a stream"),
-    "pool": Command("core.data.pooling", "make the sensors of many machines alike, to pre-train on"),
+    "pool": Command("pipelines.pool_sensors", "make the sensors of many machines alike, to pre-train on"),
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
     "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
@@ -32,7 +32,7 @@ COMMANDS: dict[str, Command] = {
     "dashboard": Command("pipelines.serve_dashboard", "serve the dashboard on this machine"),
     "devices": Command("pipelines.devices.command", "the hardware found and what a run would use"),
     "import-artifacts": Command("pipelines.import_artifacts", "bring a run's files from Colab or a drive into place"),
-    "sample-data": Command("core.data.synthetic", "make the synthetic plant's data"),
+    "sample-data": Command("pipelines.sample_data.command", "make the synthetic plant's data"),
 }
 
 

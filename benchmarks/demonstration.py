@@ -21,7 +21,6 @@ from core.cli import run_command
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.data.dataset import PART_NAMES, load_stream_data
-from core.data.synthetic import make_sample_data
 from core.data.windows import WindowSet
 from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
@@ -31,6 +30,7 @@ from inference.groups import lengths_of, normal_of, rows_of
 from inference.metrics import auroc
 from inference.part_scores import PartErrors
 from inference.score_table import score_table
+from pipelines.sample_data.command import make_sample_data
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SEEDS = (7, *range(201, 210))

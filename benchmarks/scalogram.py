@@ -11,9 +11,9 @@ import torch
 
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
+from benchmarks.pywt_transform import coefficients
 from benchmarks.run import Effort
 from core.config.schema import Scalogram as Settings
-from core.data.pywt_transform import coefficients
 from core.data.scalogram import Scalogram
 
 log = logging.getLogger(__name__)

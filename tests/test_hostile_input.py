@@ -223,7 +223,7 @@ def test_a_configuration_sets_only_variables_that_load_no_code(name):
 
 def test_the_state_of_the_checkout_is_asked_without_the_settings_of_git(cage, monkeypatch):
     """`core.fsmonitor` and hooks are commands, in the settings of the user and of the checkout."""
-    settings_of_git = f"[core]\n\tfsmonitor = \"touch {cage / CANARY}; false\"\n"
+    settings_of_git = f'[core]\n\tfsmonitor = "touch {cage / CANARY}; false"\n'
     (cage / "settings/git").mkdir(parents=True)
     (cage / "settings/git/config").write_text(settings_of_git)
     (cage / "file").write_text("x")

@@ -34,7 +34,7 @@ def make(folder: Path, *arguments: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """What make looks at in a fresh clone."""
     shutil.copy(REPO_ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "core/data/synthetic.py"):
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "pipelines/sample_data/command.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -68,7 +68,7 @@ def test_a_fresh_clone_is_set_up_before_the_job(clone, target):
 
 def test_validate_plans_set_up_then_data_then_the_pipeline(clone):
     plan = make(clone, "-n", "validate")
-    steps = ["-m venv", "requirements.lock", "core.data.synthetic", "pipelines.run_local_training_pipeline"]
+    steps = ["-m venv", "requirements.lock", "pipelines.sample_data", "pipelines.run_local_training_pipeline"]
     places = [plan.index(step) for step in steps]
     assert places == sorted(places)
 

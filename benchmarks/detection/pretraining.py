@@ -9,8 +9,8 @@ from benchmarks.detection.process import SHORTEST_WINDOW
 from benchmarks.detection.sets import BenchmarkSet
 from benchmarks.detection.unit import bounds, place
 from core.data.files import matches
-from core.data.pooling import pool
 from core.errors import DataError
+from pipelines.pool_sensors import pool
 
 PRETRAINED = "Landfall, pre-trained elsewhere"
 PRETRAINED_ALONE = "model alone, pre-trained elsewhere"

@@ -34,7 +34,7 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
             problem = "matches no sensor file" if folder.is_dir() else "matches nothing: there is no folder"
             raise DataError(
                 f"the pattern {pattern!r} {problem} {'in ' if folder.is_dir() else ''}{folder}",
-                hint="correct data.parts.*.files, or make sample data: python -m core.data.synthetic --root .",
+                hint="correct data.parts.*.files, or make sample data: landfall sample-data",
             )
         found.update(sensors)
     return sorted(found)

@@ -28,7 +28,7 @@ def test_a_row_runs_in_a_copy_and_a_failure_is_named(tmp_path, monkeypatch):
     result = matrix.run(Row("x"), tmp_path)
     assert not result.passed
     assert result.failed == ["no output"]
-    assert (tmp_path / "core/data/synthetic.py").is_file()
+    assert (tmp_path / "pipelines/sample_data/command.py").is_file()
 
 
 def test_the_table_shows_passes_failures_and_rows_left_out():

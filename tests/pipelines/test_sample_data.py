@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Data, Quality
-from core.data import synthetic_chamber, synthetic_rig
 from core.data.cleaning import cleaned
 from core.data.labels import label_file, labels_of
 from core.data.metrics import measure
 from core.data.quality import QualityReport, judge
 from core.data.readers import expand, read_recordings
-from core.data.synthetic import MANIFEST, RIG_FILES, main, make_sample_data
 from core.errors import DataError
+from pipelines.sample_data import chamber, rig
+from pipelines.sample_data.command import MANIFEST, RIG_FILES, main, make_sample_data
 from tests.support import REPO_ROOT
 
 
@@ -71,7 +71,7 @@ def test_files_of_the_user_are_not_overwritten(tmp_path):
     mine = tmp_path / "data/fdc/train_1.csv"
     mine.parent.mkdir(parents=True)
     mine.write_text("timestamp,a\n")
-    with pytest.raises(DataError, match="no sample data"):
+    with pytest.raises(DataError, match="--force"):
         make_sample_data(tmp_path)
     assert mine.read_text() == "timestamp,a\n"
     assert not (tmp_path / MANIFEST).exists()
@@ -106,13 +106,13 @@ def test_chamber_faults_are_of_every_kind_and_hide_from_a_range_check(plant):
         for kind in set(fault_t) - {""}:
             kinds.add(kind)
             assert outside_t[fault_t == kind].mean() < 0.3, kind
-    assert kinds == synthetic_chamber.FAULTS.keys()
+    assert kinds == chamber.FAULTS.keys()
 
 
 def test_a_fault_leaves_the_rest_of_the_recording_alone():
-    fault = synthetic_chamber.Fault("oscillation", 1000, 1200, 3.0)
-    healthy = synthetic_chamber.simulate(np.random.default_rng(1), 2000, age=0.2)
-    faulty = synthetic_chamber.simulate(np.random.default_rng(1), 2000, age=0.2, faults=(fault,))
+    fault = chamber.Fault("oscillation", 1000, 1200, 3.0)
+    healthy = chamber.simulate(np.random.default_rng(1), 2000, age=0.2)
+    faulty = chamber.simulate(np.random.default_rng(1), 2000, age=0.2, faults=(fault,))
     changed_t = np.any([healthy[name] != faulty[name] for name in healthy], axis=0)
     assert changed_t.any()
     assert set(np.flatnonzero(changed_t)) <= set(range(1000, 1200))
@@ -140,7 +140,7 @@ def test_rig_files_are_read_and_sound(plant):
 def test_healthy_recordings_cover_the_operating_points_of_the_test(plant):
     def points_of(prefix):
         runs = [file.run for file in RIG_FILES if file.name.startswith(prefix)]
-        operations = [synthetic_rig.simulate(np.random.default_rng(0), run)[1] for run in runs]
+        operations = [rig.simulate(np.random.default_rng(0), run)[1] for run in runs]
         return np.concatenate([np.stack([at.rpm_t / 600, at.load_t], axis=1)[::640] for at in operations])
 
     train_p2, test_p2 = points_of("train"), points_of("test")
@@ -159,35 +159,35 @@ def test_the_json_of_a_recording_names_its_operating_range(plant):
 
 def test_bearing_frequencies_of_a_6205():
     """Published orders of the 6205-2RS JEM SKF drive-end bearing (Case Western Reserve University)."""
-    bearing = synthetic_rig.BEARING
+    bearing = rig.BEARING
     orders = (bearing.bpfo, bearing.bpfi, 2 * bearing.bsf, bearing.ftf)
     assert orders == pytest.approx((3.5848, 5.4152, 4.7135, 0.39828), rel=2e-3)
 
 
 @pytest.mark.parametrize(("fault", "order"), [("outer_race", "bpfo"), ("inner_race", "bpfi")])
 def test_the_envelope_shows_the_defect_frequency(fault, order):
-    run = synthetic_rig.Run(8.0, ((0.0, 1800, 0.5),), fault, 1.0)
-    values_ta, _ = synthetic_rig.simulate(np.random.default_rng(0), run)
+    run = rig.Run(8.0, ((0.0, 1800, 0.5),), fault, 1.0)
+    values_ta, _ = rig.simulate(np.random.default_rng(0), run)
     x_t = values_ta[:, 0]
     spectrum = np.fft.fft(x_t)
-    hertz = np.fft.fftfreq(len(x_t), 1 / synthetic_rig.SAMPLING_RATE_HZ)
+    hertz = np.fft.fftfreq(len(x_t), 1 / rig.SAMPLING_RATE_HZ)
     envelope = np.abs(np.fft.ifft(np.where((hertz > 1700) & (hertz < 2600), 2 * spectrum, 0)))
     lines = np.abs(np.fft.rfft(envelope - envelope.mean()))
-    at = np.fft.rfftfreq(len(x_t), 1 / synthetic_rig.SAMPLING_RATE_HZ)
-    expected = getattr(synthetic_rig.BEARING, order) * 30
+    at = np.fft.rfftfreq(len(x_t), 1 / rig.SAMPLING_RATE_HZ)
+    expected = getattr(rig.BEARING, order) * 30
     band = (at > 60) & (at < 250)
     assert at[band][lines[band].argmax()] == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize("fault", synthetic_rig.FAULTS)
+@pytest.mark.parametrize("fault", rig.FAULTS)
 def test_an_onset_leaves_the_time_before_it_alone(fault):
     def simulate(size):
-        run = synthetic_rig.Run(2.0, ((0.0, 1500, 0.2), (2.0, 1800, 1.0)), fault, size, 1.0)
-        return synthetic_rig.simulate(np.random.default_rng(3), run)[0]
+        run = rig.Run(2.0, ((0.0, 1500, 0.2), (2.0, 1800, 1.0)), fault, size, 1.0)
+        return rig.simulate(np.random.default_rng(3), run)[0]
 
     # The sensor's own noise is drawn after the fault, so equal draws cancel.
     difference = np.abs(simulate(1.0) - simulate(0.0)).max(axis=1)
-    onset = synthetic_rig.SAMPLING_RATE_HZ
+    onset = rig.SAMPLING_RATE_HZ
     assert difference[:onset].max() == 0
     assert difference[onset + onset // 2 :].max() > 0.01
 
@@ -195,11 +195,11 @@ def test_an_onset_leaves_the_time_before_it_alone(fault):
 def test_a_file_in_place_of_the_folder_is_a_usage_error(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["--root", str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err.startswith(f"landfall sample-data: --root {tmp_path / 'file'} is no folder — ")
+    assert capsys.readouterr().err.startswith(f"landfall sample-data: --root {tmp_path / 'file'} is not a folder — ")
 
 
 def test_command_line_writes_json_to_stdout(tmp_path):
-    command = [sys.executable, "-m", "core.data.synthetic", "--root", str(tmp_path), "--seed", "3"]
+    command = [sys.executable, "-m", "pipelines.sample_data", "--root", str(tmp_path), "--seed", "3"]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["seed"] == 3
     assert "wrote" in done.stderr

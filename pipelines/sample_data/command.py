@@ -1,8 +1,8 @@
-"""The synthetic plant: sample data for both streams, the same bytes for the same seed.
+"""Synthetic sample data for both streams; the same seed gives the same bytes.
 
-`python -m core.data.synthetic --root DIR` writes `data/fdc/` (an etch chamber) and `data/vib/` (a bearing rig) with
-labels beside the test files, and `data/sample-data.json`, which lists every file. All of it is invented: it shows
-that the pipeline works and says nothing about a real plant.
+`landfall sample-data` writes `data/fdc/` (an etch chamber) and `data/vib/` (a bearing rig) with label files next to the
+test files, and `data/sample-data.json`, which lists every file. The data is simulated: it shows that the pipeline
+works, and is no evidence about a real plant.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ import numpy as np
 import pandas as pd
 
 from core.cli import run_command
-from core.data import synthetic_chamber as chamber
-from core.data import synthetic_rig as rig
 from core.errors import EXIT_OK, DataError, UsageError
 from core.workspace import write_bytes, write_json
+from pipelines.sample_data import chamber, rig
 
 log = logging.getLogger(__name__)
 
@@ -107,19 +106,19 @@ RIG_FILES = (
 
 # -------------------------------------------------------------------------------------------------------------- making
 def make_sample_data(root: Path, *, seed: int = 7, force: bool = False) -> dict[str, Any]:
-    """Writes the sample data under `root` and returns its manifest; data already whole for this seed is kept.
+    """Writes the sample data under `root` and returns its manifest; complete data of this seed is kept.
 
     Raises DataError where a file of the same name exists that no manifest lists, unless `force`.
     """
     old = _manifest(root)
-    if not force and old.get("seed") == seed and old.get("version") == VERSION and _is_whole(root, old):
+    if not force and old.get("seed") == seed and old.get("version") == VERSION and _is_complete(root, old):
         log.info("sample data of seed %d is already there", seed)
         return {**old, "kept": True}
     ours = {entry["path"] for entry in old.get("files", ())}
     files = {path: content for part in (_chamber_files(seed), _rig_files(seed)) for path, content in part}
     foreign = [path for path in files if path not in ours and (root / path).exists()]
     if foreign and not force:
-        raise DataError("exists and is no sample data", path=root / foreign[0], hint="move it away or pass --force")
+        raise DataError("exists and is not sample data", path=root / foreign[0], hint="move it away or pass --force")
     for path, content in files.items():
         write_bytes(root / path, content)
     for stale in sorted(ours - files.keys()):
@@ -135,7 +134,7 @@ def make_sample_data(root: Path, *, seed: int = 7, force: bool = False) -> dict[
 
 
 def _manifest(root: Path) -> dict[str, Any]:
-    """The manifest of an earlier call; a torn one counts as none."""
+    """The manifest of an earlier call; {} where there is none, or where it is damaged."""
     try:
         value = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -143,7 +142,7 @@ def _manifest(root: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_whole(root: Path, manifest: dict[str, Any]) -> bool:
+def _is_complete(root: Path, manifest: dict[str, Any]) -> bool:
     return bool(manifest.get("files")) and all(
         (root / entry["path"]).is_file()
         and hashlib.sha256((root / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
@@ -177,7 +176,7 @@ def _chamber_files(seed: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _lose_values(rng: np.random.Generator, frame: pd.DataFrame) -> None:
-    """Single cells go missing anywhere; now and then a sensor is silent for a while."""
+    """Removes single cells everywhere, and short runs of some sensors."""
     rows, channels = len(frame), frame.shape[1] - 1
     lost_tc = rng.random((rows, channels)) < _MISSING_SHARE
     starts = rng.integers(0, rows - 30, 6)
@@ -233,16 +232,16 @@ def _table_bytes(frame: pd.DataFrame, suffix: str, float_format: str | None = No
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall sample-data", description="Writes synthetic sample data.")
     parser.add_argument(
-        "--root", type=Path, default=Path(), help="folder that gets data/fdc and data/vib (default: here)"
+        "--root", type=Path, default=Path(), help="folder for data/fdc and data/vib (default: the current one)"
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of all randomness (default: 7)")
-    parser.add_argument("--force", action="store_true", help="write anew, also over files that are no sample data")
+    parser.add_argument("--force", action="store_true", help="write again, also over files that are not sample data")
     return run_command(_make, parser, argv)
 
 
 def _make(arguments: argparse.Namespace) -> int:
     if arguments.root.exists() and not arguments.root.is_dir():
-        raise UsageError(f"--root {arguments.root} is no folder", hint="name the one that gets data/fdc and data/vib")
+        raise UsageError(f"--root {arguments.root} is not a folder", hint="name the folder for data/fdc and data/vib")
     manifest = make_sample_data(arguments.root, seed=arguments.seed, force=arguments.force)
     sys.stdout.write(json.dumps(manifest, indent=2) + "\n")
     return EXIT_OK

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.data.pywt_transform import coefficients
+from benchmarks.pywt_transform import coefficients
 
 pywt = pytest.importorskip("pywt")
 

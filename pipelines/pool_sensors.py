@@ -1,8 +1,8 @@
-"""Sensors of many machines made alike, so that one model can learn from all of them: `landfall pool`.
+"""`landfall pool`: normalises the sensors of many machines, to pre-train one PatchTST-SSL on all of them.
 
-PatchTST takes every channel through its encoder on its own (Nie et al., ICLR 2023), so it does not ask whose sensor it
-sees. Each sensor of each file becomes a file of its own, centred and in units of its own spread. Training on a machine
-with little history starts from the model that has learned from them (`training.start_from`).
+PatchTST encodes every channel separately (Nie et al., ICLR 2023), so one model can be trained on sensors of different
+machines. Each sensor of each file is written to a file of its own, centred and divided by its scale. Training on a
+machine with little history starts from the model of the pool (`training.start_from`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 INDEX = "pool.json"
 _REPORTS = "artifacts/dqvl/pool"
-# A sensor of fewer values is a switch or a set point: nothing in it is to be foretold from its neighbours in time.
+# A sensor of fewer different values is a switch or a set point: its past does not predict it.
 MIN_VALUES = 4
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """sensors: of each file that was written, where it comes from and how it was scaled. left_out: by sensor, why."""
+    """sensors: for each file written, its origin and its scale. left_out: for each sensor, the reason."""
 
     sensors: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
@@ -49,9 +49,9 @@ def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, f
     """Writes a parquet file of `timestamp` and `value` for each sensor of the files of `patterns` (globs, from `root`),
     in a folder of its own for each file, and an index.
 
-    Files are read, checked and mended as those of a training are. `force` replaces a pool that is there.
+    Files are read, checked and cleaned as for training. `force` replaces an existing pool.
     Raises DataError for a pattern that matches nothing and where no sensor is left, QualityError when no file passes,
-    UsageError for a folder that holds something else or, without `force`, a pool.
+    UsageError for a folder that is not a pool and, without `force`, for one that is.
     """
     from core.data.dataset import read_all
     from core.data.files import expand
@@ -73,9 +73,9 @@ def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, f
     store.forget_oldest()
     if not sensors:
         raise DataError(
-            f"none of the {len(left_out)} sensors of {len(files)} files can be learned from: all are constant or "
-            f"have fewer than {MIN_VALUES} values",
-            hint="pool files of machines that ran",
+            f"none of the {len(left_out)} sensors of {len(files)} files can be used: all are constant or have "
+            f"fewer than {MIN_VALUES} different values",
+            hint="pool files of machines in operation",
         )
     write_json(unfinished / INDEX, {"sensors": sensors, "left_out": left_out})
     if out.exists():
@@ -85,19 +85,19 @@ def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, f
 
 
 def _refuse_taken(out: Path, force: bool) -> None:
-    """Raises UsageError where `out` holds something that may not be replaced."""
+    """Raises UsageError where `out` must not be replaced."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / INDEX).is_file():
-        raise UsageError(f"{out} holds something that is no pool", hint="name another folder with --out")
+        raise UsageError(f"{out} exists and is not a pool", hint="name another folder with --out")
     if not force:
-        raise UsageError(f"{out} holds a pool", hint="--force replaces it; --out names another folder")
+        raise UsageError(f"{out} is already a pool", hint="replace it with --force, or name another folder with --out")
 
 
 def _write_sensors(
     recording: Recording, folder: Path, config: AnyConfig, left_out: dict[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """By the name of its file, where each sensor comes from and its scale: that of this recording alone."""
+    """Origin and scale of each sensor, by the name of its file. The scale is that of this recording."""
     import pandas as pd
 
     from core.data.scaling import Scaler
@@ -121,16 +121,16 @@ def _write_sensors(
 
 
 def _plain(name: str) -> str:
-    """What every file system takes."""
+    """A name that every file system accepts."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[-60:] or "unnamed"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    told = "Makes the sensors of many machines alike, to pre-train one PatchTST-SSL on all of them."
-    parser = argparse.ArgumentParser(prog="landfall pool", description=told)
+    description = "Normalises the sensors of many machines, to pre-train one PatchTST-SSL on all of them."
+    parser = argparse.ArgumentParser(prog="landfall pool", description=description)
     parser.add_argument("files", nargs="+", metavar="GLOB", help="sensor files, such as 'data/press_*/*.csv'")
     parser.add_argument("--out", type=Path, default=Path("data/pool"), metavar="DIR", help="default: data/pool")
-    parser.add_argument("--force", action="store_true", help="replace the pool that is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing pool")
     default = "configs/patchtst_ssl_local.yaml"
     reading = f"how files are read, checked and scaled (default: {default})"
     parser.add_argument("--config", default=default, metavar="FILE", help=reading)
@@ -142,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from core.config.compose import load_config
 
     root = root_of(arguments)
-    # Reports of other machines' files are not to stand among those of the stream's own.
+    # Reports of other machines are kept apart from those of the stream.
     config = load_config(arguments.config, [f"dqvl.report_dir={_REPORTS}"], root=root).config
     if config.stream != "patchtst":
         problem = f"{arguments.config} is for the stream {config.stream}"
@@ -150,12 +150,12 @@ def _run(arguments: argparse.Namespace) -> int:
     pooled = pool(arguments.files, root / arguments.out, config=config, root=root, force=arguments.force)
     if pooled.left_out:
         first, reason = next(iter(pooled.left_out.items()))
-        log.info("%d sensors are left out, such as %s (%s); all are in %s", len(pooled.left_out), first, reason, INDEX)
+        log.info("%d sensors are left out, such as %s (%s); %s lists all", len(pooled.left_out), first, reason, INDEX)
     log.info(
         "next: landfall train patchtst --config configs/patchtst_ssl_pool.yaml data.root=%s", arguments.out.as_posix()
     )
-    told = {"sensors": len(pooled.sensors), "left_out": len(pooled.left_out), "folder": str(arguments.out)}
-    sys.stdout.write(json.dumps(told) + "\n")
+    summary = {"sensors": len(pooled.sensors), "left_out": len(pooled.left_out), "folder": str(arguments.out)}
+    sys.stdout.write(json.dumps(summary) + "\n")
     return EXIT_OK
 
 

@@ -1,12 +1,12 @@
-"""The wavelet transform of PyWavelets, `pywt.cwt`, batched: for a notebook whose images must stay what they were.
+"""The wavelet transform of PyWavelets, `pywt.cwt`, batched on a device: the reference of the scalogram benchmark.
 
-PyWavelets integrates its wavelet on a grid of 2^precision points, samples that at each scale without interpolation,
-convolves with the differences, zeros beyond the edges, and multiplies by √scale. All of this is linear in the signal:
-here the sampled differences are built once, and a signal meets them all in one product of spectra. Coefficients are
-those of `pywt.cwt` at the same precision to 1e-5 of the largest (a test).
+PyWavelets integrates its wavelet on a grid of 2^precision points, samples the integral at each scale without
+interpolation, convolves the signal (zero outside) with the differences, and multiplies by √scale. All of this is linear
+in the signal: here the sampled differences are computed once, and applied by one product of spectra. A test compares
+the coefficients with `pywt.cwt` at the same precision: the difference is below 1e-5 of the largest.
 
-Its conventions are not those of `core.data.scalogram`, which is what Landfall trains on: `morl` is real, so that its
-magnitude swings at twice the frequency, and is √scale larger at low frequencies than at high ones.
+Its conventions differ from `core.data.scalogram`, the input of training: `morl` is real, so its magnitude oscillates at
+twice the frequency, and it is √scale larger at low frequencies than at high ones.
 
 Reference: PyWavelets 1.8, pywt.cwt. Suffixes: b batch, a axis, f scale, t time, k sample of a wavelet.
 """
@@ -34,8 +34,8 @@ def _cmor(x: np.ndarray, bandwidth: float, centre: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rows:
-    """Scales whose wavelets are of like length. index_f: their places among all; spectrum_fv: the wavelets' transforms
-    of `length` points, complex64; of a complex wavelet the real parts first, then the imaginary ones."""
+    """Scales whose wavelets have similar lengths. index_f: their places among all; spectrum_fv: the transforms of the
+    wavelets, of `length` points, complex64; of a complex wavelet the real parts first, then the imaginary ones."""
 
     index_f: Tensor
     length: int
@@ -44,10 +44,10 @@ class Rows:
 
 @torch.no_grad()
 def coefficients(x_bat: Tensor, scales: tuple[float, ...], wavelet: str = "morl", precision: int = 12) -> Tensor:
-    """What `pywt.cwt(x, scales, wavelet, precision=precision)` gives: (B, A, F, T), float32 for `morl`, complex64 for
-    `cmorB-C`, on the device of the signals (B, A, T).
+    """`pywt.cwt(x, scales, wavelet, precision=precision)`: (B, A, F, T), float32 for `morl`, complex64 for `cmorB-C`,
+    on the device of the signals (B, A, T).
 
-    Raises ValueError for another wavelet and for a scale that leaves it no two samples.
+    Raises ValueError for another wavelet and for a scale at which it has fewer than two samples.
     """
     num_samples, parts = x_bat.shape[-1], 1 if wavelet == "morl" else 2
     found_bafct = torch.empty((*x_bat.shape[:-1], len(scales), parts, num_samples), device=x_bat.device)
@@ -62,13 +62,13 @@ def coefficients(x_bat: Tensor, scales: tuple[float, ...], wavelet: str = "morl"
 def _rows(
     num_samples: int, scales: tuple[float, ...], wavelet: str, precision: int, device: torch.device
 ) -> tuple[Rows, ...]:
-    """The wavelets of all scales, together where a transform of one length suits them."""
+    """The wavelets of all scales, grouped by the length of their transform."""
     from scipy.fft import next_fast_len
 
     grid = np.linspace(-_HALF_SUPPORT, _HALF_SUPPORT, 2**precision)
     integral = np.cumsum(_function(wavelet)(grid)) * (grid[1] - grid[0])
     taps = [_taps(integral.conj(), grid, scale) for scale in scales]
-    # Half of a wavelet reaches beyond the signal, at most as far as the signal is long.
+    # Half of a wavelet extends beyond the signal; only as much as the length of the signal matters.
     reach_f = np.array([min(max(centre, len(tap_k) - centre), num_samples) for tap_k, centre in taps])
     group_f = np.ceil(np.log2(reach_f))
     found = []
@@ -93,7 +93,7 @@ def _function(wavelet: str) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _taps(integral: np.ndarray, grid: np.ndarray, scale: float) -> tuple[np.ndarray, int]:
-    """Weights of a wavelet, the latest sample's first, and how many of them lie ahead of the present."""
+    """Weights of a wavelet, that of the latest sample first, and how many of them apply to later samples."""
     step = grid[1] - grid[0]
     at_k = (np.arange(scale * (grid[-1] - grid[0]) + 1) / (scale * step)).astype(int)
     sampled_k = integral[at_k[at_k < len(integral)]][::-1]
@@ -104,9 +104,9 @@ def _taps(integral: np.ndarray, grid: np.ndarray, scale: float) -> tuple[np.ndar
 
 
 def _placed(tap_k: np.ndarray, ahead: int, num_samples: int, length: int) -> np.ndarray:
-    """The weights in a circle of `length`, the present at 0; those that never meet a sample are left out."""
+    """The weights as a circular kernel of `length`, lag 0 first; those that no sample reaches are left out."""
     lag_k = np.arange(len(tap_k)) - ahead
-    meets_k = np.abs(lag_k) < num_samples
+    reaches_k = np.abs(lag_k) < num_samples
     placed_n = np.zeros(length, dtype=tap_k.dtype)
-    placed_n[lag_k[meets_k] % length] = tap_k[meets_k]
+    placed_n[lag_k[reaches_k] % length] = tap_k[reaches_k]
     return placed_n

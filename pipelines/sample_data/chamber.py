@@ -1,6 +1,6 @@
-"""An etch chamber that never was: coupled process channels at 1 s, recipe after recipe, with faults on request.
+"""A simulated etch chamber: coupled process channels at 1 s, one recipe after the other, with faults.
 
-The physics is a caricature that keeps what a detector has to learn: set points by recipe step, first-order lags,
+The physics is simplified to what a detector has to learn: set points by recipe step, first-order lags,
 controllers that move one channel to hold another, and drift that is slow, shared and harmless.
 """
 
@@ -30,7 +30,7 @@ RECIPE = np.array(
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows [start, stop) of a recording behave as `kind` says; `size` is in multiples of the channels' own noise."""
+    """A fault of `kind` in the rows [start, stop) of a recording; `size` is in multiples of the channels' own noise."""
 
     kind: str
     start: int

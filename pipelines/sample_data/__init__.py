@@ -1,0 +1,4 @@
+"""`landfall sample-data`: synthetic sensor files of both streams, for a first run and for tests.
+
+Layers, lowest first: chamber, rig → command.
+"""
