@@ -1,4 +1,4 @@
-"""Batches of windows on the device that computes them, also of a series that has no room there."""
+"""Batches of windows on the device that computes, also of a series that does not fit there."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from core.data.windows import WindowSet
-from core.devices.backend import backend, to_device
+from core.config.execution import DeviceKind
+from core.data.windows import Series, WindowSet
+from core.devices.backend import to_device
+from core.devices.memory import cache_limit_mb
 
 log = logging.getLogger(__name__)
-
-# Of a device's free memory a series may take; the rest is for the model and what it computes.
-SHARE = 0.5
 
 
 class Feed:
     """Scaled windows by index, on a device.
 
-    A series that takes at most `SHARE` of the device's free memory moves there once, and a batch is one gather. A
-    larger one stays where it is: a thread gathers the batch that is expected next while the device computes, and it
-    is copied over without waiting (from pinned memory on CUDA).
+    A series that fits the device is moved there once, for all its window sets, and a batch is one gather. A larger one
+    stays where it is: a thread gathers the expected next batch while the device computes, and the batch is copied
+    asynchronously (from pinned memory on CUDA).
     """
 
     def __init__(self, windows: WindowSet, device: torch.device):
-        fits = _fits(windows.series.values_nc, device)
+        fits = _fits(windows.series, device)
         self.windows = windows.to(device) if fits else windows
         self.device = device
         self._gatherer = None if fits else ThreadPoolExecutor(1, thread_name_prefix="batches ahead")
@@ -45,16 +44,16 @@ class Feed:
         return to_device(gathered, self.device)
 
     def expect(self, index_b_each: Iterable[torch.Tensor]) -> None:
-        """Which batches are likely to be asked for next, in this order, in place of what was expected before."""
+        """The batches that are likely to be requested next, in this order; replaces the earlier expectation."""
         if self._gatherer is not None:
             self._expected = deque(index_b_each)
             self._look_ahead()
 
     def _taken_ahead(self, index_b: torch.Tensor) -> torch.Tensor:
-        """The batch that was gathered ahead, or another one that nobody expected."""
+        """The batch that was gathered ahead, or this one if another was expected."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
-            gathered = ahead[1].result()  # also of another batch: only one gathers at a time
+            gathered = ahead[1].result()  # also of another batch: only one thread gathers at a time
             if torch.equal(ahead[0], index_b):
                 return gathered
         return self._gather(index_b)
@@ -68,16 +67,18 @@ class Feed:
         return gathered_btc.pin_memory() if self.device.type == "cuda" else gathered_btc
 
 
-def _fits(values_nc: torch.Tensor, device: torch.device) -> bool:
-    """Whether a series may lie on the device."""
-    if values_nc.device == device:
+def kind_of(device: torch.device) -> DeviceKind:
+    return "tpu" if device.type == "xla" else device.type
+
+
+def _fits(series: Series, device: torch.device) -> bool:
+    """Whether a series may be moved to the device, or is there already."""
+    if series.is_on(device):
         return True
-    free_mb, _ = backend("tpu" if device.type == "xla" else device.type).memory_mb()
-    taken_mb = values_nc.nbytes / 2**20
-    if taken_mb <= SHARE * free_mb:
-        return True
-    log.info(
-        "%s has %.0f MiB free, of which a series may take %.0f %%: this one of %.0f MiB stays where it is, and its "
-        "batches come over one ahead", device, free_mb, 100 * SHARE, taken_mb,
-    )  # fmt: skip
-    return False
+    limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.values_nc.nbytes / 2**20
+    if size_mb > limit_mb:
+        log.info(
+            "%s has %.0f MiB for data, and the series takes %.0f MiB: it stays in main memory, and each batch is "
+            "copied while the one before is computed", device, limit_mb, size_mb,
+        )  # fmt: skip
+    return size_mb <= limit_mb

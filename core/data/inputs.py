@@ -1,4 +1,4 @@
-"""What a model sees of a batch of scaled windows: the windows themselves, or their standardised scalograms."""
+"""The input of a model: scaled windows, or their standardised scalograms."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ import torch
 
 from core.config.recipe import lowest_frequency
 from core.config.schema import AnyConfig, SwinMAEConfig
-from core.data.feed import Feed
+from core.data.feed import Feed, kind_of
 from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
 from core.devices import threads
+from core.devices.memory import cache_limit_mb
 from core.progress import Mode, Progress
 
 log = logging.getLogger(__name__)
 
-# Windows the image statistics rest on, evenly spaced over the training part.
+# Windows for the statistics of scalograms, evenly spaced over the training split.
 STATISTICS_WINDOWS = 512
 TRANSFORM_BATCH = 32
-# Windows the mean training input rests on, evenly spaced over the training part.
+# Windows for the mean training input, evenly spaced over the training split.
 MEAN_WINDOWS = 2048
-# Smallest deviation of a row, in decades of amplitude: 1 dB. Rows that never change would otherwise explode.
+# Smallest deviation of a row, in decades of amplitude: 1 dB. A constant row would otherwise be divided by 0.
 SMALLEST_DEVIATION = 0.05
-# Images kept in memory so that no epoch repeats the transform; beyond it they are made anew each time.
-CACHE_BYTES = 2 * 2**30
 
 
 class InputTransform(Protocol):
@@ -37,7 +36,7 @@ class InputTransform(Protocol):
 
 
 class Identity:
-    """PatchTST reads the windows as they are."""
+    """The input of PatchTST is the windows."""
 
     def __call__(self, x_btc: torch.Tensor) -> torch.Tensor:
         return x_btc
@@ -49,9 +48,9 @@ class Identity:
 class StandardisedScalogram:
     """Windows (B, T, A) to images (B, 3, H, W), standardised per plane and frequency row.
 
-    mean, deviation: float32 (3, H, 1), or one number for all, in decades of amplitude, from the training part only.
-    Rows differ far more from each other than a row does over time. With one mean and deviation for all of them, most
-    of the loss would be the mean spectrum, which a model learns as a constant.
+    mean, deviation: float32 (3, H, 1), or one number for all, in decades of amplitude, from the training split only.
+    Rows differ more from each other than each does over time. With one mean and deviation for all of them, most of the
+    loss would be the mean spectrum, which a model learns as a constant.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class StandardisedScalogram:
             squares = squares + images.square().nansum(dim=(0, 3)).unsqueeze(-1)
         mean = total / count
         deviation = (squares / count - mean.square()).clamp(min=SMALLEST_DEVIATION**2).sqrt()
-        # The planes of axes the sensor lacks hold no value; they stay NaN whatever is subtracted.
+        # The planes of missing axes have no value; they stay NaN.
         plain.mean, plain.deviation = mean.nan_to_num(0.0).float(), deviation.nan_to_num(1.0).float()
         return plain
 
@@ -90,7 +89,7 @@ class StandardisedScalogram:
         return (image_bahw - self.mean.to(image_bahw.device)) / self.deviation.to(image_bahw.device)
 
     def decades(self, image_bahw: torch.Tensor) -> torch.Tensor:
-        """Standardised images back to those of the scalogram, in decades of amplitude."""
+        """Reverses the standardisation: images in decades of amplitude."""
         return image_bahw * self.deviation.to(image_bahw.device) + self.mean.to(image_bahw.device)
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +103,7 @@ def build_transform(
     windows: WindowSet | None = None,
     fitted: Mapping[str, Any] | None = None,
 ) -> InputTransform:
-    """The transform of the stream: with `fitted` as a checkpoint holds it, else fitted on the training `windows`."""
+    """The transform of the stream: `fitted` comes from a checkpoint; without it, fitted on the training `windows`."""
     if not isinstance(config, SwinMAEConfig):
         return Identity()
     settings, remove_mean = config.scalogram, config.data.remove_mean
@@ -139,7 +138,7 @@ class Inputs:
         return self.transform(self.feed.batch(index_b))
 
     def expect(self, index_b_each: Iterable[torch.Tensor]) -> None:
-        """Which batches are likely to be asked for next, in this order."""
+        """The batches that are likely to be requested next, in this order."""
         if self._cache is None:
             self.feed.expect(index_b_each)
 
@@ -149,10 +148,14 @@ class Inputs:
             yield self.batch(index_b)
 
     def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
+        """All images, so that no epoch repeats the transform; None where the memory does not suffice."""
         one = self.batch(torch.tensor([0]))
-        needed = one.nbytes * len(self)
-        if needed > CACHE_BYTES:
-            log.info("%d scalograms would take %.1f GB: made anew each epoch", len(self), needed / 1e9)
+        needed_mb, limit_mb = one.nbytes * len(self) / 2**20, cache_limit_mb(kind_of(one.device))
+        if needed_mb > limit_mb:
+            log.info(
+                "%d scalograms need %.0f MiB, %s has %.0f MiB for them: they are computed in each epoch",
+                len(self), needed_mb, one.device, limit_mb,
+            )  # fmt: skip
             return None
         images = one.new_empty(len(self), *one.shape[1:])
         with Progress(len(self), "scalograms", unit="windows", mode=progress) as bar:
@@ -164,10 +167,10 @@ class Inputs:
 
 
 def mean_input(inputs: Inputs) -> torch.Tensor:
-    """The mean of training inputs at each position, the shape of one sample; NaN where none is observed.
+    """The mean of training inputs at each position, in the shape of one sample; NaN where no value is observed.
 
-    It is what a model that ignores the visible values predicts best: a window of each channel's mean course, or the
-    mean scalogram, in the units of the loss.
+    It is the best prediction of a model that ignores the visible values: the mean window of each channel, or the mean
+    scalogram, in the units of the loss.
     """
     index_w = torch.linspace(0, len(inputs) - 1, min(len(inputs), MEAN_WINDOWS)).long().unique()
     total = count = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -35,6 +36,9 @@ class Series:
     scaler: Scaler | None = None
     pages: Pages = field(default_factory=Pages, compare=False)
     room: Path | None = field(default=None, compare=False)
+    _copies: WeakValueDictionary[torch.device, Series] = field(
+        default_factory=WeakValueDictionary, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(
@@ -55,9 +59,17 @@ class Series:
         return self.values_nc.numpy() if self.pages.array is None else self.pages.array
 
     def to(self, device: torch.device) -> Series:
-        moved_nc = self.values_nc.to(device)
-        pages = self.pages if moved_nc is self.values_nc else Pages(None)
-        return replace(self, values_nc=moved_nc, pages=pages)
+        """The series on a device: one copy for all that use it, for as long as one of them does."""
+        if device == self.values_nc.device:
+            return self
+        copy = self._copies.get(device)
+        if copy is None:
+            copy = self._copies[device] = replace(self, values_nc=self.values_nc.to(device), pages=Pages(None))
+        return copy
+
+    def is_on(self, device: torch.device) -> bool:
+        """Whether `to` would not have to copy."""
+        return device == self.values_nc.device or device in self._copies
 
     def scaled_(self, values_btc: torch.Tensor) -> torch.Tensor:
         """Scales a batch of windows in place: float32 (B, T, C).

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
-from core.config.execution import Device
+from core.config.execution import Device, DeviceKind
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, ConfigFault
@@ -134,13 +134,35 @@ def memory_limit_mb(capabilities: DeviceCapabilities, share: float, *, processes
     return int(min(share * capabilities.memory_total_mb / processes, available))
 
 
+# Limit of the plan that is applied, in MiB.
+_limit_mb: float | None = None
+# Of the memory that is left to a process, a cache may take this share; the rest is for models and activations.
+CACHE_SHARE = 0.5
+
+
+def cache_limit_mb(kind: DeviceKind) -> float:
+    """MiB that a new cache may take of a device: a share of what is free, within the limit of the applied plan."""
+    from core.devices.backend import backend
+
+    device = backend(kind)
+    left_mb, _ = device.memory_mb()
+    if _limit_mb is not None:
+        left_mb = min(left_mb, _limit_mb - device.reserved_mb())
+    return CACHE_SHARE * max(left_mb, 0.0)
+
+
 @contextlib.contextmanager
 def applied(plan: DevicePlan) -> Iterator[None]:
     """Makes the plan's device the current one and its memory limit real: within it, an allocation beyond the limit
     raises an error that `backend.is_out_of_memory` knows. Without a limit in the plan nothing is limited."""
     from core.devices.backend import backend
 
+    global _limit_mb
     device = backend(plan.kind)
     device.select(plan.index)
-    with contextlib.nullcontext() if plan.memory_limit_mb is None else device.limited(plan.memory_limit_mb):
-        yield
+    before, _limit_mb = _limit_mb, plan.memory_limit_mb
+    try:
+        with contextlib.nullcontext() if plan.memory_limit_mb is None else device.limited(plan.memory_limit_mb):
+            yield
+    finally:
+        _limit_mb = before

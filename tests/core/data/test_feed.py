@@ -1,9 +1,9 @@
-"""Batches that come over to a device, one ahead: on a CPU, where a series is told to stay where it is."""
+"""Batches that are gathered ahead, on a CPU; and which series are moved to a device."""
 
+import gc
 import shutil
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ class Gathered:
 
 @pytest.fixture
 def gathered(monkeypatch) -> Gathered:
-    monkeypatch.setattr(feed_module, "_fits", lambda values_nc, device: False)
+    monkeypatch.setattr(feed_module, "_fits", lambda series, device: False)
     return Gathered(monkeypatch)
 
 
@@ -79,15 +79,24 @@ def test_an_error_of_the_thread_reaches_who_asks(windows, gathered):
         feed.batch(torch.tensor([99]))
 
 
-@pytest.mark.parametrize("free_mb, lies_there", [(10.0, True), (1e-4, False)])
-def test_a_series_moves_where_half_of_the_free_memory_suffices(windows, monkeypatch, free_mb, lies_there):
-    monkeypatch.setattr(feed_module, "backend", lambda kind: SimpleNamespace(memory_mb=lambda: (free_mb, 100.0)))
-    told: list[str] = []
-    monkeypatch.setattr(feed_module.log, "info", lambda text, *values: told.append(text % values))
-    feed = Feed(windows, torch.device("meta"))
-    assert (feed.windows.series.values_nc.device.type == "meta") is lies_there
-    assert ["stays where it is" in line for line in told] == [True] * (not lies_there)
+@pytest.mark.parametrize("limit_mb, fits", [(10.0, True), (1e-4, False)])
+def test_a_series_moves_to_a_device_that_has_the_memory(windows, monkeypatch, caplog, limit_mb, fits):
+    monkeypatch.setattr(feed_module, "cache_limit_mb", lambda kind: limit_mb)
+    with caplog.at_level("INFO"):
+        feed = Feed(windows, torch.device("meta"))
+    assert (feed.windows.series.values_nc.device.type == "meta") is fits
+    assert ("MiB" in caplog.text) is not fits
     assert feed.batch(STEPS[0]).device.type == "meta"
+
+
+def test_splits_share_one_copy_of_a_series_on_a_device(windows, monkeypatch):
+    limits = [10.0, 0.0]  # the second feed finds the copy of the first, and asks for no memory
+    monkeypatch.setattr(feed_module, "cache_limit_mb", lambda kind: limits.pop(0))
+    train, validation = (Feed(part, torch.device("meta")) for part in (windows, windows.subset(STEPS[0])))
+    assert train.windows.series is validation.windows.series
+    del train, validation
+    gc.collect()
+    assert not windows.series.is_on(torch.device("meta"))
 
 
 def test_a_series_that_is_there_stays(windows):
@@ -103,7 +112,7 @@ def test_training_asks_for_nothing_that_it_did_not_foresee(workspace, monkeypatc
         return [(epoch.train_loss, epoch.val_loss) for epoch in history]
 
     expected = losses()
-    monkeypatch.setattr(feed_module, "_fits", lambda values_nc, device: False)
+    monkeypatch.setattr(feed_module, "_fits", lambda series, device: False)
     gathered = Gathered(monkeypatch)
     shutil.rmtree(workspace / "checkpoints")
     assert losses() == expected

@@ -275,3 +275,13 @@ def test_a_plan_takes_its_device_and_its_limit(monkeypatch, limit_mb, limits):
     monkeypatch.setitem(BACKENDS, "cuda", gpu)
     with memory.applied(plan("cuda", limit_mb, index=2)):
         assert gpu.calls == [("select", 2), *limits]
+
+
+@pytest.mark.parametrize("limit_mb, free_mb, cache_mb", [(None, 800.0, 400.0), (700, 800.0, 300.0), (50, 800.0, 0.0)])
+def test_a_cache_takes_half_of_what_the_plan_and_the_device_leave(monkeypatch, limit_mb, free_mb, cache_mb):
+    gpu = Noting()
+    gpu.memory_mb, gpu.reserved_mb = lambda: (free_mb, 1000.0), lambda: 100.0
+    monkeypatch.setitem(BACKENDS, "cuda", gpu)
+    with memory.applied(plan("cuda", limit_mb)):
+        assert memory.cache_limit_mb("cuda") == cache_mb
+    assert memory.cache_limit_mb("cuda") == free_mb / 2
