@@ -18,7 +18,7 @@ from core.devices import memory
 from core.numbers import decimals_for, listed
 from core.thinning import kept
 from core.workspace import compact_json, write_text
-from inference.event_views import RowsView, Scored, WindowView, rows_view, window_view
+from inference.event_views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
 from inference.timeline import event_lines
 
 SCHEMA_VERSION = 1
@@ -45,12 +45,16 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) ->
     for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
         with memory.applied(scored.scoring.plan):
             parts = _parts(scored, first, last)
+        component, share = scored.component(first, last)
         document = {
             "schema_version": SCHEMA_VERSION,
             "id": int(event.event_id),
             "recording": event.recording,
             "start_s": float(event.start_seconds),
             "end_s": float(event.end_seconds),
+            "component": component,
+            "component_share": round(share, 3),
+            "score": _scores(scored, first, last),
             **parts,
         }
         written.append(folder / f"{event.event_id}.json")
@@ -58,19 +62,32 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) ->
     return written
 
 
+def _scores(scored: Scored, first: int, last: int) -> dict[str, Any]:
+    """Score and threshold over the time that the event's curves show."""
+    lines = scored.table.iloc[slice(*score_lines(scored, first, last))]
+    score_n = lines["score"].to_numpy(dtype=np.float64)
+    left, threshold = kept(score_n, MAX_POINTS), float(lines["threshold"].iloc[0])
+    return {
+        "t": listed(lines["seconds"].to_numpy()[left], _MICROSECONDS),
+        "score": listed(score_n[left], decimals_for(threshold, _SIGNIFICANT)),
+        "threshold": threshold,
+    }
+
+
 def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
     names = scored.scoring.channels
     if scored.scoring.stream == "patchtst":
         view = rows_view(scored, first, last)
-        return {"channels": list(_channels(scored, view, names))}
+        return {"expected_by": view.component, "channels": list(_channels(scored, view, names))}
     window = window_view(scored, first, last)
-    return {"channels": list(_waveforms(window, names)), "scalograms": list(_scalograms(window, names))}
+    scalograms = list(_scalograms(window, names))
+    return {"expected_by": "model", "channels": list(_waveforms(window, names)), "scalograms": scalograms}
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """The worst channels with what was expected of them and their errors; a gap where a stretch ends."""
-    breaks = np.flatnonzero(np.diff(view.stretch_n)) + 1
+    breaks = np.flatnonzero(np.diff(view.segment_n)) + 1
     second_n = scored.table["seconds"].to_numpy()[view.start : view.stop]
     t_n = np.insert(second_n, breaks, second_n[breaks - 1])
     error_nc = scored.scores.channel_error_sc[view.start : view.stop]

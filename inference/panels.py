@@ -70,10 +70,10 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
 
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
-    """The top channels in their own units with what the model expected over them, and their normalised errors below."""
+    """The top channels in their own units over what the component that raised the event expected, and their errors."""
     view = rows_view(scored, first, last)
     start, stop, worst, names = view.start, view.stop, view.worst, scored.scoring.channels
-    curves = _Curves(scored.table.iloc[start:stop], view.stretch_n)
+    curves = _Curves(scored.table.iloc[start:stop], view.segment_n)
 
     figure = Figure(figsize=(10, 1.3 + 1.55 * (len(worst) + 1)), layout="constrained")
     *above, below = figure.subplots(len(worst) + 1, sharex=True, squeeze=False)[:, 0]
@@ -94,7 +94,7 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
 
     handles = [
         Line2D([], [], **_SEEN, label="seen"),
-        Line2D([], [], **_EXPECTED, label="expected while hidden"),
+        Line2D([], [], **_EXPECTED, label=f"expected ({view.component})"),
         Patch(color=EVENT, alpha=0.25, linewidth=0, label="event"),
     ]
     (above[0] if above else below).legend(handles=handles, **_BESIDE)

@@ -66,6 +66,8 @@ class PartScores:
     channel_error_sc: float32 (S, C) what the score is the mean of: errors over the channel's normal error, smoothed.
     top_channel_s: int32 (S,) the channel with the largest error, -1 where the score is NaN.
     row_s, rows_per_entry: as in `PartErrors`.
+    model_share_s: float32 (S,) share of the score that comes from the model's errors, 0 to 1; the rest comes from the
+        control charts. None where it was not kept.
     """
 
     score_s: np.ndarray
@@ -73,6 +75,7 @@ class PartScores:
     top_channel_s: np.ndarray
     row_s: np.ndarray
     rows_per_entry: int
+    model_share_s: np.ndarray | None = None
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
@@ -226,6 +229,7 @@ def score_part(
     normalised_sc = blank((num_entries, num_channels), errors.room)
     score_s = np.empty(num_entries, dtype=np.float32)
     top_channel_s = np.empty(num_entries, dtype=np.int32)
+    model_share_s = np.ones(num_entries, dtype=np.float32)
     smooth = Ewma(smoothing_span, num_channels, centre=1.0)
     read = [errors.error_sc, errors.stretch_s, *([] if statistic_sc is None else [statistic_sc])]
     for piece in slices(normalised_sc, *read, num_values=_VALUES_AT_A_TIME):
@@ -235,7 +239,9 @@ def score_part(
         if smoothing_span > 1:
             normalised_nc = smooth(normalised_nc, errors.stretch_s[piece])
         if share < 1.0:
-            normalised_nc = _mixed(normalised_nc, np.minimum(statistic_sc[piece], ERROR_CAP), share)
+            normalised_nc, of_model_nc = _mixed(normalised_nc, np.minimum(statistic_sc[piece], ERROR_CAP), share)
+            both_n, of_model_n = np.nansum(normalised_nc, axis=1), np.nansum(of_model_nc, axis=1)
+            model_share_s[piece] = np.divide(of_model_n, both_n, out=np.zeros(len(both_n)), where=both_n > 0)
         observed_nc = ~np.isnan(normalised_nc)
         count_n = observed_nc.sum(axis=1)
         sum_n = np.where(observed_nc, normalised_nc, 0.0).sum(axis=1)
@@ -243,9 +249,12 @@ def score_part(
         largest_n = np.where(observed_nc, normalised_nc, -np.inf).argmax(axis=1)
         top_channel_s[piece] = np.where(count_n > 0, largest_n, -1)
         normalised_sc[piece] = normalised_nc
-    return PartScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry)
+    return PartScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry, model_share_s)
 
 
-def _mixed(model_nc: np.ndarray, statistic_nc: np.ndarray, share: float) -> np.ndarray:
-    both_nc = share * model_nc + (1 - share) * statistic_nc
-    return np.where(np.isnan(model_nc), statistic_nc, np.where(np.isnan(statistic_nc), model_nc, both_nc))
+def _mixed(model_nc: np.ndarray, statistic_nc: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The weighted sum of both, or the one that is known, and the model's part of it: (n, C) each."""
+    model_weight_nc = np.where(np.isnan(model_nc), 0.0, np.where(np.isnan(statistic_nc), 1.0, share))
+    of_model_nc = np.where(model_weight_nc > 0, model_weight_nc * model_nc, 0.0)
+    of_charts_nc = np.where(model_weight_nc < 1, (1 - model_weight_nc) * statistic_nc, 0.0)
+    return of_model_nc + of_charts_nc, of_model_nc

@@ -107,6 +107,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     from inference.stream_scores import model_errors
     from inference.thresholds import departure
     from inference.timeline import plot_timeline
+    from inference.what_if import what_if
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     # Before anything is read: a file that changes while scoring runs then makes the scores out of date.
@@ -128,6 +129,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
     scored = sample_of(scores, span=config.scoring.smoothing_span)
     summary["threshold"]["departure"] = departure(threshold, detector.sample, scored)
+    summary["what_if"] = what_if(detector.sample, scores, threshold.value, config.scoring)
     summary["missed_faults"] = _missed_faults(scores, config.scoring, windows.series.recordings) if judged else []
     # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
     with atomic_file(paths.scores) as part:
@@ -141,7 +143,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=_title(summary),
     )  # fmt: skip
-    scored = Scored(scoring, windows, test, scores, errors.expected_sc)
+    scored = Scored(scoring, windows, test, scores, errors.expected_sc, detector.statistics)
     documents = write_event_documents(paths.event_documents, scored, events)
     summary["panels"] = write_panels(paths.summary.parent, scored, events, root=root)
     written = [relative(path, root) for path in (*paths.tables, *documents)]

@@ -33,6 +33,8 @@ Charts = ControlCharts | CrossChannelChart
 KINDS: dict[str, type[Charts]] = {"control": ControlCharts, "cross_channel": CrossChannelChart}
 OperatingContext = Literal["auto", "on", "off"]
 _VALUES_AT_A_TIME = 2**19
+# Rows before the first that is shown, so that a prediction from lags has its regressors.
+_ROWS_BEFORE = 100
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,26 @@ class ProcessStatistics:
             mine_k = key_k == key
             self.charts[key].write(error_sc, first_k[mine_k], values_nc, segments_k2[mine_k])
         return error_sc
+
+    def expected(self, windows: WindowSet, row_n: np.ndarray) -> np.ndarray:
+        """What the charts' regressions predict of some rows of the series, in the units of the series: float64 (N, C),
+        NaN where the value itself is missing. The residual, which the charts watch, is the difference.
+
+        row_n: int64 (N,), ascending, all in segments of the split.
+        """
+        values_nc, segments = windows.series.rows_nc, windows.segments
+        key_k, expected_nc = keys_of(windows, self.charts), np.empty((len(row_n), values_nc.shape[1]))
+        segment_n = segments.at(row_n)
+        for segment in np.unique(segment_n):
+            mine_n = segment_n == segment
+            first, last = row_n[mine_n][[0, -1]]
+            begin = max(int(segments.start_k[segment]), int(first) - _ROWS_BEFORE)
+            regression = self.charts[key_k[segment]].regression
+            rows_k2 = np.array([[begin, last + 1]])
+            predicted = [rows.z_nc - regression.residual(rows) for rows in regression.rows(values_nc, rows_k2)]
+            z_nc = np.concatenate(predicted)[row_n[mine_n] - begin]
+            expected_nc[mine_n] = z_nc * regression.std_c + regression.mean_c
+        return expected_nc
 
     def joined(self, other: ProcessStatistics) -> ProcessStatistics:
         return ProcessStatistics({**self.charts, **other.charts})

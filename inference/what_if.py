@@ -1,0 +1,48 @@
+"""Events at other thresholds: how many in the scored data, and how many false ones per day in normal operation.
+
+Suffix: n score.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from core.config.schema import Scoring
+from inference.events import event_spans
+from inference.thresholds import CalibrationSample
+
+# Steps of the threshold, and the quantile of the calibration scores at which they begin.
+STEPS, LOWEST_QUANTILE = 30, 0.9
+
+
+def what_if(
+    sample: CalibrationSample, table: pd.DataFrame, threshold: float, settings: Scoring
+) -> list[dict[str, Any]]:
+    """One entry per threshold, ascending, the present one among them.
+
+    Keys: threshold · events: in the scored data · per_day, per_day_high: false events per day on the calibration
+    scores, and the upper end of the 95 % interval of their mean; None if the time between scores is unknown.
+    """
+    score_n = table["score"].to_numpy()
+    known_n = score_n[~np.isnan(score_n)]
+    if not len(known_n):
+        return []
+    lowest = min(threshold, max(float(np.quantile(sample.sorted_n, LOWEST_QUANTILE)), np.finfo(np.float32).tiny))
+    highest = max(threshold, float(known_n.max()), float(sample.sorted_n[-1]))
+    values = np.unique(np.append(np.geomspace(lowest, highest, STEPS), threshold))
+    found = []
+    for value in values.tolist():
+        normal = sample.false_alarms(value, settings)
+        first_e, _ = event_spans(table.assign(threshold=value), settings)
+        found.append(
+            {
+                "threshold": value,
+                "events": len(first_e),
+                "per_day": normal.events_per_day,
+                "per_day_high": normal.events_per_day_high,
+            }
+        )
+    return found
