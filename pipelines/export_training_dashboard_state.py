@@ -23,6 +23,7 @@ from core.errors import EXIT_OK
 from core.workspace import relative
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
+from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
@@ -87,11 +88,12 @@ def describe_stream(
     scores, detections = read_scores(root, stream, problems)
     if detections is not None:
         publish_events(root, stream, detections.events, data, problems)
-    quality = read_reports(root, stream, problems)
+    quality, checkpoint = read_reports(root, stream, problems), read_checkpoint(root, stream, problems)
     common = {
         "title": title,
         "subject": subject,
-        "checkpoint": read_checkpoint(root, stream, problems),
+        "light": light_of(checkpoint, scores),
+        "checkpoint": checkpoint,
         "scores": scores,
         "detections": detections,
         "quality": summary_of(quality),

@@ -9,10 +9,10 @@ from typing import Any
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
 from inference.run_scoring_example import read_summary
+from pipelines.dashboard.lights import is_near_chance
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.single_file import has_page
 from pipelines.dashboard.state_documents import TITLES
-from pipelines.dashboard.verdict import is_near_chance
 from pipelines.export_training_dashboard_state import DEFAULT_OUT
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text

@@ -66,7 +66,7 @@ class EventChannel(Document):
     t: list[float] = Field(description="Seconds from the recording's start.")
     seen: list[Number] = Field(description="Values as they were, in the channel's own unit.")
     expected: list[Number] = Field(
-        default_factory=list, description="What the model predicts while they are hidden; empty for a waveform."
+        default_factory=list, description="What `expected_by` predicts of them; empty for a waveform."
     )
     error: list[Number] = Field(default_factory=list, description="Error of the channel, where 1 is usual; else empty.")
 
@@ -82,15 +82,32 @@ class Scalogram(Document):
     error: list[list[Number]] = Field(description="Seen less expected.")
 
 
+class ScoreCurve(Document):
+    """Score and threshold over the time that the curves of an event show."""
+
+    t: list[float] = Field(description="Seconds from the recording's start.")
+    score: list[Number] = Field(description="Scores; null where none could be given.")
+    threshold: Number = Field(None, description="Score above which a window is an alarm.")
+
+
+Component = Literal["charts", "model"]
+
+
 class EventDetail(Document):
-    """`events/<stream>/<id>.json`: what was seen around an event and what the model expected."""
+    """`events/<stream>/<id>.json`: what was seen around an event and what was expected."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     id: int = Field(description="Number of the event in the scoring.")
     recording: Text = Field(description="The recording it lies in.")
     start_s: float = Field(description="First score of the event, from the recording's start.")
     end_s: float = Field(description="Last score of the event.")
-    channels: list[EventChannel] = Field(default_factory=list, description="Those that did it, the first most.")
+    component: Component | None = Field(None, description="Component of the score that raised it: charts or model.")
+    component_share: Number = Field(None, description="Share of the event's scores that this component makes up.")
+    expected_by: Component | None = Field(None, description="Component whose expectation `expected` is.")
+    score: ScoreCurve | None = Field(None, description="Score and threshold over the same time.")
+    channels: list[EventChannel] = Field(
+        default_factory=list, description="Channels with the largest share, the largest first."
+    )
     scalograms: list[Scalogram] = Field(default_factory=list, description="Of vibration; an axis each, worst first.")
 
 

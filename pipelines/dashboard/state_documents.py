@@ -35,10 +35,24 @@ class QualitySummary(Document):
     more: int = Field(0, description="Kinds of findings not listed in `worst`.")
 
 
+class FalseAlarms(Document):
+    """False alarms on normal scores, with 95 % intervals of their mean."""
+
+    rate: Number = Field(None, description="Share of the scores that are alarms.")
+    low: Number = Field(None, description="Lower end of its interval.")
+    high: Number = Field(None, description="Upper end of its interval.")
+    events_per_day: Number = Field(None, description="False events per day; null if scores have no time.")
+    events_per_day_low: Number = Field(None, description="Lower end of its interval.")
+    events_per_day_high: Number = Field(None, description="Upper end of its interval.")
+
+
 class Threshold(Document):
     value: Number = Field(None, description="Score above which a window is an alarm.")
     method: Text | None = Field(None, description="How it was calibrated.")
     false_alarm_rate: Number = Field(None, description="Share of normal scores meant to lie above it.")
+    false_events_per_day: Number = Field(None, description="False events per day that were requested, at most.")
+    expected: FalseAlarms | None = Field(None, description="Expected while the process stays as calibrated.")
+    achieved: FalseAlarms | None = Field(None, description="Calibrated on one half, measured on the other.")
     calibration_scores: int | None = Field(None, description="Scores it rests on.")
     statement: Text | None = Field(None, description="What it promises of false alarms, in words.")
     departure: Text | None = Field(None, description="Why that does not hold for what was scored; empty where it does.")
@@ -74,6 +88,13 @@ class Detection(Document):
     false_events_per_hour: Number = Field(None, description="`false_events` over `recorded_hours`.")
 
 
+class WhatIf(Document):
+    threshold: float = Field(description="Another threshold.")
+    events: int = Field(description="Events that the scored data then has.")
+    per_day: Number = Field(None, description="False events per day on the calibration scores.")
+    per_day_high: Number = Field(None, description="Upper end of the 95 % interval of their mean.")
+
+
 class ScoreSummary(Document):
     run_id: Text | None = Field(None, description="Run whose model scored.")
     scored_at: Time | None = Field(None, description="When.")
@@ -82,6 +103,7 @@ class ScoreSummary(Document):
     alarms: int = Field(0, description="Windows above the threshold.")
     events: int = Field(0, description="Groups of alarms.")
     threshold: Threshold | None = Field(None, description="The alarm threshold.")
+    what_if: list[WhatIf] = Field(default_factory=list, description="Other thresholds, ascending.")
     detection: Detection | None = Field(None, description="Null where the data has no labels.")
 
 
@@ -134,12 +156,24 @@ class MemoryUse(Document):
     measured_mb: Number = Field(None, description="Most it held; null where nobody looked.")
 
 
+LightState = Literal["no event", "open events", "drift", "stale", "no scores", "no model"]
+
+
+class Light(Document):
+    """What a person responsible for the machine sees first."""
+
+    state: LightState = Field(description="The most urgent of what is known about the machine.")
+    detail: Text = Field(description="Why, and what to do.")
+    warnings: list[Text] = Field(default_factory=list, description="Reasons to distrust the detection itself.")
+
+
 class StreamState(Progress):
     """One stream: the run shown (the newest, unless the export was given another), its weights, scores and data."""
 
     title: Text = Field(description="Name of the model.")
     subject: Text = Field(description="The data it watches.")
     state: StreamCondition = Field(description="State of the stream's run.")
+    light: Light = Field(description="How the machine stands, as far as its scores tell.")
     run_id: Text | None = Field(None, description="The run shown.")
     duration_seconds: Number = Field(None, description="Its duration in seconds.")
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")

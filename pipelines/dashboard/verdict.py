@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from core.config.schema import Stream
+from pipelines.dashboard.lights import NEAR_CHANCE, is_near_chance, is_stale
 from pipelines.dashboard.state_documents import (
     Checklist,
     MigrationState,
@@ -19,9 +20,6 @@ from pipelines.dashboard.state_documents import (
 )
 
 Streams = Mapping[Stream, StreamState]
-
-# Below this area under the ROC curve of rows, scores are said to be near chance (.5).
-NEAR_CHANCE = 0.6
 
 # Where the page tells more about a stage.
 VIEWS: dict[NodeId, str] = {
@@ -139,7 +137,7 @@ def _train_node(streams: Streams) -> PipelineNode:
 def _score_node(streams: Streams) -> PipelineNode:
     scored = {name: stream for name, stream in streams.items() if stream.scores}
     weak = [s.title for s in scored.values() if is_near_chance(s.scores.detection and s.scores.detection.auroc)]
-    stale = [s.title for s in scored.values() if s.checkpoint and s.checkpoint.run_id != s.scores.run_id]
+    stale = [s.title for s in scored.values() if is_stale(s.checkpoint, s.scores)]
     if not scored:
         state, detail = "waiting", "nothing scored yet"
     elif stale:
@@ -151,11 +149,6 @@ def _score_node(streams: Streams) -> PipelineNode:
     else:
         state, detail = "done", _count(sum(s.scores.events for s in scored.values()), "event")
     return PipelineNode(id="score", title="Score", state=state, detail=detail)
-
-
-def is_near_chance(auroc: float | None) -> bool:
-    """Whether scores hardly tell labelled faults from normal rows; False where nobody knows."""
-    return auroc is not None and auroc < NEAR_CHANCE
 
 
 def _validate_node(streams: Streams, checklist: Checklist | None) -> PipelineNode:

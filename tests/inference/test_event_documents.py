@@ -68,6 +68,22 @@ def test_process_channels_are_those_of_the_file_around_the_event(root, results):
     assert np.nanmax(np.abs(expected - np.array(channel["seen"], dtype=float))) > 3.0
 
 
+def test_an_event_names_the_component_that_raised_it_and_draws_its_expectation(root, results):
+    result = results["patchtst"]
+    for number, document in documents(root, "patchtst").items():
+        event = result.events.set_index("event_id").loc[number]
+        assert document["component"] == document["expected_by"]
+        assert 0.5 <= document["component_share"] <= 1.0
+        curve = document["score"]
+        assert curve["threshold"] == result.threshold.value
+        assert curve["t"][0] <= event["start_seconds"] <= event["end_seconds"] <= curve["t"][-1]
+        assert max(score for score in curve["score"] if score is not None) == pytest.approx(
+            event["peak_score"], rel=1e-3
+        )
+    vibration = documents(root, "swinmae").values()
+    assert {document["expected_by"] for document in vibration} == {"model"}
+
+
 def test_vibration_has_the_waveform_and_its_maps(root, results):
     worst = results["swinmae"].events.sort_values("severity").iloc[-1]
     document = documents(root, "swinmae")[worst["event_id"]]

@@ -199,3 +199,18 @@ def test_calibration_rows_alone_are_scored_out_of_fold():
     (chart,) = learned.charts.values()
     expected = np.quantile(scores(chart, new_nc), 0.9)
     assert np.quantile(calibration_sc.mean(axis=1), 0.9) == pytest.approx(expected, rel=0.3)
+
+
+@pytest.mark.parametrize(("context", "kind"), [("on", CrossChannelChart), ("off", ControlCharts)])
+def test_what_a_chart_expects_of_some_rows_is_what_it_expects_of_all(context, kind):
+    values_nc = recipe(3000, seed=0)
+    parts = splits([values_nc, recipe(2000, seed=1)])
+    learned, _ = fit_process(normal_of(parts), span=10, context=context)
+    assert {type(chart) for chart in learned.charts.values()} == {kind}
+    windows = parts["test"]
+    (start, stop), *_ = windows.segments.rows_k2.tolist()
+    whole_nc = learned.expected(windows, np.arange(start, stop))
+    np.testing.assert_allclose(learned.expected(windows, np.arange(start + 150, start + 190)), whole_nc[150:190])
+    seen_nc = windows.series.rows_nc[start:stop]
+    left_c = np.nanmean((seen_nc - whole_nc) ** 2, axis=0) / np.nanvar(seen_nc, axis=0)
+    assert np.median(left_c) < 0.5, "an expectation is nearer than the mean"

@@ -1,0 +1,62 @@
+"""The light of a stream: what its latest scores tell about the machine, and why they may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.numbers import plain
+from pipelines.dashboard.state_documents import Checkpoint, Light, ScoreSummary
+
+# Below this area under the ROC curve of rows, scores count as near chance (0.5).
+NEAR_CHANCE = 0.6
+
+
+def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_events: int | None = None) -> Light:
+    """The most urgent state. open_events: how many events nobody has acknowledged; by default all of them."""
+    if scores is None:
+        if checkpoint is None:
+            return Light(state="no model", detail="Nothing watches this machine yet: train a model first.")
+        return Light(state="no scores", detail="There is a model, but nothing was scored with it: run `make score`.")
+    warnings = list(_warnings(scores))
+    if checkpoint is not None and is_stale(checkpoint, scores):
+        detail = "The scores are from an older model than the one in use: run `make score`."
+        return Light(state="stale", detail=detail, warnings=warnings)
+    if scores.threshold and scores.threshold.departure:
+        return Light(state="drift", detail=scores.threshold.departure, warnings=warnings)
+    count = scores.events if open_events is None else open_events
+    if count:
+        events = f"{count} open event" + ("s" if count > 1 else "")
+        return Light(state="open events", detail=f"{events} in {recordings(scores)}.", warnings=warnings)
+    known = "every event is acknowledged" if scores.events else "no score stayed above the threshold"
+    return Light(state="no event", detail=f"In {recordings(scores)} {known}.", warnings=warnings)
+
+
+def recordings(scores: ScoreSummary) -> str:
+    return f"{scores.recordings} recording" + ("" if scores.recordings == 1 else "s")
+
+
+def is_stale(checkpoint: Checkpoint | None, scores: ScoreSummary) -> bool:
+    """Whether another model than the one in use made the scores."""
+    return checkpoint is not None and checkpoint.run_id != scores.run_id
+
+
+def is_near_chance(auroc: float | None) -> bool:
+    """Whether scores hardly separate labelled faults from normal rows; False without labels."""
+    return auroc is not None and auroc < NEAR_CHANCE
+
+
+def _warnings(scores: ScoreSummary) -> Iterator[str]:
+    found, threshold = scores.detection, scores.threshold
+    if found and is_near_chance(found.auroc):
+        yield (
+            f"The scores hardly separate the labelled faults from normal operation: AUROC {found.auroc:.2f}, "
+            "chance is 0.5."
+        )
+    promised = threshold.false_alarm_rate if threshold else None
+    achieved = threshold.achieved if threshold else None
+    if promised is not None and achieved is not None and achieved.low is not None and achieved.low > promised:
+        yield (
+            "The process changed within the calibration data: calibrated on its first half, "
+            f"{plain(100 * achieved.rate, 2)} % of the second half were false alarms, {plain(100 * promised, 2)} % "
+            "were requested."
+        )
