@@ -99,7 +99,7 @@ class Trainer:
         mode = self.config.logging.progress if self.world.is_main else "off"
         bar = Progress(remaining, self.config.stream, unit="windows", mode=mode)
         with bar as progress, self._loss_curve(run) as curve:
-            while not self._is_finished():
+            while not self.is_finished():
                 record = self._run_epoch(run, stop, progress)
                 self._finish_epoch(record, run)
                 if self.world.is_main:
@@ -112,7 +112,7 @@ class Trainer:
         path, title = loss_png_path(self.root, self.config), f"{self.config.stream}, run {run.run_id}"
         return LossCurve(lambda figure: save_png(figure, path, dpi=120), title=title)
 
-    def _is_finished(self) -> bool:
+    def is_finished(self) -> bool:
         """After the last epoch, or at the end of early stopping's patience."""
         early = self.config.training.early_stopping
         if early.patience and self.position.epochs_without_improvement(early.min_delta) >= early.patience:

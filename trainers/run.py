@@ -28,7 +28,7 @@ from core.errors import CheckpointError, UsageError
 from core.lock import Lock
 from core.models.factory import build_model, count_parameters
 from core.models.skill import Skill
-from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path
+from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path, read_status
 from core.stopping import StopRequest
 from core.workspace import new_run_id, write_json
 from trainers import elastic
@@ -44,11 +44,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The results of a finished run and its files. skill: of the best epoch (`core.models.skill`)."""
+    """The results of a finished run and its files.
+
+    skill: of the best epoch (`core.models.skill`). trained_epochs: those of this call; 0 where the requested run was
+    finished before, and these are its earlier results.
+    """
 
     run_id: str
     stream: str
     history: tuple[EpochRecord, ...]
+    trained_epochs: int
     best: EpochRecord
     skill: Mapping[str, Any] | None
     checkpoint: Path
@@ -61,6 +66,7 @@ class TrainingResult:
             "run_id": self.run_id,
             "stream": self.stream,
             "epochs": len(self.history),
+            "trained_epochs": self.trained_epochs,
             "best_epoch": self.best.epoch,
             "best_val_loss": self.best.val_loss,
             "skill": self.skill,
@@ -84,7 +90,8 @@ def train(
     manager: decides about the hardware (default: one that inspects this machine).
     watcher: follows the run; a notebook shows its loss curve with one (`core.notebook.live_loss`).
     Raises LockedError where another run writes the same files, DataError for unusable data, CheckpointError where
-    resuming is requested and impossible, StoppedError after a signal or near the wall-time limit.
+    resuming is requested and impossible, UsageError where only another run is there to resume and it is finished,
+    StoppedError after a signal or near the wall-time limit.
     """
     manager = manager or DeviceManager(loaded.config)
     world = World.from_environment()
@@ -146,7 +153,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     seed_and_fix(config)
     threads.use(plan.threads, is_fixed=config.deterministic or plan.count > 1)
 
-    run_id = saved["run_id"] if saved else context.run_id or new_run_id()
+    requested, run_id = context.run_id, saved["run_id"] if saved else context.run_id or new_run_id()
     lock.name_run(run_id)
     if (origin := origin_of(context)) is not None:
         context = replace(context, loaded=replace(context.loaded, config=as_trained(config, origin["config"])))
@@ -157,11 +164,16 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
         write_json(context.root / config.logging.artifacts_dir / RECORD_FILE, device_record(manager))
     context = replace(context, run_id=run_id, loaded=replace(loaded, config=size.config))
     with memory.applied(plan):
-        return _fit(context, size, data, lock, stop)
+        return _fit(context, size, data, lock, stop, is_requested=requested == run_id)
 
 
-def _fit(context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, stop: StopRequest) -> TrainingResult:
-    """Builds, resumes and trains; the configuration holds the model's final size and recipe."""
+def _fit(
+    context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, stop: StopRequest, *, is_requested: bool
+) -> TrainingResult:
+    """Builds, resumes and trains; the configuration holds the model's final size and recipe.
+
+    is_requested: whether the run that is resumed was named, so that a finished one is taken as it is.
+    """
     config, root, world, run_id = context.config, context.root, context.world, context.run_id
     trainer, decisions = _build_trainer(context, size, data)
     if context.resume_from is not None:
@@ -170,6 +182,8 @@ def _fit(context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, 
             "resuming %s after %d epochs, %d steps, from %s",
             run_id, trainer.position.epoch, trainer.position.step, context.resume_from.name,
         )  # fmt: skip
+        _report_finished(trainer, context, is_requested=is_requested)
+    done = len(trainer.position.history)
     log_type, epochs = RunLog if world.is_main else SilentRunLog, trainer.epochs
     with (
         log_type(root, config, run_id, steps=epochs.total_steps, windows=epochs.total_windows, lock=lock) as run,
@@ -187,6 +201,7 @@ def _fit(context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, 
         run_id=run_id,
         stream=config.stream,
         history=tuple(position.history),
+        trained_epochs=len(position.history) - done,
         best=position.best,
         skill=position.skill,
         checkpoint=trainer.checkpointer.best_path,
@@ -194,6 +209,21 @@ def _fit(context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, 
         loss_png=loss_png_path(root, config),
         folder=run.folder,
     )
+
+
+def _report_finished(trainer: Trainer, context: RunContext, *, is_requested: bool) -> None:
+    """Warns that nothing is left to train. Raises UsageError where the finished run is not the requested one: its results
+    would be mistaken for those of a new run. A run that ended without recording it is finished by this one."""
+    if not trainer.is_finished():
+        return
+    status = read_status(context.root / context.config.logging.log_dir / str(context.run_id))
+    if status is None or status["state"] != "completed":
+        return
+    problem = f"run {context.run_id} is finished, after {trainer.position.epoch} of {trainer.epochs.epochs} epochs"
+    if not is_requested:
+        hint = "--resume unfinished or --resume never trains a new run; a larger training.epochs extends this one"
+        raise UsageError(f"nothing to resume: {problem}", hint=hint)
+    log.warning("%s: nothing is trained, the results are the earlier ones", problem)
 
 
 def scaler_path(root: Path, config: AnyConfig) -> Path:

@@ -1,7 +1,9 @@
-"""Composes a configuration with Hydra, validates it with the schema and remembers who set each value.
+"""Composes a configuration with Hydra, validates it with the schema and records who set each value.
 
 Hydra is imported where it is used: it takes a quarter of a second, which `--help` and device reports can do without.
-Precedence, weakest first: schema default < group file < configuration file < `LANDFALL_*` environment < command line.
+Precedence, weakest first: schema default < group file < configuration file < environment < command line. A group that
+the environment or the command line chooses is applied in its own layer, as a whole, and single keys of that layer over
+it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pydantic import ValidationError
 
 from core.config.execution import Execution
 from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
+from core.config.overrides import CONFIG_DIR, Setting, apply, flatten, from_command_line, from_environment, is_group
 from core.config.schema import AnyConfig, Stream
 from core.config.sources import Source, calls_resolver, read_sources
 from core.errors import ConfigError, ConfigFault, UsageError
@@ -27,18 +30,11 @@ from core.workspace import find_root, relative
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 log = logging.getLogger(__name__)
 
-CONFIG_DIR = "configs"
 _SIZE_GROUPS = "hardware/sizes/"
-ENVIRONMENT_PREFIX = "LANDFALL_"
-# Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
-COMPUTE_VARIABLES = {
-    "COMPUTE_PREFER": "device.prefer",
-    "COMPUTE_ALLOW_TPU": "device.allow_tpu",
-    "COMPUTE_TPU_BATCH_FACTOR": "device.tpu_batch_factor",
-}
 
 
 @dataclass(frozen=True)
@@ -72,27 +68,26 @@ def load_config(
         raise UsageError(f"configuration file {source} does not exist", hint=hint)
     if path.suffix != ".yaml":
         raise UsageError(f"configuration file {source} does not end in .yaml", hint="rename it")
-    from_environment = _environment_overrides(os.environ if environment is None else environment, root)
-    from_command_line = [_parse_override(text) for text in overrides]
-    values, origins = _compose(path, [*from_environment, *from_command_line], root=root)
-    _note_override_origins(origins, from_environment, "environment")
-    _note_override_origins(origins, from_command_line, "command line")
+    layers = (from_environment(os.environ if environment is None else environment, root), from_command_line(overrides))
+    values, origins = _compose(path, layers, root=root)
     config = validate(values, source=source, origins=origins)
     refuse_outputs_elsewhere(config, source, origins, root)
-    _tell_overruled_sizes(config, [*from_environment, *from_command_line], origins)
+    _warn_of_overruled_sizes(config, [setting for layer in layers for setting in layer], origins)
     return LoadedConfig(config, source, origins)
 
 
-def _tell_overruled_sizes(config: AnyConfig, asked: Sequence[Override], origins: Mapping[str, str]) -> None:
-    """A group of sizes that was asked for holds only where `model.size` leaves the sizes to the groups."""
+def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], origins: Mapping[str, str]) -> None:
+    """A chosen group of sizes has no effect where `model.size` was set after it."""
     if config.model.size == "custom":
         return
-    for override in asked:
-        if override.key_or_group.startswith(_SIZE_GROUPS):
-            size, asked_for = config.model.size, override.value()
+    for setting in settings:
+        option = f"{CONFIG_DIR}/{setting.key}/{setting.override.value()}.yaml:"
+        keys = [key for key, origin in origins.items() if origin.startswith(option)]
+        if setting.key.startswith(_SIZE_GROUPS) and not all(is_set_with(origins, key, "model.size") for key in keys):
             log.warning(
-                "%s=%s is overruled: model.size = %s, set by %s; ask for model.size=%s instead",
-                override.key_or_group, asked_for, size, origin_of("model.size", origins) or "default", asked_for,
+                "%s has no effect: model.size = %s, set by %s; use model.size=%s instead",
+                setting.text, config.model.size, origin_of("model.size", origins) or "default",
+                setting.override.value(),
             )  # fmt: skip
 
 
@@ -115,22 +110,33 @@ def execution_from_environment(environment: Mapping[str, str] | None = None) -> 
 
     Raises ConfigError for a value that does not fit.
     """
+    return environment_settings(environment)[0]
+
+
+def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[Execution, dict[str, str]]:
+    """As `execution_from_environment`, and who set each key."""
     root = _workspace()
     values: dict[str, Any] = {}
-    overrides = _environment_overrides(os.environ if environment is None else environment, root)
-    for override in sorted(overrides, key=lambda each: not _is_group(each.key_or_group, root)):
-        if _is_group(override.key_or_group, root):  # such as LANDFALL_LOCAL__DEVICES=cpu
-            _merge(values, _group_values(override, root))
-            continue
-        value = override.value()
-        for name in reversed(override.key_or_group.split(".")):
-            value = {name: value}
-        _merge(values, value)
+    origins: dict[str, str] = {}
+    settings = from_environment(os.environ if environment is None else environment, root)
+    for setting in sorted(settings, key=lambda each: not is_group(each.key, root)):
+        if is_group(setting.key, root):  # such as LANDFALL_LOCAL__DEVICES=cpu
+            group = _group_values(setting.override, root)
+            _merge(values, group)
+            keys = [key for key, _ in flatten(group)]
+        else:
+            value = setting.override.value()
+            for name in reversed(setting.key.split(".")):
+                value = {name: value}
+            _merge(values, value)
+            keys = list(setting.set_keys())
+        for key in keys:
+            _note(origins, key, setting.origin)
     known = {name: value for name, value in values.items() if name in Execution.model_fields}
     try:
-        return Execution.model_validate(known)
+        return Execution.model_validate(known), origins
     except ValidationError as error:
-        raise ConfigError("environment", all_faults(error, known, Execution, {})) from None
+        raise ConfigError("environment", all_faults(error, known, Execution, origins)) from None
 
 
 def _workspace() -> Path | None:
@@ -179,64 +185,6 @@ def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
     return "\n".join(rows) + "\n"
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and leaf values of nested mappings."""
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{key}.")
-        else:
-            yield key, value
-
-
-# ---------------------------------------------------------------------------------------------------------- overrides
-def _parse_override(text: str) -> Override:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    if text.lstrip("+~").startswith("hydra"):
-        raise UsageError(f"the override {text!r} would configure Hydra itself", hint="Landfall composes alone")
-    try:
-        return OverridesParser.create().parse_override(text)
-    except HydraException as error:
-        raise UsageError(
-            f"cannot read the override {text!r}", hint="write key=value or group=option, such as training.epochs=2"
-        ) from error
-
-
-def _environment_overrides(environment: Mapping[str, str], root: Path | None) -> list[Override]:
-    """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot, or for the slash of a
-    group, as in `LANDFALL_LOCAL__DEVICES=cpu`."""
-    overrides = [
-        _parse_override(f"{key}={environment[name].lower()}")
-        for name, key in COMPUTE_VARIABLES.items()
-        if environment.get(name)
-    ]
-    for name, value in sorted(environment.items()):
-        if name.startswith(ENVIRONMENT_PREFIX):
-            words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-            group = "/".join(words)
-            overrides.append(_parse_override(f"{group if _is_group(group, root) else '.'.join(words)}={value}"))
-    return overrides
-
-
-def _is_group(name: str, root: Path | None) -> bool:
-    return root is not None and (root / CONFIG_DIR / name).is_dir()
-
-
-def _hydra_text(override: Override, root: Path) -> str:
-    """A value override may set a key that no file mentions; the schema, not Hydra, decides whether the key exists."""
-    text = override.input_line or ""
-    return text if _is_group(override.key_or_group, root) or text.startswith(("+", "~")) else f"++{text}"
-
-
-def _note_override_origins(origins: dict[str, str], overrides: Sequence[Override], source: str) -> None:
-    """An override that is a mapping, such as `data.scaling={method: zscore}`, set the keys it names and no others."""
-    for override in overrides:
-        for key, _ in flatten({override.key_or_group: override.value()}):
-            _note(origins, key, f"{source}: {override.input_line}")
-
-
 def _note(origins: dict[str, str], key: str, source: str) -> None:
     """The order of the mapping is the order in which the values were last set."""
     origins.pop(key, None)
@@ -244,26 +192,27 @@ def _note(origins: dict[str, str], key: str, source: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ Hydra
-def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Values as plain data, and the file that set each one."""
-    from hydra import compose, initialize_config_dir
+def _compose(path: Path, layers: Sequence[Sequence[Setting]], *, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values as plain data, and the file or override that set each one. layers: of overrides, weakest first."""
     from hydra.errors import HydraException, MissingConfigException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    sources = read_sources(path, (path.parent, root / CONFIG_DIR), root)
-    for override in overrides:
-        if _is_group(override.key_or_group, root):
-            option = root / CONFIG_DIR / override.key_or_group / f"{override.value()}.yaml"
-            sources |= read_sources(option, (root / CONFIG_DIR,), root)
-    folder = str((root / CONFIG_DIR).resolve()).replace("'", r"\'")
-    texts = [f"hydra.searchpath=['file://{folder}']", *(_hydra_text(override, root) for override in overrides)]
+    choices = {setting.key: setting for layer in layers for setting in layer if is_group(setting.key, root)}
     try:
-        with initialize_config_dir(str(path.parent.resolve()), version_base="1.3", job_name="landfall"):
-            composed = compose(config_name=path.stem, overrides=texts)
-            origins = _file_origins(path, texts, sources, root=root)
-            _refuse_resolvers(OmegaConf.to_container(composed, resolve=False), relative(path, root), origins)
-            values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        composed, origins = _composed(path, [setting.text for setting in choices.values()], root=root)
+        for layer in layers:
+            for chosen in (setting for setting in layer if choices.get(setting.key) is setting):
+                composed = _with_group(composed, chosen, origins, root=root)
+            for setting in (setting for setting in layer if setting.key not in choices):
+                try:
+                    apply(setting, composed)
+                except UsageError as error:
+                    raise UsageError(f"{relative(path, root)}: {error.message}", hint=error.hint) from error
+                for key in setting.set_keys():
+                    _note(origins, key, setting.origin)
+        _refuse_resolvers(OmegaConf.to_container(composed, resolve=False), relative(path, root), origins)
+        values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except MissingConfigException as error:
         options = ", ".join(error.options or ())
         hint = f"there are: {options}" if options else None
@@ -271,6 +220,43 @@ def _compose(path: Path, overrides: Sequence[Override], *, root: Path) -> tuple[
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise UsageError(f"{relative(path, root)}: {_first_line(error)}") from error
     return values, origins  # type: ignore[return-value]
+
+
+def _with_group(values: DictConfig, chosen: Setting, origins: dict[str, str], *, root: Path) -> DictConfig:
+    """The values with all that a chosen group file sets over them."""
+    from omegaconf import OmegaConf
+
+    if chosen.override.is_delete() or chosen.override.package is not None:
+        return values  # Hydra has done it
+    option = root / CONFIG_DIR / chosen.key / f"{chosen.override.value()}.yaml"
+    group, of_group = _composed(option, [f"+{chosen.key}={chosen.override.value()}"], root=root, is_group_only=True)
+    for key, origin in of_group.items():
+        _note(origins, key, origin)
+    merged = OmegaConf.merge(values, group)
+    OmegaConf.set_struct(merged, False)
+    return merged  # type: ignore[return-value]
+
+
+def _composed(
+    path: Path, overrides: Sequence[str], *, root: Path, is_group_only: bool = False
+) -> tuple[DictConfig, dict[str, str]]:
+    """What Hydra composes of a file and chosen groups, or of the groups only, and the line that set each key."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    folder = root / CONFIG_DIR if is_group_only else path.parent
+    sources = read_sources(path, (folder, root / CONFIG_DIR), root)
+    for text in overrides:
+        group, _, option = text.lstrip("+~").partition("=")
+        sources |= read_sources(root / CONFIG_DIR / group / f"{option}.yaml", (root / CONFIG_DIR,), root)
+    configs = str((root / CONFIG_DIR).resolve()).replace("'", r"\'")
+    texts = [f"hydra.searchpath=['file://{configs}']", *overrides]
+    name = None if is_group_only else path.stem
+    with initialize_config_dir(str(folder.resolve()), version_base="1.3", job_name="landfall"):
+        composed = compose(config_name=name, overrides=texts)
+        origins = _file_origins(name, texts, (folder, root / CONFIG_DIR), sources, root=root)
+    OmegaConf.set_struct(composed, False)
+    return composed, origins
 
 
 def _refuse_resolvers(values: Mapping[str, Any], source: str, origins: Mapping[str, str]) -> None:
@@ -290,16 +276,18 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def _file_origins(path: Path, overrides: list[str], sources: Mapping[Path, Source], *, root: Path) -> dict[str, str]:
+def _file_origins(
+    name: str | None, overrides: list[str], folders: Sequence[Path], sources: Mapping[Path, Source], *, root: Path
+) -> dict[str, str]:
     """Walks Hydra's own list of composed files in merge order; the last file that has a key set it, `file:line`."""
     from hydra.core.global_hydra import GlobalHydra
     from hydra.types import RunMode
 
     loader = GlobalHydra.instance().config_loader()
-    defaults = loader.compute_defaults_list(path.stem, overrides, RunMode.RUN).defaults
+    defaults = loader.compute_defaults_list(name, overrides, RunMode.RUN).defaults
     origins: dict[str, str] = {}
     for entry in defaults:
-        file = _source_file(entry.config_path, (path.parent, root / CONFIG_DIR))
+        file = _source_file(entry.config_path, folders)
         if file is None or (entry.package or "").split(".")[0] == "hydra":
             continue
         source = sources.get(file) or read_sources(file, (), root)[file]

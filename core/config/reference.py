@@ -24,10 +24,15 @@ descriptions there.
 A configuration is composed from files and overrides. Later ones win:
 
 1. the defaults below,
-2. group files: `configs/trainer/`, `configs/local/`, `configs/local/devices/`,
+2. group files that the configuration file names: `configs/trainer/`, `configs/local/`, `configs/local/devices/`,
 3. the configuration file, such as `configs/patchtst_ssl_local.yaml`,
-4. the environment: `LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`,
+4. the environment: `LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`, `LANDFALL_LOCAL__DEVICES=cpu` chooses a group
+   file, and `COMPUTE_PREFER`, `COMPUTE_ALLOW_TPU` and `COMPUTE_TPU_BATCH_FACTOR` set keys of `device`,
 5. the command line: `training.epochs=2` sets a value, `trainer=quick` or `local/devices=cpu` chooses a group file.
+
+A group file that the environment or the command line chooses is applied as a whole in that place of the order: with
+`local/devices=cpu` on the command line every key of the profile is above the file and the environment. A single key is
+above the group files of its own place.
 
 `landfall train patchtst --print-config --origin` prints the result and who set each value. All faults of a
 configuration are reported at once; an unknown key is refused.

@@ -237,8 +237,9 @@ class Training(Section):
     )
     resume: str = Field(
         "never",
-        description="`never`, `auto` (the newest checkpoint that is whole; one that does not fit is refused), "
-        "`unfinished` (the same if its run was stopped or died and it fits, else anew), or a checkpoint file.",
+        description="`never` trains a new run. `unfinished` resumes the newest valid checkpoint if its run was "
+        "interrupted and it fits, and trains a new run otherwise. `auto` resumes the newest valid checkpoint and "
+        "refuses one that does not fit or whose run is finished. A file name resumes that checkpoint.",
     )
     start_from: str = Field(
         "",

@@ -6,7 +6,6 @@ import pytest
 import yaml
 
 from core.config.compose import (
-    COMPUTE_VARIABLES,
     config_from_dict,
     execution_from_environment,
     is_set_with,
@@ -15,6 +14,7 @@ from core.config.compose import (
     render,
 )
 from core.config.faults import schema_keys
+from core.config.overrides import COMPUTE_VARIABLES
 from core.config.schema import SCHEMAS, STREAMS, Training
 from core.errors import ConfigError, UsageError
 from tests.support import REPO_ROOT
@@ -70,15 +70,51 @@ def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(wo
     assert (config.training.windows_per_epoch, config.device.prefer) == ("auto", "auto")
 
 
-@pytest.mark.parametrize("size, told", [(None, True), ("reduced", True), ("custom", False)])
-def test_a_group_of_sizes_that_does_not_hold_is_told(workspace, caplog, size, told):
+def test_a_profile_of_the_command_line_is_applied_whole_above_file_and_environment(workspace):
+    body = "defaults: [patchtst_ssl_local, _self_]\ndevice: {prefer: mps}\nmax_threads: 3\ntimeout_hours: 1\n"
+    file = write(workspace, "configs/site.yaml", body)
+    environment = {"COMPUTE_PREFER": "gpu", "LANDFALL_MAX_THREADS": "2", "LANDFALL_LOCAL__DEVICES": "kaggle_t4"}
+
+    def settings(*overrides: str) -> tuple:
+        config = load(workspace, *overrides, file=file, environment=environment).config
+        return config.device.prefer, config.max_threads, config.timeout_hours, config.hardware.kind
+
+    assert settings() == ("gpu", 2, 8.5, "cuda"), "keys of the environment over its profile, both over the file"
+    assert settings("local/devices=cpu") == ("cpu", 0, None, "cpu")
+    assert settings("max_threads=5", "local/devices=cpu") == ("cpu", 5, None, "cpu")
+    assert settings("local/devices=cpu", "device.prefer=auto")[0] == "auto"
+
+
+def test_every_group_of_the_command_line_is_above_the_file(workspace):
+    file = write(workspace, "configs/site.yaml", "defaults: [patchtst_ssl_local, _self_]\ntraining: {epochs: 7}\n")
+    loaded = load(workspace, "trainer=quick", file=file, environment={"LANDFALL_TRAINING__EPOCHS": "9"})
+    assert loaded.config.training.epochs == 2
+    assert loaded.origins["training.epochs"] == "configs/trainer/quick.yaml:4"
+    nested = load(workspace, "local=hpc", file=file, environment={"LANDFALL_LOGGING__ARTIFACTS_DIR": "elsewhere"})
+    assert (nested.config.logging.artifacts_dir, nested.config.training.resume) == ("artifacts", "unfinished")
+
+
+@pytest.mark.parametrize("size, has_effect", [(None, True), ("reduced", False), ("custom", True)])
+def test_sizes_of_a_chosen_group_hold_unless_a_size_is_set_over_them(workspace, caplog, size, has_effect):
     file = local_config_file("swinmae")
     load(workspace, file=file)
     assert not caplog.records, "nobody asked for one"
-    load(workspace, "hardware/sizes/swinmae=full", *([f"model.size={size}"] if size else []), file=file)
-    words = f"hardware/sizes/swinmae=full is overruled: model.size = {size or 'auto'}, set by "
-    assert (words in caplog.text) is told
-    assert ("ask for model.size=full instead" in caplog.text) is told
+    loaded = load(workspace, "hardware/sizes/swinmae=full", *([f"model.size={size}"] if size else []), file=file)
+    assert is_set_with(loaded.origins, "model.embed_dim", "model.size") is (size is None)
+    assert ("hardware/sizes/swinmae=full has no effect: model.size = " in caplog.text) is not has_effect
+
+
+@pytest.mark.parametrize("word, words", [
+    ("~training.epochs", None), ("~training.nothing", ("~training.nothing", "not set")),
+    ("training.epochs=1,2", ("training.epochs=1,2", "no single value")),
+])  # fmt: skip
+def test_a_key_can_be_removed_and_must_be_there(workspace, word, words):
+    if words is None:
+        assert load(workspace, word).config.training.epochs == Training().epochs
+        return
+    with pytest.raises(UsageError) as caught:
+        load(workspace, word)
+    assert all(each in str(caught.value) for each in words)
 
 
 def test_the_environment_is_read_by_default(workspace, monkeypatch):
@@ -93,12 +129,13 @@ def test_a_compute_variable_wins_over_files_and_gives_way_to_our_own(workspace):
         return load(workspace, *overrides, environment=environment | more).config.device.prefer
 
     assert load(workspace, "local/devices=cpu").config.device.prefer == "cpu"
-    assert prefer("local/devices=cpu") == "tpu", "the environment is above a group file"
+    assert prefer() == "tpu", "the environment is above a group file"
+    assert prefer("local/devices=cpu") == "cpu", "the command line is above the environment"
     assert prefer(LANDFALL_DEVICE__PREFER="gpu") == "gpu"
     assert prefer("device.prefer=mps", LANDFALL_DEVICE__PREFER="gpu") == "mps"
     loaded = load(workspace, environment=environment)
     assert (loaded.config.device.allow_tpu, loaded.config.device.tpu_batch_factor) == (True, 64)
-    assert loaded.origins["device.prefer"] == "environment: device.prefer=tpu"
+    assert loaded.origins["device.prefer"] == "environment: COMPUTE_PREFER=TPU"
 
 
 def test_an_empty_compute_variable_sets_nothing(workspace):
@@ -109,7 +146,7 @@ def test_an_empty_compute_variable_sets_nothing(workspace):
 def test_a_wrong_compute_variable_is_a_fault(workspace):
     faults = faults_of(workspace, environment={"COMPUTE_PREFER": "abacus", "COMPUTE_TPU_BATCH_FACTOR": "0"})
     assert faults.keys() == {"device.prefer", "device.tpu_batch_factor"}
-    assert "(set by environment: device.prefer=abacus)" in faults["device.prefer"]
+    assert "(set by environment: COMPUTE_PREFER=abacus)" in faults["device.prefer"]
 
 
 def test_the_environment_alone_decides_where_there_is_no_file():
@@ -122,8 +159,10 @@ def test_the_environment_alone_decides_where_there_is_no_file():
         {**environment, "LANDFALL_TRAINING__EPOCHS": "3", "LANDFALL_PRECISION": "32"}
     )
     assert (execution.device.prefer, execution.device.memory.share, execution.precision) == ("cpu", 0.9, "32")
-    with pytest.raises(ConfigError, match=r"environment: device.prefer: 'abacus'"):
+    with pytest.raises(ConfigError) as caught:
         execution_from_environment({"COMPUTE_PREFER": "abacus"})
+    (fault,) = caught.value.faults
+    assert (fault.key, fault.origin) == ("device.prefer", "environment: COMPUTE_PREFER=abacus")
 
 
 def test_origins_tell_what_was_set_before_what(workspace):
@@ -151,7 +190,7 @@ def test_all_faults_come_at_once_each_with_who_set_it(workspace):
     assert faults["training.epoch"] == "training.epoch: unknown key; did you mean epochs? (set by configs/bad.yaml:6)"
     assert "(set by configs/bad.yaml:5)" in faults["model.d_model"]
     assert "(set by command line: seed=-1)" in faults["seed"]
-    assert "(set by environment: training.batch_size=many)" in faults["training.batch_size"]
+    assert "(set by environment: LANDFALL_TRAINING__BATCH_SIZE=many)" in faults["training.batch_size"]
 
 
 def test_a_key_of_another_section_is_found(workspace):
@@ -210,12 +249,12 @@ def test_another_suffix_is_refused_by_name(workspace):
 
 # ------------------------------------------------------------------------------------------------------------ origins
 def test_every_value_knows_its_origin(workspace):
-    loaded = load(workspace, "training.epochs=3", "local/devices=cpu", environment={"LANDFALL_SEED": "7"})
+    loaded = load(workspace, "training.epochs=3", "local/devices=cpu", environment={"LANDFALL_TRAINING__KEEP": "7"})
     lines = {
         line.split(":")[0].strip(): line.partition("# ")[2] for line in render(loaded, with_origin=True).splitlines()
     }
     assert lines["epochs"] == "command line: training.epochs=3"
-    assert lines["seed"] == "environment: seed=7"
+    assert lines["keep"] == "environment: LANDFALL_TRAINING__KEEP=7"
     assert lines["prefer"] == "configs/local/devices/cpu.yaml:3"
     for key, file in {"log_dir": LOCAL, "weight_decay": "configs/trainer/default.yaml",
                       "d_model": "configs/patchtst_ssl.yaml"}.items():  # fmt: skip

@@ -107,7 +107,7 @@ def test_a_recipe_composes_as_it_is_written(stream, recipe):
     assert config.timeout_hours == hours
     assert config.distributed.strategy == "ddp"
     assert (config.training.batch_size, config.model.size, config.training.epochs) == ("auto", "auto", 20)
-    assert config.training.resume == ("never" if recipe.startswith("local=default") else "auto")
+    assert config.training.resume == ("never" if recipe.startswith("local=default") else "unfinished")
     assert config.distributed.timeout_minutes <= 30
     assert config.logging.artifacts_dir == "artifacts"
 

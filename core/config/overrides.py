@@ -1,0 +1,115 @@
+"""Values from outside of the configuration files: environment variables and the words of the command line.
+
+Each is parsed by Hydra's grammar and keeps the words of the person who set it. Hydra is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import UsageError
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+CONFIG_DIR = "configs"
+ENVIRONMENT_PREFIX = "LANDFALL_"
+# Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
+COMPUTE_VARIABLES = {
+    "COMPUTE_PREFER": "device.prefer",
+    "COMPUTE_ALLOW_TPU": "device.allow_tpu",
+    "COMPUTE_TPU_BATCH_FACTOR": "device.tpu_batch_factor",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One override. origin: who set it, such as `environment: COMPUTE_PREFER=gpu`."""
+
+    override: Override
+    origin: str
+
+    @property
+    def key(self) -> str:
+        """A dotted key, or the name of a group."""
+        return self.override.key_or_group
+
+    @property
+    def text(self) -> str:
+        return self.override.input_line or ""
+
+    def set_keys(self) -> Iterator[str]:
+        """The dotted keys it sets: those of a mapping such as `data.scaling={method: zscore}`, and no others."""
+        yield from (key for key, _ in flatten({self.key: self.override.value()}))
+
+
+def from_command_line(words: Sequence[str]) -> list[Setting]:
+    return [Setting(_parsed(word, word), f"command line: {word}") for word in words]
+
+
+def from_environment(environment: Mapping[str, str], root: Path | None) -> list[Setting]:
+    """`LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`: two underscores stand for a dot, or for the slash of a
+    group, as in `LANDFALL_LOCAL__DEVICES=cpu`."""
+    named = [(name, key, environment[name].lower()) for name, key in COMPUTE_VARIABLES.items() if environment.get(name)]
+    for name, value in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+            group = "/".join(words)
+            named.append((name, group if is_group(group, root) else ".".join(words), value))
+    return [
+        Setting(_parsed(f"{key}={value}", f"{name}={environment[name]}"), f"environment: {name}={environment[name]}")
+        for name, key, value in named
+    ]
+
+
+def is_group(name: str, root: Path | None) -> bool:
+    return root is not None and (root / CONFIG_DIR / name).is_dir()
+
+
+def apply(setting: Setting, values: DictConfig) -> None:
+    """Sets, or with `~` removes, a key; the schema decides later whether the key exists.
+
+    Raises UsageError for what sets no single value.
+    """
+    from omegaconf import OmegaConf
+
+    override, key = setting.override, setting.key
+    if override.package is not None or override.is_sweep_override():
+        raise UsageError(f"the override {setting.text!r} sets no single value", hint="write key=value")
+    if not override.is_delete():
+        OmegaConf.update(values, key, override.value(), merge=True, force_add=True)
+        return
+    section, _, name = key.rpartition(".")
+    parent = OmegaConf.select(values, section) if section else values
+    if parent is None or name not in parent:
+        raise UsageError(f"the override {setting.text!r} removes a key that is not set")
+    del parent[name]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and leaf values of nested mappings."""
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _parsed(text: str, source: str) -> Override:
+    """source: the word or variable that a message names."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    if text.lstrip("+~").startswith("hydra"):
+        raise UsageError(f"the override {source!r} would configure Hydra itself", hint="Landfall composes alone")
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise UsageError(
+            f"cannot read the override {source!r}", hint="write key=value or group=option, such as training.epochs=2"
+        ) from error
