@@ -9,16 +9,20 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from core import checkpoint
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
-from core.config.compose import local_config_file
+from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.devices.process import start_right
 from core.errors import EXIT_OK
 from core.workspace import new_run_id
 from trainers import elastic
 from trainers.supervising import Supervisor, is_supervised, training_command
+
+if TYPE_CHECKING:
+    from core.devices.manager import DeviceManager
 
 
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
@@ -50,14 +54,16 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
             return Supervisor(training_command(stream, words), last=last).run()
         if arguments.owns_process:
             start_right(loaded.config)
-        if (exit_code := _train_in_processes(loaded.config, arguments, words)) is not None:
-            return exit_code
+        manager = _manager_of_several(loaded)
+        if manager is not None and (manager.num_processes > 1 or loaded.config.distributed.nodes > 1):
+            return _train_in_processes(loaded.config, manager.num_processes, arguments, words)
         is_main = os.environ.get("RANK", "0") == "0"
         if not is_main:
             logging.getLogger().setLevel(logging.WARNING)  # one process of a run reports; the others only warn
+            logging.getLogger("core.devices").setLevel(logging.ERROR)  # what they warn of, each sees the same
         from trainers.run import train
 
-        result = train(loaded, root=root_of(arguments), run_id=arguments.run_id)
+        result = train(loaded, root=root_of(arguments), run_id=arguments.run_id, manager=manager)
         if is_main:
             json.dump(result.to_json(), sys.stdout, indent=2)
             sys.stdout.write("\n")
@@ -66,17 +72,19 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     return elastic.ended(run_command(command, parser, argv))
 
 
-def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words: Sequence[str]) -> int | None:
-    """The exit code of training in one process per device; None where this process trains itself."""
-    settings = config.distributed
-    wants_several = config.devices != 1 or settings.nodes > 1
+def _manager_of_several(loaded: LoadedConfig) -> DeviceManager | None:
+    """What the hardware offers, where the configuration requests several processes and this is not one of them."""
+    settings = loaded.config.distributed
+    wants_several = loaded.config.devices != 1 or settings.nodes > 1
     if not wants_several or settings.strategy == "none" or "TORCHELASTIC_RUN_ID" in os.environ:
         return None
     from core.devices.manager import DeviceManager
 
-    count = DeviceManager(config).num_processes
-    if count == 1 and settings.nodes == 1:
-        return None
+    return DeviceManager(loaded.config, origins=loaded.origins)
+
+
+def _train_in_processes(config: AnyConfig, count: int, arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """The exit code of training in one process per device."""
     from trainers.launching import launch
 
     if hasattr(signal, "SIGUSR1"):  # torchrun passes SIGTERM on; this one, too, only in new versions
@@ -84,4 +92,4 @@ def _train_in_processes(config: AnyConfig, arguments: argparse.Namespace, words:
     run_id = [] if arguments.run_id else ["--run-id", new_run_id()]  # one for all
     module = f"trainers.train_{config.stream}_ssl"
     notes = root_of(arguments) / config.logging.artifacts_dir / "cache" / "job"
-    return launch(module, [*words, *run_id], count, settings, notes=notes)
+    return launch(module, [*words, *run_id], count, config.distributed, notes=notes)

@@ -93,7 +93,7 @@ def train(
     resuming is requested and impossible, UsageError where only another run is there to resume and it is finished,
     StoppedError after a signal or near the wall-time limit.
     """
-    manager = manager or DeviceManager(loaded.config)
+    manager = manager or DeviceManager(loaded.config, origins=loaded.origins)
     world = World.from_environment()
     plan = manager.plan(index=world.local_rank, processes=world.local_size)
     backend(plan.kind).select(plan.index)
@@ -212,8 +212,10 @@ def _fit(
 
 
 def _report_finished(trainer: Trainer, context: RunContext, *, is_requested: bool) -> None:
-    """Warns that nothing is left to train. Raises UsageError where the finished run is not the requested one: its results
-    would be mistaken for those of a new run. A run that ended without recording it is finished by this one."""
+    """Warns that nothing is left to train. A run that died before it recorded its end is finished by this one.
+
+    Raises UsageError where the finished run is not the requested one: its results would be taken for new ones.
+    """
     if not trainer.is_finished():
         return
     status = read_status(context.root / context.config.logging.log_dir / str(context.run_id))

@@ -20,6 +20,18 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _as_preference(value: Any) -> Any:
+    """`cuda` is the name of `gpu` in PyTorch and JAX."""
+    return "gpu" if value == "cuda" else value
+
+
+def _as_number_of_devices(value: Any) -> Any:
+    """A device's name is a frequent mistake: the number of devices and their kind are two keys."""
+    if isinstance(value, str) and value in ("cpu", "gpu", "cuda", "tpu", "mps", "xpu"):
+        raise ValueError(f"{value!r} is no number of devices; choose the device with device.prefer={value}")
+    return value
+
+
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
 PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
 
@@ -50,18 +62,24 @@ class Memory(Section):
 class Device(Section):
     """Which of the hardware found is used, and how."""
 
-    prefer: Literal["auto", "cpu", "gpu", "tpu", "mps", "xpu"] = Field(
+    prefer: Annotated[Literal["auto", "cpu", "gpu", "tpu", "mps", "xpu"], BeforeValidator(_as_preference)] = Field(
         "auto",
-        description="Device to use; `auto` takes the first of `order` that passes a real operation, `gpu` the first "
-        "of them that is a GPU. Where it is missing the next best is used, with a warning.",
+        description="Device to use; `auto` takes the first of `order` that passes a real operation, `gpu` (or `cuda`) "
+        "the first of them that is a GPU. Where it is missing the next best is used, with a warning.",
     )
     order: tuple[DeviceKind, ...] = Field(
         ("tpu", "cuda", "mps", "xpu", "cpu"), description="Priority of the platforms; the CPU is always there, last."
     )
     strict: bool = Field(False, description="A preferred device or a profile that does not fit is an error.")
-    allow_tpu: bool = Field(False, description="Let `auto` take a TPU, where a training backend for it is installed.")
+    allow_tpu: bool | None = Field(
+        None,
+        description="Whether a TPU may be used: `true` lets `auto` take one, `false` keeps it off, and empty uses it "
+        "only where `prefer` names it.",
+    )
     tpu_batch_factor: Count = Field(128, description="How many times larger a batch is on a TPU.")
-    prefer_cuda: bool = Field(True, description="Use a CUDA GPU where one works; otherwise the next best device.")
+    prefer_cuda: bool = Field(
+        True, description="Whether a CUDA GPU may be used; `false` keeps it off, whatever `prefer` says."
+    )
     amp: bool = Field(True, description="Allow mixed precision; `false` computes in 32 bit whatever `precision` says.")
     enable_mixed_precision: bool = Field(True, description="Like `amp`, the Colab name: either one forbids it.")
     enable_jit: bool = Field(False, description="Compile the model with torch.compile.")
@@ -72,6 +90,16 @@ class Device(Section):
         description="Environment variables set before the hardware is touched, such as NCCL_DEBUG; only those in "
         "`core/config/variables.py`, which name no file and load no code.",
     )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.prefer == "tpu" and self.allow_tpu is False:
+            yield Contradiction(
+                "prefer = tpu, but allow_tpu = false keeps TPUs off; change one of the two", ("prefer", "allow_tpu")
+            )
+
+    @property
+    def may_use_tpu(self) -> bool:
+        return self.allow_tpu if self.allow_tpu is not None else self.prefer == "tpu"
 
     @field_validator("environment")
     @classmethod
@@ -89,19 +117,28 @@ class Hardware(Section):
     kind: DeviceKind | None = Field(None, description="Platform; empty fits any.")
     memory_gb: float = Field(0.0, ge=0.0, description="Least memory of one device, in GB.")
     compute_capability: float = Field(0.0, ge=0.0, description="Least CUDA compute capability.")
+    session_hours: Positive | None = Field(
+        None, description="Longest session of the platform; a later `timeout_hours` is reported. Empty: no limit."
+    )
 
 
 class Profile(Section):
     """A device profile: the knobs of `configs/local/devices/*.yaml`."""
 
-    devices: CountOrAuto = Field(1, description="Devices to train on, one process each; `auto` takes all of the kind.")
+    devices: Annotated[CountOrAuto, BeforeValidator(_as_number_of_devices)] = Field(
+        1, description="Number of devices to train on, one process each; `auto` takes all of the kind."
+    )
     precision: PrecisionChoice = Field(
         "auto", description="Arithmetic; `auto` picks bf16 only where the hardware has it natively."
     )
     deterministic: bool = Field(
-        False, description="Refuse operations without a deterministic implementation, and keep the number of threads."
+        True,
+        description="The same command gives the same numbers on the same hardware: refuses operations without a "
+        "deterministic implementation, keeps the number of threads and turns `cudnn_benchmark` off.",
     )
-    cudnn_benchmark: bool = Field(False, description="Let cuDNN time its kernels and keep the fastest.")
+    cudnn_benchmark: bool = Field(
+        False, description="Let cuDNN time its kernels and keep the fastest; no effect under `deterministic`."
+    )
     seed: int = Field(42, ge=0, description="Seed of weights, shuffling and masks, each from its own generator.")
     numpy_seed: int | None = Field(None, ge=0, lt=2**32, description="NumPy's seed; empty derives it from `seed`.")
     pythonhashseed: int | None = Field(
@@ -111,7 +148,7 @@ class Profile(Section):
         description="PYTHONHASHSEED of the process; empty leaves it. Commands start anew to set it.",
     )
     timeout_hours: Positive | None = Field(
-        None, description="Wall-time limit of the process; before it a checkpoint is saved and the run exits with 75."
+        None, description="Wall-time limit of the process; a checkpoint is saved before it and the run exits with 75."
     )
     max_threads: int = Field(
         0, ge=0, description="Most CPU threads; 0 uses every core the process may run on, up to OMP_NUM_THREADS."
@@ -126,14 +163,7 @@ class Profile(Section):
     profile_runtime: bool = Field(
         False, description="Write a torch profiler trace of the first steps to the run's folder."
     )
-    hardware: Hardware = Field(Hardware(), description="What the profile was made for; a misfit is told.")
-
-    def contradictions(self) -> Iterator[Contradiction]:
-        if self.deterministic and self.cudnn_benchmark:
-            yield Contradiction(
-                "deterministic and cudnn_benchmark exclude each other: autotuning picks kernels by time",
-                ("deterministic", "cudnn_benchmark"),
-            )
+    hardware: Hardware = Field(Hardware(), description="What the profile was made for; a misfit is reported.")
 
 
 class Distributed(Section):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 CONFIG_DIR = "configs"
+PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
 ENVIRONMENT_PREFIX = "LANDFALL_"
 # Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
 COMPUTE_VARIABLES = {

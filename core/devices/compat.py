@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from core.config.compose import CONFIG_DIR, execution_from_environment
+from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution, Memory
+from core.config.overrides import PROFILE_DIR
 from core.config.schema import Stream
 from core.devices import manager, memory
 from core.devices.backend import to_device
@@ -30,7 +31,6 @@ from core.errors import UsageError
 
 Value = TypeVar("Value")
 
-PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
 # The largest number of parameters each strategy is for; a small model leaves the memory to others.
 _STRATEGY_BY_PARAMETERS = ((1_000_000, "conservative"), (100_000_000, "balanced"), (float("inf"), "aggressive"))
 
@@ -142,11 +142,15 @@ def get_device_manager(
     global _manager
     overrides = {key: value for key, value in (("prefer", prefer), ("allow_tpu", allow_tpu)) if value is not None}
     if _manager is None or force_reinit or config is not None or overrides:
-        if config is None:
-            config = execution_from_environment() if _manager is None or force_reinit else _manager.config
+        origins: Mapping[str, str] = {}
+        if config is None and (_manager is None or force_reinit):
+            config, origins = environment_settings()
+        elif config is None:
+            config, origins = _manager.config, _manager.origins
         execution = Execution(device=config) if isinstance(config, Device) else config
         device = Device.model_validate({**execution.device.model_dump(), **overrides})
-        _manager = DeviceManager(execution.model_copy(update={"device": device}))
+        origins = {key: origin for key, origin in origins.items() if key.removeprefix("device.") not in overrides}
+        _manager = DeviceManager(execution.model_copy(update={"device": device}), origins=origins)
     return _manager
 
 

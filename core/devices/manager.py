@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from core.config.compose import execution_from_environment
+from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution
+from core.config.faults import origin_of
+from core.config.overrides import PROFILE_DIR
 from core.devices import memory, process, threads, tuning
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
@@ -34,12 +37,21 @@ class DeviceManager:
 
     config: a complete configuration, an `Execution`, its `device` section alone, or None for the environment's
     COMPUTE_* and LANDFALL_* variables over the defaults. detector: any object with `detect_capabilities()`.
+    origins: who set each key (`LoadedConfig.origins`), for messages.
     """
 
-    def __init__(self, config: Execution | Device | None = None, detector: Detector | None = None):
+    def __init__(
+        self,
+        config: Execution | Device | None = None,
+        detector: Detector | None = None,
+        *,
+        origins: Mapping[str, str] = MappingProxyType({}),
+    ):
         if config is None:
-            config = execution_from_environment()
+            config, origins = environment_settings()
         self.config = Execution(device=config) if isinstance(config, Device) else config
+        self.origins = origins
+        self._warned: set[str] = set()
         # Allocators and cuBLAS read their environment once, when the detector first uses them.
         memory.prepare_environment(self.config.device)
         process.adopt(self.config)
@@ -95,9 +107,8 @@ class DeviceManager:
         """
         chosen, settings = self._chosen, self.config.device
         precision, precision_reason = self._choose_precision()
-        unfit = tuple(str(misfit) for misfit in misfits(self.config, self.found, chosen))
-        self._report_misfits(unfit)
         count = processes or self.num_processes
+        unfit = tuple(self._misfits())
         num_threads, threads_reason = self._threads(count)
         limit = memory.memory_limit_mb(chosen, settings.memory.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
@@ -130,19 +141,37 @@ class DeviceManager:
         candidates = self._candidates()
         if settings.prefer == "auto":
             return candidates[0], self._reason_for_auto(candidates), False
-        wanted = PREFERENCES[settings.prefer]
-        match = next(
-            (found for kind in self._order() for found in self._usable() if found.kind == kind in wanted), None
-        )
-        if match is not None:
-            return match, f"device.prefer = {settings.prefer}", False
+        wanted, preference = PREFERENCES[settings.prefer], self._setting("device.prefer", settings.prefer)
+        if (match := next((found for found in candidates if found.kind in wanted), None)) is not None:
+            return match, preference, False
+        self._refuse_conflict(preference, wanted)
         seen = "; ".join(found.reason for found in self.found if found.kind in wanted) or "none was found"
-        problem = f"device.prefer = {settings.prefer}, but this machine has no usable one: {seen}"
+        problem = f"{preference}, but this machine has no usable one: {seen}"
         if settings.strict:
             raise UsageError(problem, hint="use local/devices=auto, or install a torch build for this hardware")
         substitute = candidates[0]
-        log.warning("%s; %s is used instead (device.strict=true makes this an error)", problem, substitute.name)
+        self._warn(f"{problem}; {substitute.name} is used instead (device.strict=true makes this an error)")
         return substitute, f"{problem}; {substitute.kind} instead", True
+
+    def _refuse_conflict(self, preference: str, wanted: Sequence[DeviceKind]) -> None:
+        """Raises UsageError where a device was requested that another key keeps off."""
+        declined = self._declined()
+        kept_off = next((found for found in self._usable() if found.kind in wanted and found.kind in declined), None)
+        if kept_off is not None:
+            raise UsageError(
+                f"{preference}, but {declined[kept_off.kind]} keeps {kept_off.name} off", hint="change one of the two"
+            )
+
+    def _setting(self, key: str, value: Any) -> str:
+        """`key = value`, with who set it where that is known."""
+        origin = origin_of(key, self.origins)
+        return f"{key} = {value}" + (f" ({origin})" if origin else "")
+
+    def _warn(self, text: str) -> None:
+        """Once for each text: a run asks for its plan more than once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            log.warning("%s", text)
 
     def _candidates(self) -> list[DeviceCapabilities]:
         """Usable platforms in order of priority, without those the configuration excludes; the CPU is always one."""
@@ -157,14 +186,14 @@ class DeviceManager:
         settings = self.config.device
         declined: dict[DeviceKind, str] = {}
         if not settings.prefer_cuda:
-            declined["cuda"] = "device.prefer_cuda = false"
-        if not settings.allow_tpu:
-            declined["tpu"] = "device.allow_tpu = false"
+            declined["cuda"] = self._setting("device.prefer_cuda", "false")
+        if not settings.may_use_tpu:
+            declined["tpu"] = self._setting("device.allow_tpu", "false")
         return declined
 
     def _is_wanted(self, kind: DeviceKind) -> bool:
         prefer = self.config.device.prefer
-        return kind in PREFERENCES[prefer] if prefer != "auto" else kind not in self._declined()
+        return kind not in self._declined() and (prefer == "auto" or kind in PREFERENCES[prefer])
 
     def _reason_for_auto(self, candidates: Sequence[DeviceCapabilities]) -> str:
         found = {found.kind for found in self.found}
@@ -186,7 +215,7 @@ class DeviceManager:
             return _AUTO_PRECISION[chosen.kind](chosen)
         dtype = AUTOCAST_DTYPES[wanted]
         if self._fallback and dtype is not None and dtype not in chosen.native_dtypes:
-            log.warning("precision %s was meant for another device; %s computes in float32", wanted, chosen.name)
+            self._warn(f"precision {wanted} was meant for another device; {chosen.name} computes in float32")
             return "32", f"{wanted} was requested for a device that is missing; {chosen.name} has no native {dtype}"
         return wanted, f"precision = {wanted}"  # emulated on a requested device: reported as a misfit
 
@@ -195,11 +224,50 @@ class DeviceManager:
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
         return threads.thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
 
-    def _report_misfits(self, unfit: Sequence[str]) -> None:
-        if unfit and self.config.device.strict:
-            raise ConfigError("device profile", [ConfigFault("hardware", text) for text in unfit])
-        for text in unfit:
-            log.warning("the device profile does not fit this machine: %s", text)
+    def _misfits(self) -> Iterator[str]:
+        """What was requested and cannot be had, each reported once.
+
+        A precision set by hand is the choice of a person, not of the profile: it is reported and allowed. Raises
+        ConfigError for the others where `device.strict` is set.
+        """
+        found = misfits(self.config, self.found, self._chosen)
+        by_hand = [misfit for misfit in found if misfit.key == "precision" and not self._is_of_profile("precision")]
+        for misfit in by_hand:
+            self._warn(f"{self._setting('precision', self.config.precision)}: {misfit.problem}")
+        unfit = [misfit for misfit in found if misfit not in by_hand]
+        if self.config.device.strict and unfit:
+            raise ConfigError("device profile", [ConfigFault(each.key, str(each)) for each in unfit])
+        for misfit in unfit:
+            self._warn(f"the device profile does not fit this machine: {misfit}")
+            yield str(misfit)
+        if (missing := self._missing_devices()) is not None:
+            if self.config.device.strict:
+                raise ConfigError("device profile", [ConfigFault("devices", missing)])
+            self._warn(missing)
+            yield missing
+
+    def _is_of_profile(self, key: str) -> bool:
+        """Whether a file of `configs/local/devices/` set the key, or nobody known."""
+        origin = origin_of(key, self.origins)
+        return origin is None or origin.startswith(PROFILE_DIR)
+
+    def _missing_devices(self) -> str | None:
+        """Why fewer processes train than `devices` requests, and how many do; None where all of them do."""
+        wanted, chosen, number = self.config.devices, self._chosen, self.num_processes
+        if wanted == "auto" or wanted <= number:
+            if wanted == "auto" and self.device_count > number and self.config.distributed.strategy != "none":
+                return f"devices = auto: {chosen.name} cannot train in several processes; 1 trains"
+            return None
+        if self.config.distributed.strategy == "none":
+            reason = "distributed.strategy = none"
+        elif self._fallback:
+            reason = f"{chosen.name} replaces the requested device"
+        elif wanted > self.device_count:
+            reason = f"this machine has {self.device_count} × {chosen.name}"
+        else:
+            reason = f"{chosen.name} cannot train in several processes"
+        runs = "1 process trains" if number == 1 else f"{number} processes train"
+        return f"{self._setting('devices', wanted)}: {reason}; {runs}"
 
 
 def torch_devices(found: DeviceCapabilities) -> list[torch.device]:

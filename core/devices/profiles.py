@@ -39,7 +39,7 @@ def seed_and_fix(profile: Profile) -> None:
     adopt(profile)
     # Like `use_deterministic_algorithms`, which also imports the compiler: two seconds that most runs do not need.
     torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
-    torch.backends.cudnn.benchmark = profile.cudnn_benchmark
+    torch.backends.cudnn.benchmark = profile.cudnn_benchmark and not profile.deterministic
 
 
 # -------------------------------------------------------------------------------------------------------------- fitting
@@ -56,12 +56,19 @@ class Misfit:
 
 
 def misfits(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> list[Misfit]:
-    """What the profile requires and the chosen device does not have; on another platform only that, as the profile's
-    other figures are about other hardware."""
-    platform = list(_platform(profile, found, chosen))
+    """What the profile requires and the chosen device does not have. On another platform the profile's figures about
+    hardware do not apply."""
+    session, platform = list(_session(profile)), list(_platform(profile, found, chosen))
     if platform:
-        return platform
-    return [misfit for rule in _RULES for misfit in rule(profile, chosen)]
+        return [*platform, *session]
+    return [*session, *(misfit for rule in _RULES for misfit in rule(profile, chosen))]
+
+
+def _session(profile: Execution) -> Iterator[Misfit]:
+    longest, wanted = profile.hardware.session_hours, profile.timeout_hours
+    if longest is not None and (wanted is None or wanted > longest):
+        problem = f"{'no limit' if wanted is None else f'{wanted:g} h'}, but a session ends after {longest:g} h"
+        yield Misfit("timeout_hours", problem, f"set timeout_hours={longest - 0.5:g}")
 
 
 def _platform(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> Iterator[Misfit]:
@@ -75,18 +82,6 @@ def _platform(profile: Execution, found: Sequence[DeviceCapabilities], chosen: D
         f"the profile was made for {wanted}, {chosen.name} is {chosen.kind}; {wanted}: {seen}",
         "take local/devices=auto",
     )
-
-
-def _device_count(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
-    """A CPU runs as many processes as are asked for."""
-    wanted = chosen.count if profile.devices == "auto" else profile.devices
-    if chosen.kind == "cpu" or wanted == 1:
-        return
-    if wanted > chosen.count:
-        noun = "device" if chosen.count == 1 else "devices"
-        yield Misfit("devices", f"{wanted} asked for, there is {chosen.count} {noun}", f"set devices={chosen.count}")
-    elif not chosen.supports_distributed and profile.distributed.strategy != "none":
-        yield Misfit("devices", f"{chosen.name} cannot train in several processes", "set devices=1")
 
 
 def _memory(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
@@ -125,7 +120,6 @@ def _double_precision(profile: Execution, chosen: DeviceCapabilities) -> Iterato
 
 
 _RULES: tuple[Callable[[Execution, DeviceCapabilities], Iterator[Misfit]], ...] = (
-    _device_count,
     _memory,
     _compute_capability,
     _precision,

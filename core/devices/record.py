@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import psutil
 
+from core.config.faults import origin_of
 from core.devices.batching import tier_for
 from core.devices.manager import DeviceManager
 from core.devices.tables import Tiers, load_tiers
@@ -48,9 +49,9 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
         "routing": {
             "mode": "auto" if settings.prefer == "auto" else "manual",
             "prefer": settings.prefer,
-            "set_by": _origin_of_preference(settings.prefer, host.environment),
+            "set_by": origin_of("device.prefer", manager.origins) or _origin_of_preference(settings.prefer),
             "order": list(settings.order),
-            "allow_tpu": settings.allow_tpu,
+            "allow_tpu": settings.may_use_tpu,
             "prefer_cuda": settings.prefer_cuda,
             "strict": settings.strict,
         },
@@ -76,7 +77,6 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
     }
 
 
-def _origin_of_preference(prefer: str, environment: Mapping[str, str]) -> str:
-    variables = ("LANDFALL_DEVICE__PREFER", "COMPUTE_PREFER")
-    match = next((name for name in variables if environment.get(name, "").lower() == prefer), None)
-    return match or ("default" if prefer == "auto" else "configuration")
+def _origin_of_preference(prefer: str) -> str:
+    """Where nobody recorded who set it."""
+    return "default" if prefer == "auto" else "configuration"

@@ -28,9 +28,9 @@ class Document(BaseModel):
 class Routing(Document):
     mode: Literal["auto", "manual"] = Field(description="`manual` where device.prefer names a device.")
     prefer: str = Field(description="device.prefer in force.")
-    set_by: str = Field(description="What set device.prefer: a variable, `configuration` or `default`.")
+    set_by: str = Field(description="What set device.prefer: a file, an override, a variable or `default`.")
     order: list[DeviceKind] = Field(description="Priority of the platforms.")
-    allow_tpu: bool = Field(description="Whether `auto` may take a TPU.")
+    allow_tpu: bool = Field(description="Whether a TPU may be used.")
     prefer_cuda: bool = Field(description="Whether a CUDA GPU may be used.")
     strict: bool = Field(description="Whether a device that is missing is an error.")
 

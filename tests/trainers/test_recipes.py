@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from core import checkpoint
 from tests.trainers.conftest import TINY
@@ -23,13 +24,14 @@ RECIPES = (
 
 
 @pytest.fixture
-def train(plant: Path, capsys):
-    """Runs the training command: exit code, JSON of stdout, text of stderr."""
+def train(plant: Path, capsys, caplog):
+    """Runs the training command: exit code, JSON of stdout, and what it logs and writes to stderr."""
 
     def run(*words: str) -> tuple[int, dict, str]:
+        caplog.clear()
         code = train_patchtst_ssl.main(["--repo-root", str(plant), *words, *SMALL])
         captured = capsys.readouterr()
-        return code, json.loads(captured.out or "{}"), captured.err
+        return code, json.loads(captured.out or "{}"), captured.err + caplog.text
 
     return run
 
@@ -37,11 +39,13 @@ def train(plant: Path, capsys):
 def test_the_recipes_train_one_after_the_other_in_one_workspace(plant, train):
     seen = []
     for recipe in (*RECIPES, RECIPES[2]):
-        code, result, _ = train(*recipe.split(), "training.epochs=2")
+        code, result, errors = train(*recipe.split(), "training.epochs=2")
         assert (code, result["trained_epochs"]) == (0, 2), recipe
         assert result["run_id"] not in seen, recipe
         assert checkpoint.describe(plant / "checkpoints/patchtst_ssl.pt")["run_id"] == result["run_id"]
         seen.append(result["run_id"])
+        if not torch.cuda.is_available():
+            assert errors.count("1 process trains") == (" devices=" in recipe), "reported once"
 
 
 def test_auto_refuses_a_finished_run_that_was_not_named(train):

@@ -210,18 +210,18 @@ def test_training_follows_what_others_use(plant, monkeypatch):
     monkeypatch.setattr(threads, "INTERVAL_S", 0.0)
     looks = iter([0.0, *[1.0] * 1000])
     monkeypatch.setattr(CoreUse, "others", lambda self: next(looks))
-    run_training(plant, "training.epochs=1", "max_threads=2")
+    run_training(plant, "training.epochs=1", "max_threads=2", "deterministic=false")
     assert torch.get_num_threads() == 1
-    run_training(plant, "training.epochs=1", "max_threads=2", "deterministic=true", "cudnn_benchmark=false")
+    run_training(plant, "training.epochs=1", "max_threads=2")
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_kernels_are_deterministic_where_asked_for(plant, deterministic):
-    switch = str(deterministic).lower()
-    run_training(
-        plant, "training.epochs=1", f"deterministic={switch}", f"cudnn_benchmark={str(not deterministic).lower()}"
-    )
+@pytest.mark.parametrize("words, deterministic", [
+    ((), True), (("deterministic=false", "cudnn_benchmark=true"), False),
+    (("local/devices=hpc_a100",), False), (("local/devices=hpc_a100", "deterministic=true"), True),
+])  # fmt: skip
+def test_kernels_are_deterministic_unless_speed_is_requested(plant, words, deterministic):
+    run_training(plant, "training.epochs=1", *words)
     assert torch.are_deterministic_algorithms_enabled() is deterministic
     assert torch.backends.cudnn.benchmark is not deterministic
 

@@ -121,8 +121,6 @@ device:
   memory: {{fraction: 0.5}}
 scoring:
   threshold: {{method: pot, false_alarm_rate: 0.5}}
-deterministic: true
-cudnn_benchmark: true
 """
     found = faults(workspace, text)
     expected = {
@@ -137,7 +135,6 @@ cudnn_benchmark: true
         "model.patch_stride": ("differs from patch_length", 16),
         "device.memory.strategy": ("custom needs one", 18),
         "scoring.threshold.false_alarm_rate": ("is no tail", 20),
-        "deterministic": ("exclude each other", 22),
     }
     assert found.keys() == expected.keys()
     for key, (words, line) in expected.items():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from core.config.execution import Device, Execution
 from core.devices import compat
@@ -85,6 +86,57 @@ def test_a_tpu_is_taken_only_where_it_is_allowed_and_works():
     assert "device.allow_tpu = false" in plan(TPU, CPU).device_reason
     assert plan(IDLE_TPU, CPU, device={"allow_tpu": True}).kind == "cpu"
     assert plan(TPU, CPU, device={"prefer": "tpu"}).kind == "tpu", "asking for it allows it"
+
+
+@pytest.mark.parametrize("prefer", ["auto", "gpu", "cpu", "mps", "xpu"])
+def test_what_is_not_allowed_stays_off_whatever_is_preferred(prefer):
+    settings = {"prefer": prefer, "allow_tpu": False, "prefer_cuda": False}
+    assert plan(TPU, AMPERE, APPLE, ARC, CPU, device=settings).kind in ("mps", "xpu", "cpu")
+
+
+def test_a_request_for_a_device_that_is_not_allowed_is_a_conflict():
+    with pytest.raises(ValidationError, match="allow_tpu = false"):
+        Device(prefer="tpu", allow_tpu=False)
+    origins = {"device.prefer": "environment: COMPUTE_PREFER=gpu"}
+    settings = Execution.model_validate({"device": {"prefer": "cuda", "prefer_cuda": False}})
+    with pytest.raises(UsageError, match="A100") as caught:
+        DeviceManager(settings, StandIn(AMPERE, CPU), origins=origins)
+    assert all(words in str(caught.value) for words in ("COMPUTE_PREFER=gpu", "device.prefer_cuda = false"))
+    assert DeviceManager(settings, StandIn(APPLE, CPU)).plan().kind == "mps", "another GPU is allowed"
+
+
+@pytest.mark.parametrize("found, settings, words", [
+    ((CPU,), {"devices": 4, "device": {"prefer": "gpu"}}, ("Plain CPU replaces", "1 process trains")),
+    ((FOUR, CPU), {"devices": 8}, ("4 × A100", "4 processes train")),
+    ((FOUR, CPU), {"devices": 4, "distributed": {"strategy": "none"}}, ("strategy = none", "1 process trains")),
+    ((APPLE, CPU), {"devices": 2}, ("1 × Apple M3", "1 process trains")),
+])  # fmt: skip
+def test_devices_that_cannot_be_had_are_reported_once_with_what_runs_instead(found, settings, words, caplog):
+    origins = {"devices": f"command line: devices={settings['devices']}"}
+    used = DeviceManager(Execution.model_validate(settings), StandIn(*found), origins=origins)
+    for _ in range(3):
+        assert any(text.startswith("devices = ") for text in used.plan(processes=1).misfits)
+    (text,) = [text for text in warnings(caplog) if text.startswith("devices = ")]
+    assert all(word in text for word in (*words, origins["devices"]))
+
+
+@pytest.mark.parametrize("devices, settings", [(1, {}), ("auto", {}), (4, {}), (16, {"device": {"prefer": "cpu"}})])
+def test_devices_that_are_there_are_not_reported(devices, settings, caplog):
+    plan(FOUR, CPU, devices=devices, **settings)
+    assert warnings(caplog) == []
+
+
+def test_a_precision_set_by_hand_is_no_misfit_of_the_profile(caplog):
+    settings = Execution(precision="bf16-mixed", device={"strict": True})
+    by_hand = {"precision": "command line: precision=bf16-mixed"}
+    used = DeviceManager(settings, StandIn(TURING, CPU), origins=by_hand).plan()
+    assert (used.precision, used.misfits) == ("bf16-mixed", ())
+    (text,) = warnings(caplog)
+    assert "command line: precision=bf16-mixed" in text
+    assert "profile" not in text
+    by_profile = {"precision": "configs/local/devices/mine.yaml:5"}
+    with pytest.raises(ConfigError, match="bfloat16 is not native"):
+        DeviceManager(settings, StandIn(TURING, CPU), origins=by_profile).plan()
 
 
 def test_a_broken_gpu_is_passed_over_loudly(caplog):
@@ -236,13 +288,14 @@ A100_NODE = {"devices": 8, "hardware": {"kind": "cuda", "memory_gb": 40, "comput
 def test_a_profile_that_does_not_fit_is_told_point_by_point(caplog):
     small = replace(TURING, memory_total_mb=15_102, memory_free_mb=15_000)
     chosen = plan(small, CPU, precision="bf16-mixed", **A100_NODE)
-    for key in ("devices", "hardware.memory_gb", "hardware.compute_capability", "precision"):
+    assert any(misfit.startswith("devices = 8: ") for misfit in chosen.misfits)
+    for key in ("hardware.memory_gb", "hardware.compute_capability", "precision"):
         assert any(misfit.startswith(f"{key}: ") for misfit in chosen.misfits), key
         assert any(f"does not fit this machine: {key}: " in text for text in warnings(caplog)), key
 
 
 def test_a_strict_profile_must_fit():
-    with pytest.raises(ConfigError, match="8 asked for, there is 1 device"):
+    with pytest.raises(ConfigError, match="this machine has 1 × A100"):
         plan(AMPERE, CPU, device={"strict": True}, **A100_NODE)
     assert plan(replace(AMPERE, count=8), CPU, device={"strict": True}, **A100_NODE).misfits == ()
 

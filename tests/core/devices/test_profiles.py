@@ -55,7 +55,8 @@ def test_a_profile_is_sound(name):
     assert (found.seed, found.numpy_seed, found.gradient_clip_val) == (42, 42, 1.0)
     assert found.pythonhashseed == (None if name == "auto" else 42)
     if name.startswith("kaggle_"):
-        assert 0 < found.timeout_hours <= 9
+        assert 0 < found.timeout_hours <= found.hardware.session_hours == 9
+    assert (found.deterministic, found.cudnn_benchmark) == ((False, True) if name == "hpc_a100" else (True, False))
     assert f"| `{name}` |" in (REPO_ROOT / PROFILE_DIR / "README.md").read_text()
 
 
@@ -119,7 +120,6 @@ def texts(found: list[Misfit]) -> list[str]:
 
 def test_a_cluster_profile_on_one_t4_says_each_thing_that_does_not_fit():
     assert texts(misfits(profile("hpc_a100"), [T4, CPU], T4)) == [
-        "devices: 8 asked for, there is 1 device (set devices=1)",
         "hardware.memory_gb: Tesla T4 has 16 GB, the profile was made for 40 "
         "(leave training.batch_size=auto, or take a profile for this device)",
         "hardware.compute_capability: Tesla T4 has 7.5, the profile was made for 8.0 and later "
@@ -169,16 +169,16 @@ def test_on_another_platform_only_that_is_told(found, seen):
     assert misfit.remedy == "take local/devices=auto"
 
 
-def test_a_cpu_runs_as_many_processes_as_are_asked_for():
-    assert misfits(profile("cpu", devices=4), [CPU], CPU) == []
-
-
-def test_devices_that_cannot_talk_to_each_other_are_told():
-    alone = replace(A100, supports_distributed=False)
-    assert texts(misfits(profile("multi_gpu"), [alone], alone)) == [
-        "devices: A100 cannot train in several processes (set devices=1)"
-    ]
-    assert misfits(profile("single_gpu"), [alone], alone) == []
+@pytest.mark.parametrize("hours, words", [(8.5, None), (9, None), (12, "12 h"), (None, "no limit")])
+@pytest.mark.parametrize("chosen", [CPU, T4])
+def test_a_timeout_beyond_the_session_of_the_platform_is_reported(hours, words, chosen):
+    found = misfits(profile("kaggle_t4", timeout_hours=hours), [chosen, CPU], chosen)
+    reported = [misfit for misfit in found if misfit.key == "timeout_hours"]
+    assert len(reported) == (words is not None)
+    for misfit in reported:
+        assert words in misfit.problem
+        assert "9 h" in misfit.problem
+        assert misfit.remedy == "set timeout_hours=8.5"
 
 
 def test_amd_has_no_cuda_capability():
@@ -246,10 +246,12 @@ def test_numpy_may_have_a_seed_of_its_own():
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
-@pytest.mark.parametrize("benchmark", [True, False])
-def test_cudnn_times_its_kernels_or_not(benchmark):
-    seed_and_fix(Profile(cudnn_benchmark=benchmark))
-    assert torch.backends.cudnn.benchmark is benchmark
+@pytest.mark.parametrize("deterministic, benchmark, timed", [
+    (False, True, True), (False, False, False), (True, False, False), (True, True, False),
+])  # fmt: skip
+def test_cudnn_times_its_kernels_only_where_digits_may_differ(deterministic, benchmark, timed):
+    seed_and_fix(Profile(deterministic=deterministic, cudnn_benchmark=benchmark))
+    assert torch.backends.cudnn.benchmark is timed
 
 
 @pytest.mark.usefixtures("_process_as_it_was")

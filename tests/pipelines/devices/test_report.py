@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
+from core.config.compose import environment_settings
 from core.config.execution import Device, Execution
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
@@ -164,14 +165,19 @@ def test_what_does_not_keep_to_the_schema_is_never_printed():
 @pytest.mark.parametrize(
     "environment, mode, set_by",
     [
-        ({}, "manual", "configuration"),
-        ({"COMPUTE_PREFER": "CPU"}, "manual", "COMPUTE_PREFER"),
-        ({"COMPUTE_PREFER": "cpu", "LANDFALL_DEVICE__PREFER": "cpu"}, "manual", "LANDFALL_DEVICE__PREFER"),
-        ({"COMPUTE_PREFER": "gpu"}, "manual", "configuration"),
+        ({}, "auto", "default"),
+        ({"COMPUTE_PREFER": "CPU"}, "manual", "environment: COMPUTE_PREFER=CPU"),
+        (
+            {"COMPUTE_PREFER": "gpu", "LANDFALL_DEVICE__PREFER": "cpu"},
+            "manual",
+            "environment: LANDFALL_DEVICE__PREFER=cpu",
+        ),
     ],
 )
-def test_who_chose_the_device_is_told(environment, mode, set_by):
-    routing = report_of(T4, CPU, config=Device(prefer="cpu"), environment=environment)["routing"]
+def test_the_report_names_what_chose_the_device(environment, mode, set_by):
+    config, origins = environment_settings(environment)
+    manager = DeviceManager(config, StandIn(T4, CPU), origins=origins)
+    routing = device_report(manager, facts((T4, CPU)))["routing"]
     assert (routing["mode"], routing["set_by"]) == (mode, set_by)
 
 
