@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from core.data.blocks import give_back
+from core.data.blocks import release
 from core.numbers import duration_in_words, ratio_in_words
 from inference import alarms
 
@@ -105,7 +105,7 @@ def _mean_errors(channel_error_sc: np.ndarray, first_e: np.ndarray, last_e: np.n
         errors = [channel_error_sc[first_e[event] : last_e[event] + 1] for event in mine_e]
         error_mc = np.concatenate([channel_error_sc[:0], *errors])
         means.append(pd.DataFrame(error_mc).groupby(np.repeat(mine_e, length_e[mine_e])).mean().to_numpy())
-        give_back(channel_error_sc)
+        release(channel_error_sc)
     return np.concatenate(means)
 
 

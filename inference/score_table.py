@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.data.blocks import give_back
+from core.data.blocks import release
 from core.data.labels import labels_of
 from core.data.segments import recording_at
 from core.data.windows import Series
@@ -81,7 +81,7 @@ def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:
     for index, mine in _by_recording(series, row_s):
         time_ns = series.recordings[index].time_ns
         time_s[mine] = time_ns[row_s[mine] - series.offsets_r[index]]
-        give_back(time_ns)
+        release(time_ns)
     return time_s
 
 

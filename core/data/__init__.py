@@ -1,0 +1,38 @@
+"""Sensor data: from files to batches of windows.
+
+A file is read, cleaned, measured and resampled once (`ingest`); the result is kept on disk (`store`). `dataset` judges
+it, assigns its rows to splits, fits the scaler and cuts windows; `feed` and `inputs` bring them to a model.
+
+Layers, lowest first; each module imports only modules above it in this list:
+
+- `blocks`: arrays larger than memory
+- `medians`: exact medians and percentiles of such arrays
+- `recording`: values and times of one measurement
+- `segments`: row ranges without a gap
+- `sentinels`: values that stand for "no value"
+- `files`: names, sidecars and first bytes of sensor files
+- `entries`: folders of arrays, complete or not there
+- `quality`: rules, limits and reports
+- `timestamps`: text and numbers to nanoseconds
+- `arrays`: npy and npz files
+- `dialects`: encoding, delimiter and decimal sign of csv files
+- `tables`: csv and parquet files in blocks
+- `channels`: which columns are channels
+- `sampling`: sampling rates and even times
+- `readers`: files to recordings
+- `labels`: label files, for evaluation
+- `cleaning`: rows in order of time, and their gaps
+- `metrics`: what the quality report measures
+- `resampling`: one sampling rate for all
+- `ingest`: all of this, once for each file
+- `scaling`: centre and scale of each channel
+- `store`: files after ingest, on disk
+- `windows`: windows over concatenated recordings
+- `splits`: which rows train, validate, calibrate and test
+- `dataset`: the data of a stream
+- `identity`: digests of a split, to detect changed data
+- `overlap`: rows that two splits share
+- `scalogram`: images of vibration
+- `feed`: batches on the device
+- `inputs`: the input of a model
+"""

@@ -1,4 +1,4 @@
-"""Arrays that stand in `.npy` and `.npz` files, read some rows at a time."""
+"""Arrays of `.npy` and `.npz` files, read in blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 class Array(NamedTuple):
-    """An array that stands in a file: its shape, and its numbers, some at a time, float32 (n,) in order."""
+    """An array of a file: its shape, and its numbers in order, in blocks of float32 (n,)."""
 
     shape: tuple[int, ...]
     numbers: Iterator[np.ndarray]
@@ -28,7 +28,10 @@ class Array(NamedTuple):
 
 @contextmanager
 def array_of(path: Path, key: str | None, folder: Path | None) -> Iterator[Array]:
-    """An array of real numbers, or that of this name in a set; objects are refused, for unpickling them runs code."""
+    """The array of an `.npy` file, or the array `key` of an `.npz` file.
+
+    Raises DataError for anything but real numbers: objects are never unpickled, because that runs code.
+    """
     try:
         with ExitStack() as opened:
             if key is None:
@@ -54,7 +57,7 @@ def _member(archive: zipfile.ZipFile, key: str, path: Path) -> zipfile.ZipInfo:
 
 
 def _array(file: BinaryIO, num_bytes: int, path: Path, folder: Path | None) -> Array:
-    """The array in a stream of so many bytes, after a look at what its header promises."""
+    """The array in a stream of `num_bytes`, after a check of its header."""
     version = np.lib.format.read_magic(file)
     read_header = _HEADERS.get(version)
     if read_header is None:
@@ -62,27 +65,27 @@ def _array(file: BinaryIO, num_bytes: int, path: Path, folder: Path | None) -> A
     shape, by_column, dtype = read_header(file)
     if dtype.kind not in "iuf":
         kind = "objects, which are never unpickled" if dtype.hasobject else f"{dtype}"
-        raise DataError(f"holds {kind}, no real numbers", path=path, hint="save float32 values with np.save")
-    promised = math.prod(shape) * dtype.itemsize
-    if promised > num_bytes - file.tell():
+        raise DataError(f"contains {kind}, not real numbers", path=path, hint="save float32 values with np.save")
+    declared = math.prod(shape) * dtype.itemsize
+    if declared > num_bytes - file.tell():
         raise DataError(
-            f"is cut short: shape {shape} takes {promised} bytes, {num_bytes - file.tell()} are there",
+            f"is cut short: shape {shape} takes {declared} bytes, the file has {num_bytes - file.tell()}",
             path=path,
             hint="copy the file again",
         )
-    if not promised:
-        raise DataError(f"shape {shape} holds no samples", path=path, hint="remove the file from data.parts")
+    if not declared:
+        raise DataError(f"shape {shape} has no samples", path=path, hint="remove the file from data.parts")
     if by_column and len(shape) > 1:
-        refuse_large(path, promised + 4 * math.prod(shape))
+        refuse_large(path, declared + 4 * math.prod(shape))
         file.seek(0)
         whole = np.lib.format.read_array(file, allow_pickle=False)
         return Array(shape, iter([_as_float32(whole.reshape(-1))]))
-    refuse_large(path, (promised if folder is None else 0) + 4 * math.prod(shape), folder)
-    return Array(shape, _numbers(file, promised, dtype, math.prod(shape[1:]) * dtype.itemsize))
+    refuse_large(path, (declared if folder is None else 0) + 4 * math.prod(shape), folder)
+    return Array(shape, _numbers(file, declared, dtype, math.prod(shape[1:]) * dtype.itemsize))
 
 
 def _numbers(file: BinaryIO, num_bytes: int, dtype: np.dtype, row_bytes: int) -> Iterator[np.ndarray]:
-    """Whole rows at a time."""
+    """Blocks of complete rows."""
     size = max(1, BLOCK_BYTES // row_bytes) * row_bytes
     for start in range(0, num_bytes, size):
         block = file.read(min(size, num_bytes - start))
@@ -90,5 +93,5 @@ def _numbers(file: BinaryIO, num_bytes: int, dtype: np.dtype, row_bytes: int) ->
 
 
 def _as_float32(number_n: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, and infinite is missing
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, which is read as missing
         return number_n.astype(np.float32)

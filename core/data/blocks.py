@@ -1,4 +1,7 @@
-"""Arrays longer than memory: looked at some rows at a time, put together in files without a name."""
+"""Arrays larger than memory: read in blocks of rows, and written to temporary files without a name.
+
+Pages of memory-mapped files that were read are released, so that the memory of a process does not grow with its files.
+"""
 
 from __future__ import annotations
 
@@ -15,50 +18,50 @@ import numpy as np
 
 from core.workspace import writing
 
-# Of an array that is looked at together.
+# Bytes of a block.
 BLOCK_BYTES = 2**22
-# What is longer lies in a file.
+# Larger arrays are in a file.
 IN_MEMORY = 2**24
-# With every page that is asked for the system maps its neighbours, a dozen of them.
-LOOKED_AT = 2**23
+# Bytes read from a mapped file before its pages are released. For each page, the system maps a dozen neighbours too.
+_RELEASED_AFTER = 2**23
 
 
 def blocks(array: np.ndarray, *, overlap: int = 0) -> Iterator[np.ndarray]:
-    """All rows of an array, some at a time; each block but the last repeated `overlap` rows of the next.
+    """All rows of an array in blocks; each block but the last also has the first `overlap` rows of the next.
 
-    What lies in a file is taken out of memory again as soon as the next block is asked for.
+    The pages of a memory-mapped array are released before the next block.
     """
     size = max(1, BLOCK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), size):
         yield array[start : start + size + overlap]
         if len(array) > size:
-            give_back(array)
+            release(array)
 
 
 def slices(*arrays: np.ndarray, num_values: int) -> Iterator[slice]:
-    """The rows of arrays of equal length, so many at a time that the first has `num_values` values of them.
+    """Slices of the rows of arrays of equal length; each slice has about `num_values` values of the first array.
 
-    What lies in files is taken out of memory again as soon as the next slice is asked for.
+    The pages of memory-mapped arrays are released before the next slice.
     """
     first = arrays[0]
     size = max(1, num_values // max(1, math.prod(first.shape[1:])))
     for start in range(0, len(first), size):
         yield slice(start, min(start + size, len(first)))
         for array in arrays:
-            give_back(array)
+            release(array)
 
 
-def give_back(array: np.ndarray) -> None:
-    """The pages of its file that this process has looked at; the system may keep them in its cache. What was written
-    to an array that is no part of its file (all but those of `blank`) is lost with them."""
+def release(array: np.ndarray) -> None:
+    """Releases the pages of a memory-mapped array from this process; the system may keep them in its cache. Changes of
+    a copy-on-write array (all but those of `blank`) are lost."""
     mapped = _mapping_of(array)
     if mapped is not None and hasattr(mapped, "madvise"):
         mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class Pages:
-    """What was looked at of an array in a file: given back each time it comes to `LOOKED_AT` bytes, so that a process
-    does not grow by a whole file that it cuts windows from. The system still has them, and gives them again at once."""
+    """Releases the pages of a memory-mapped array after every `_RELEASED_AFTER` bytes that were read from it: a process
+    that cuts windows does not grow by the size of the file."""
 
     def __init__(self, array: np.ndarray | None = None):
         self.array = array if array is not None and _mapping_of(array) is not None else None
@@ -68,8 +71,8 @@ class Pages:
         if self.array is None:
             return
         self._num_bytes += num_bytes
-        if self._num_bytes > LOOKED_AT:
-            give_back(self.array)
+        if self._num_bytes > _RELEASED_AFTER:
+            release(self.array)
             self._num_bytes = 0
 
 
@@ -81,8 +84,8 @@ def _mapping_of(array: np.ndarray) -> mmap.mmap | None:
 
 
 class Rows:
-    """An array of which one block of rows comes after the other: in memory while it is short, and where no folder is
-    given; else in a file in `folder` that has no name and is gone with the array.
+    """An array that is built block by block: in memory while it is short or without a `folder`, else in a file in
+    `folder` that has no name and is deleted with the array.
 
     Raises WriteError where the disk of the folder is full.
     """
@@ -101,7 +104,7 @@ class Rows:
                 self._write()
 
     def whole(self) -> np.ndarray:
-        """All rows so far, in order; nothing may be added afterwards."""
+        """All rows, in order. Call it once, after the last `add`."""
         if self._file is None:
             return self._blocks[0] if len(self._blocks) == 1 else np.concatenate(self._blocks)
         like = self._blocks[0]
@@ -118,7 +121,7 @@ class Rows:
 
 
 def _without_name(folder: Path) -> IO[bytes]:
-    """Makes the folder too: who deletes the store while it is in use loses nothing but time."""
+    """Also creates the folder: the store may be deleted while it is in use."""
     folder.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryFile(dir=folder)
 
@@ -132,11 +135,11 @@ def gathered(parts: Iterable[np.ndarray], folder: Path | None) -> np.ndarray:
 
 
 def blank(shape: tuple[int, ...], folder: Path | None, dtype: np.typing.DTypeLike = np.float32) -> np.ndarray:
-    """Zeros to be written over in any order: in memory while they are short, and where no folder is given; else in a
-    file in `folder` that has no name and is gone with the array.
+    """Zeros that may be overwritten in any order: in memory while the array is short or without a `folder`, else in a
+    file in `folder` that has no name and is deleted with the array.
 
-    Raises WriteError where the disk of the folder is full. Its room is taken at once: a page that finds none when it is
-    written ends the process.
+    Raises WriteError where the disk of the folder is full. The space is reserved at once: without space for a page, the
+    process would be killed when it writes to it.
     """
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if folder is None or num_bytes <= IN_MEMORY:
@@ -148,7 +151,7 @@ def blank(shape: tuple[int, ...], folder: Path | None, dtype: np.typing.DTypeLik
 
 
 def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
-    """The columns of all parts' rows (C, T), each in one piece, as those need that are judged one by one."""
+    """The columns (C, T) of the rows of all parts, each contiguous."""
     num_rows, num_columns = sum(map(len, parts_tc)), parts_tc[0].shape[1]
     itemsize, dtype = parts_tc[0].itemsize, parts_tc[0].dtype
     if folder is None or num_rows * num_columns * itemsize <= IN_MEMORY:
@@ -166,7 +169,7 @@ def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray
 
 
 def as_one(parts: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
-    """Arrays (n, …) one after the other; not copied where they lie like that already, as the records of a set do."""
+    """Arrays (n, …), concatenated; a view where they are contiguous already, as the records of a set are."""
     if lie_back_to_back(parts):
         first = parts[0]
         return np.lib.stride_tricks.as_strided(first, (sum(map(len, parts)), *first.shape[1:]), first.strides)
@@ -174,7 +177,7 @@ def as_one(parts: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
 
 
 def lie_back_to_back(parts: Sequence[np.ndarray]) -> bool:
-    """Whether arrays (n, …) follow each other in memory without a gap."""
+    """Whether arrays (n, …) are contiguous in memory, one after the other."""
     if not all(part.flags.c_contiguous and part.shape[1:] == parts[0].shape[1:] for part in parts):
         return False
     starts = [part.__array_interface__["data"][0] for part in parts]

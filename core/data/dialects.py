@@ -1,4 +1,4 @@
-"""How a csv file is written: encoding, delimiter and decimal sign; and what in its text would be read wrongly."""
+"""The dialect of a csv file: encoding, delimiter and decimal sign; and faults of its text that a parser would miss."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from core.errors import DataError
 _DELIMITERS = ("\t", ";", "|", ",")  # the comma last: it may also be the decimal sign
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
 _STAMP = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
-# Smaller whole numbers may be the names of columns; larger ones are epochs.
+# Whole numbers up to this may be names of columns; larger ones are time stamps.
 _LARGEST_NAME = 1e8
 _BLOCK_BYTES = 1 << 16
-# A header of a hundred thousand channels fits; a longer first line is no table.
+# A header of a hundred thousand channels fits; a file with a longer first line is not a table.
 _LONGEST_HEAD = 1 << 24
-csv.field_size_limit(_LONGEST_HEAD)  # Python's own limit is less than a wide header read with the wrong delimiter
+csv.field_size_limit(_LONGEST_HEAD)  # the default is too small for a wide header read with the wrong delimiter
 
 
 class Dialect(NamedTuple):
-    """num_columns: of the header. row_bytes: of a row, about. quoted: whether there is a quotation mark in the file."""
+    """num_columns: of the header. row_bytes: mean size of a row. quoted: whether the file has a quotation mark."""
 
     encoding: str
     delimiter: str
@@ -37,15 +37,15 @@ class Dialect(NamedTuple):
 
 
 def sniff(path: Path, folder: Path | None = None) -> Dialect:
-    """The dialect, from the head of the file, after a look at all of its bytes.
+    """The dialect, from the first rows of the file, after a check of all its bytes.
 
-    folder: where what is read goes; None for memory. Raises DataError naming the row for NUL bytes, for a header that
-    is none and for two columns of one name; and where there is no room for so much text.
+    folder: where the values will be stored; None for memory. Raises DataError with the row for NUL bytes, for a header
+    of values and for two columns of one name; and where memory or disk is too small for the file.
     """
     head, is_cut = _head(path)
     if is_cut and not re.search(rb"[\r\n]", head):
         raise DataError(
-            f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is no table"
+            f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is not a table"
         )
     encoding = _encoding(head, is_cut)
     quoted = True if encoding.startswith("utf-16") else _look_through(path, folder)
@@ -62,7 +62,8 @@ def sniff(path: Path, folder: Path | None = None) -> Dialect:
 
 
 def row_widths(path: Path, dialect: Dialect) -> Iterator[tuple[int, int]]:
-    """Number and count of cells of every row that is not blank; the header is row 1, empty cells at its end aside."""
+    """Number and cell count of each row that is not blank; the header is row 1. Empty cells beyond the header are not
+    counted."""
     with io.TextIOWrapper(_opened(path), dialect.encoding, errors="replace", newline="") as lines:
         reader = csv.reader(lines, delimiter=dialect.delimiter)
         for cells in reader:
@@ -77,7 +78,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _head(path: Path) -> tuple[bytes, bool]:
-    """The header and some rows, and whether more follows."""
+    """The first lines of the file, and whether more follow."""
     blocks, num_lines = [], 0
     with _opened(path) as stream:
         while num_lines < 2 and len(blocks) * _BLOCK_BYTES < _LONGEST_HEAD and (block := stream.read(_BLOCK_BYTES)):
@@ -87,14 +88,14 @@ def _head(path: Path) -> tuple[bytes, bool]:
 
 
 def _look_through(path: Path, folder: Path | None) -> bool:
-    """Whether the file holds a quotation mark. Raises DataError for a NUL byte, and for too much text."""
+    """Whether the file has a quotation mark. Raises DataError for a NUL byte, and for more text than fits."""
     row, size, quoted = 1, 0, False
     with _opened(path) as stream:
         while block := stream.read(16 * _BLOCK_BYTES):
             nul = block.find(b"\0")
             if nul >= 0:
                 raise DataError(
-                    "a NUL byte, as a power cut leaves it behind",
+                    "a NUL byte, typical after a power cut",
                     path=path,
                     row=row + block.count(b"\n", 0, nul),
                     hint="cut the file before this row, or export it again",
@@ -108,10 +109,10 @@ def _encoding(head: bytes, is_cut: bool) -> str:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if 4 * abs(even - odd) > len(head):  # Latin letters in two bytes each: every second byte is 0
+    if 4 * abs(even - odd) > len(head):  # Latin letters of two bytes each: every second byte is 0
         return "utf-16-le" if odd > even else "utf-16-be"
     try:
-        # A cut head may end inside a character: its last few bytes prove nothing.
+        # The head may end inside a character.
         head[:-4].decode("utf-8") if is_cut else head.decode("utf-8")
     except UnicodeDecodeError as error:
         return "utf-8-sig" if is_cut and error.start >= len(head) - 8 else "cp1252"
@@ -119,7 +120,7 @@ def _encoding(head: bytes, is_cut: bool) -> str:
 
 
 def _divides(lines: list[str], delimiter: str) -> bool:
-    """Whether `delimiter` cuts the header and at least half of the rows into columns."""
+    """Whether `delimiter` divides the header and at least half of the rows into columns."""
     header, *widths = (len(row) for row in csv.reader(lines, delimiter=delimiter))
     return header > 1 and 2 * sum(width > 1 for width in widths) >= len(widths)
 
@@ -134,7 +135,7 @@ def _check_header(header: list[str], path: Path) -> None:
 
 
 def refuse_doubles(names: Sequence[str], path: Path, row: int | None = None) -> None:
-    """Raises DataError for a name that two columns share, blanks around it aside."""
+    """Raises DataError for a name that two columns share, ignoring blanks around it."""
     name, count = max(Counter(map(str.strip, names)).items(), key=lambda item: item[1], default=("", 0))
     if count > 1:
         raise DataError("two columns have this name", path=path, row=row, column=name, hint="rename one of them")

@@ -1,12 +1,12 @@
-"""Folders of arrays that are written once and then only looked at: whole or not there at all.
+"""Entries of the store: folders of arrays that are written once, completely or not at all.
 
     <entry>/*.npy          read memory-mapped
-    <entry>/about.json     what the writer said, and the SHA-256 of every array
-    <entry>/sound.json     the sizes and times the arrays had when their digests were last known to be right
+    <entry>/about.json     facts of the writer, and the SHA-256 of each array
+    <entry>/sound.json     sizes and times of the arrays when their digests were last verified
 
-Reading gigabytes at each start to digest them would take longer than training on them for a while. So they are read
-through only where sizes and times are not those: after the entry was copied, restored from a backup or written to. What
-a disk changes without telling the file system stays unseen; that is the file system's to find.
+Hashing gigabytes at each start would take longer than training on them for a while. So the digests are verified only
+where sizes or times have changed: after an entry was copied, restored from a backup or modified. A change on the disk
+that the file system does not report is not detected.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from core.workspace import temporary_folder, write_json
 log = logging.getLogger(__name__)
 
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError)
-"""What `read_entry` raises for an entry that is missing, torn or changed."""
+"""Errors of `read_entry` for an entry that is missing, damaged or changed."""
 
 _ABOUT, _SOUND = "about.json", "sound.json"
 
 
 def write_entry(entry: Path, arrays: Mapping[str, Sequence[np.ndarray]], about: Mapping[str, Any]) -> None:
-    """arrays: by file name, each as pieces that follow each other. An entry that another process has written meanwhile
-    stays."""
+    """arrays: by file name, each as pieces to concatenate. An entry that another process has written is kept."""
     with _atomic_folder(entry) as part:
         part.mkdir()
         digests = {name: _write_rows(part / name, pieces) for name, pieces in arrays.items()}
@@ -45,13 +44,13 @@ def write_entry(entry: Path, arrays: Mapping[str, Sequence[np.ndarray]], about: 
 
 
 def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
-    """What its writer said, and its arrays. Raises one of `UNREADABLE`."""
+    """The facts of its writer, and its arrays. Raises one of `UNREADABLE`."""
     about = json.loads((entry / _ABOUT).read_text(encoding="utf-8"))
     digests = about["sha256"]
     if read_json(entry / _SOUND) != _states_of(entry, digests):
         for name, digest in digests.items():
             if sha256_of(entry / name) != digest:
-                raise ValueError(f"{name} is not what was written")
+                raise ValueError(f"{name} has changed")
         _note_as_sound(entry, digests)
     return about, {name: _mapped(entry / name) for name in digests}
 
@@ -59,7 +58,7 @@ def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
 def _note_as_sound(entry: Path, names: Iterable[str]) -> None:
     try:
         write_json(entry / _SOUND, _states_of(entry, names))
-    except OSError:  # a store that may only be read
+    except OSError:  # a read-only store
         log.debug("cannot note that %s is sound", entry, exc_info=True)
 
 
@@ -68,13 +67,12 @@ def _states_of(entry: Path, names: Iterable[str]) -> dict[str, dict[str, int]]:
 
 
 def _mapped(path: Path) -> np.ndarray:
-    """An array in a file that never changes: tensors want to be writable, but what is written stays in memory, until
-    its pages are given back."""
+    """A copy-on-write array: tensors must be writable, and the file must not change."""
     return np.load(path, mmap_mode="c", allow_pickle=False)
 
 
 def _write_rows(path: Path, parts: Sequence[np.ndarray]) -> str:
-    """Arrays one after the other in one file, flushed to disk, without a copy of them all in memory; its SHA-256."""
+    """Writes arrays to one file, concatenated, without a copy of all in memory; returns its SHA-256."""
     header = {
         "descr": np.lib.format.dtype_to_descr(parts[0].dtype),
         "fortran_order": False,
@@ -96,7 +94,7 @@ def _write_rows(path: Path, parts: Sequence[np.ndarray]) -> str:
 
 @contextmanager
 def _atomic_folder(path: Path) -> Iterator[Path]:
-    """Gives a path in a new hidden folder; what is there in the end becomes `path`, unless that exists by then."""
+    """A path in a new hidden folder; in the end it is renamed to `path`, unless that exists by then."""
     with temporary_folder(path) as folder:
         yield folder / path.name
         if not path.exists():
@@ -113,7 +111,7 @@ def sha256_of(path: Path) -> str:
 
 
 def state_of(path: Path) -> dict[str, int]:
-    """What changes when a file does."""
+    """Size and times of a file, which change with it."""
     state = path.stat()
     return {"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "changed_ns": state.st_ctime_ns}
 

@@ -1,4 +1,4 @@
-"""Which files are sensor data, what they are called, and what the JSON beside them says."""
+"""Sensor files: their names, their sidecars (JSON files of the same name), and files that are something else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
 ARRAY_SUFFIXES = (".npy", ".npz")
 
-# A sample in four months, and one in a nanosecond, the resolution of time here.
+# One sample in four months, and one in a nanosecond, the resolution of times.
 _SLOWEST_HZ, _FASTEST_HZ = 1e-7, 1e9
 _LABEL_FILE = re.compile(r"[._](?:run_)?labels\.", re.IGNORECASE)
 _HEALTH = {"healthy": True, "normal": True, "faulty": False, "fault": False, "anomal": False}
@@ -41,7 +41,7 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
 
 
 def matches(pattern: str, root: Path) -> list[Path]:
-    """The sensor files of one pattern, sorted; empty where there is none."""
+    """The sensor files of one pattern, sorted; empty where there are none."""
     return sorted(path for path in _glob(pattern, root) if path.is_file() and _is_sensor_file(path))
 
 
@@ -53,30 +53,30 @@ def _glob(pattern: str, root: Path) -> Iterable[Path]:
     anchor = Path(pattern).anchor
     try:
         return list(Path(anchor or root).glob(pattern.removeprefix(anchor))) if pattern.strip() else ()
-    except (ValueError, IndexError, NotImplementedError):  # what pathlib says of `a**b`, `.` and `/`
+    except (ValueError, IndexError, NotImplementedError):  # pathlib, for `a**b`, `.` and `/`
         return ()
 
 
 def refuse_large(path: Path, num_bytes: int, folder: Path | None = None) -> None:
-    """Raises DataError where `num_bytes` are more than is free on the disk of `folder`; without one, of memory."""
+    """Raises DataError where `num_bytes` exceed the free space on the disk of `folder`, or without one the memory."""
     import psutil
 
     if folder is None:
         free, what = psutil.virtual_memory().available, "memory"
-        hint = "name a folder in data.store_dir, which takes what memory does not, or split it by time"
+        hint = "set data.store_dir to a folder for large arrays, or split the file by time"
     else:
         there = next(place for place in (folder, *folder.parents) if place.is_dir())
         free, what = psutil.disk_usage(str(there)).free, f"the disk of {folder}"
-        hint = "name a folder on a larger disk in data.store_dir, or split it by time; data.parts takes globs"
+        hint = "set data.store_dir to a folder on a larger disk, or split the file by time; data.parts takes globs"
     if num_bytes > free:
         raise DataError(
-            f"takes {size_in_words(num_bytes)}, more than the {size_in_words(free)} of {what} that are free",
+            f"needs {size_in_words(num_bytes)}, but {what} has only {size_in_words(free)} free",
             path=path,
             hint=hint,
         )
 
 
-# How files begin that are often saved under the name of a csv file.
+# First bytes of files that are often saved with the name of a csv file.
 _FOREIGN = (
     (b"\x1f\x8b", "gzip", "name it .csv.gz"),
     (b"PK\x03\x04", "a workbook or another zip archive", "export it as csv"),
@@ -84,38 +84,38 @@ _FOREIGN = (
     (b"PAR1", "parquet", "name it .parquet"),
     (b"\x93NUMPY", "an array", "name it .npy"),
     (b"%PDF", "a PDF", "export it as csv"),
-    (b"<!DOCTYPE", "a web page, perhaps that of a login", "download the file again"),
-    (b"<html", "a web page, perhaps that of a login", "download the file again"),
+    (b"<!DOCTYPE", "a web page, perhaps a login page", "download the file again"),
+    (b"<html", "a web page, perhaps a login page", "download the file again"),
 )
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raises DataError for a file that, by its first bytes, cannot be what its name says: before anybody reads it."""
+    """Raises DataError for a file whose first bytes contradict its name."""
     try:
         with path.open("rb") as file:
             head = file.read(512)
     except OSError as error:
         raise DataError(
-            f"cannot be read: {error.strerror}", path=path, hint="look at the disk and its rights"
+            f"cannot be read: {error.strerror}", path=path, hint="check the disk and the permissions"
         ) from error
     if data_suffix(path) not in PLAIN_TEXT_SUFFIXES:
         return
     if len(head) == 512 and not any(head):
-        raise DataError("NUL bytes and no text", path=path, row=1, hint="export it again")
+        raise DataError("NUL bytes, not text", path=path, row=1, hint="export it again")
     for magic, kind, hint in _FOREIGN:
         if head.lstrip()[: len(magic)].lower() == magic.lower():
             raise DataError(f"is {kind}, not csv", path=path, hint=hint)
 
 
 def ends_in_nul(path: Path) -> bool:
-    """Whether the last bytes are 0, as a power cut leaves them behind, and a copy that reserved its space."""
+    """Whether the last bytes are 0, as after a power cut or an incomplete copy."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 512))
         return file.read().endswith(bytes(16))
 
 
 def data_suffix(path: Path) -> str:
-    """The suffix that selects a reader (`.csv.gz`, `.npy`, …), in lower case; empty where no stream reads the file."""
+    """The suffix that selects a reader (`.csv.gz`, `.npy`, …), in lower case; empty for other files."""
     name = path.name.lower()
     return next((suffix for suffix in (*TABLE_SUFFIXES, *ARRAY_SUFFIXES) if name.endswith(suffix)), "")
 
@@ -126,9 +126,9 @@ def data_stem(path: Path) -> str:
 
 
 def facts_of(path: Path) -> dict[str, Any]:
-    """What the publisher tells about a file: the folder's dataset.json, its entry for the file, then `<stem>.json`.
+    """Facts about a file: from the `dataset.json` of its folder, the entry for the file there, and `<stem>.json`.
 
-    Later ones win. Raises DataError for a file that is no JSON object.
+    Later ones win. Raises DataError for a file that is not a JSON object.
     """
     stem, shared = data_stem(path), path.with_name("dataset.json")
     dataset = _json(shared)
@@ -136,29 +136,33 @@ def facts_of(path: Path) -> dict[str, Any]:
     entry = (entries.get(stem) or {}) if isinstance(entries, dict) else None
     if not isinstance(entry, dict):
         raise DataError(
-            "files is no JSON object of objects", path=shared, hint=f'write {{"files": {{"{stem}": {{…}}}}}}'
+            "files is not a JSON object of objects", path=shared, hint=f'write {{"files": {{"{stem}": {{…}}}}}}'
         )
     facts = {**dataset, **entry, **_json(path.with_name(f"{stem}.json"))}
     axes = facts.get("axes")
     if axes is not None and not (isinstance(axes, list) and all(isinstance(name, str) for name in axes)):
-        raise DataError(f"axes = {axes!r} in its JSON is no list of names", path=path, hint='write ["x", "y", "z"]')
+        raise DataError(
+            f"axes = {axes!r} in its sidecar is not a list of names", path=path, hint='write ["x", "y", "z"]'
+        )
     return facts
 
 
 def declared_rate(path: Path, facts: dict[str, Any]) -> float | None:
-    """Samples per second that the JSON of `path` declares, or None. Raises DataError for a rate that is none."""
+    """Samples per second that the sidecar declares, or None. Raises DataError for an invalid rate."""
     rate = facts.get("sampling_rate_hz", facts.get("fs"))
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not _SLOWEST_HZ <= rate <= _FASTEST_HZ:
         raise DataError(
-            f"sampling_rate_hz = {rate!r} in its JSON is no rate", path=path, hint="write samples per second"
+            f"sampling_rate_hz = {rate!r} in its sidecar is not a sampling rate",
+            path=path,
+            hint="write samples per second",
         )
     return float(rate)
 
 
 def is_healthy(facts: dict[str, Any]) -> bool | None:
-    """The publisher's label of the whole file, by how it begins; None where there is none."""
+    """The label of the whole file, from its first word; None where there is none."""
     label = str(facts.get("label") or "").strip().lower()
     return next((healthy for word, healthy in _HEALTH.items() if label.startswith(word)), None)
 
@@ -169,7 +173,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"no JSON: {error}", path=path, hint="mend or remove the sidecar") from error
+        raise DataError(f"not valid JSON: {error}", path=path, hint="correct or remove the sidecar") from error
     if not isinstance(value, dict):
-        raise DataError("no JSON object", path=path, hint='write {"sampling_rate_hz": …}')
+        raise DataError("not a JSON object", path=path, hint='write {"sampling_rate_hz": …}')
     return value

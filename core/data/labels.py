@@ -1,4 +1,4 @@
-"""Labels of a recording, for judging scores only: from a label file beside it, else from the publisher's verdict."""
+"""Labels of a recording, for evaluation only: from a label file, else from the label of the whole file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
 
 
 def labels_of(recording: Recording) -> np.ndarray | None:
-    """int8 (T,), 1 where the row is anomalous; None where nobody labelled the recording.
+    """int8 (T,), 1 where the row is anomalous; None where the recording has no label.
 
-    A label file holds one row per sensor row (`timestamp,anomaly`) or one per fault (`start,end[,fault]`: time stamps,
-    or seconds from the recording's start; both ends belong to the fault, an empty end means the recording's end).
+    A label file has one row per sensor row (`timestamp,anomaly`) or one per fault (`start,end[,fault]`: time stamps,
+    or seconds from the start of the recording; both ends belong to the fault, an empty end is that of the recording).
     Rows are matched by time stamp where both files have them, so a cleaned recording keeps its labels.
 
     Raises DataError where the label file does not fit the recording.
@@ -33,7 +33,7 @@ def labels_of(recording: Recording) -> np.ndarray | None:
     if path is None:
         return None if recording.healthy is None else np.full(len(recording), not recording.healthy, dtype=np.int8)
     if "#" in recording.file_id:
-        raise DataError("a set of records has no label file", path=path, hint='write "label" into dataset.json instead')
+        raise DataError("a set of records cannot have a label file", path=path, hint='write "label" into dataset.json')
     table = read_table(path).frame
     names = {name.lower(): name for name in table.columns}
     if {"start", "end"} <= names.keys():
@@ -47,8 +47,8 @@ def labels_of(recording: Recording) -> np.ndarray | None:
 
 
 def fault_names(recording: Recording, spans: Sequence[tuple[float, float]]) -> list[str | None]:
-    """What the label file's column `fault` says in each span, (start, end) in seconds from the recording's start; None
-    where it has no such column, or says nothing there."""
+    """The most frequent value of the label file's column `fault` in each span; None without such a column or value.
+    spans: (start, end) in seconds from the start of the recording."""
     path = label_file(recording.path)
     table = read_table(path).frame if path is not None else pd.DataFrame()
     names = {name.lower(): name for name in table.columns}
@@ -73,7 +73,7 @@ def fault_names(recording: Recording, spans: Sequence[tuple[float, float]]) -> l
 
 
 def label_file(path: Path) -> Path | None:
-    """The label file beside a sensor file, if there is one: `a.labels.csv` or `a.labels.csv.gz` for `a.csv.gz`."""
+    """The label file of a sensor file, if there is one: `a.labels.csv` or `a.labels.csv.gz` for `a.csv.gz`."""
     candidates = (path.with_name(data_stem(path) + suffix) for suffix in _LABEL_SUFFIXES)
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
@@ -98,7 +98,7 @@ def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Pat
 
 
 def _resampled(recording: Recording, table: pd.DataFrame, label_n: np.ndarray, path: Path) -> np.ndarray:
-    """Labels of rows that were resampled: each that of the row measured at or before it."""
+    """Labels of resampled rows: each is that of the last row measured at or before it."""
     time, _ = time_column(table, "auto", path)
     times = parse_times(time) if time is not None else None
     if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
@@ -107,7 +107,7 @@ def _resampled(recording: Recording, table: pd.DataFrame, label_n: np.ndarray, p
         outside_t = (recording.time_ns < stamp_n[0]) | (recording.time_ns > stamp_n[-1] + step_ns)
         if outside_t.any():
             raise DataError(
-                f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} lie outside of its time",
+                f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} are outside of its time",
                 path=path,
                 hint="label every row, or write intervals: start,end",
             )
@@ -148,7 +148,7 @@ def _zero_or_one(column: pd.Series, path: Path) -> np.ndarray:
     if wrong_n.any():
         first = int(np.argmax(wrong_n))
         raise DataError(
-            f"{column.iloc[first]!r} is neither 0 nor 1",
+            f"'{column.iloc[first]}' is neither 0 nor 1",
             path=path,
             row=first + 2,
             column=str(column.name),
@@ -167,19 +167,19 @@ def _from_intervals(recording: Recording, start: pd.Series, end: pd.Series, path
     if wrong_n.any():
         row = int(np.argmax(wrong_n))
         raise DataError(
-            f"{start.iloc[row]!r} to {end.iloc[row]!r} is no interval",
+            f"'{start.iloc[row]}' to '{end.iloc[row]}' is not an interval",
             path=path,
             row=row + 2,
             hint="write start before end",
         )
-    # A row is anomalous while more faults have begun than ended; rows without a time lie before every fault.
-    begun_t = np.searchsorted(np.sort(first_ns), recording.time_ns, side="right")
+    # A row is anomalous while more faults have started than ended; rows without a time are before every fault.
+    started_t = np.searchsorted(np.sort(first_ns), recording.time_ns, side="right")
     ended_t = np.searchsorted(np.sort(last_ns), recording.time_ns, side="left")
-    return (begun_t > ended_t).astype(np.int8)
+    return (started_t > ended_t).astype(np.int8)
 
 
 def _interval_times(recording: Recording, bounds: pd.Series, path: Path) -> np.ndarray:
-    """int64 ns of starts and ends in the recording's own time; numbers below any epoch are seconds from its start."""
+    """int64 ns of starts and ends; numbers too small for an epoch are seconds from the start of the recording."""
     seconds = pd.to_numeric(bounds, errors="coerce")
     if seconds.notna().any() and seconds.abs().max() < 1e8:
         valid_ns = recording.time_ns[recording.time_ns != NOT_A_TIME]

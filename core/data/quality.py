@@ -94,9 +94,9 @@ RULES = (
     Rule("jumps", "warn", _of_channels("largest_jump_sigma"), lambda q: q.warn.jump_sigma,
          "the largest step is {value:.4g} robust standard deviations of the channel's steps (limit {limit:.4g})"),
     Rule("clipping", "warn", _of_channels("clipping_ratio"), lambda q: q.warn.clipping_ratio,
-         "{value:.2%} of the values sit at the exact minimum or maximum (limit {limit:.2%})"),
+         "{value:.2%} of the values are exactly the minimum or maximum (limit {limit:.2%})"),
     Rule("flat", "warn", _of_channels("flat_ratio"), lambda q: q.warn.flat_ratio,
-         "{value:.2%} of the samples repeat their neighbour (limit {limit:.2%})", _VIBRATION),
+         "{value:.2%} of the samples repeat the one before (limit {limit:.2%})", _VIBRATION),
 )  # fmt: skip
 
 

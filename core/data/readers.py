@@ -1,6 +1,6 @@
-"""Sensor files into recordings: which reader, which channels, which times and sampling rate.
+"""Readers: from sensor files to recordings, with their channels, times and sampling rate.
 
-Labels never enter a recording: label files are read by `core.data.labels` only.
+A recording has no labels: label files are read by `core.data.labels` only.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _AXIS = re.compile(
 )
 # Above this share of repeated stamps, the clock of a vibration file is coarser than its sampling.
 _COARSE_CLOCK = 0.2
-# A time stamp as text, and what parsing it takes.
+# Memory to parse one time stamp of text.
 _BYTES_PER_STAMP = 300
 
 
 def read_recordings(
     path: Path, *, root: Path, stream: Stream, settings: Data, folder: Path | None = None
 ) -> list[Recording]:
-    """Reads one sensor file, some rows at a time; an `.npz` set holds many recordings, every other file one.
+    """Reads one sensor file in blocks; an `.npz` set has many recordings, every other file one.
 
-    folder: what is longer than memory should hold lies there, in files without a name; None takes memory for all.
-    Raises DataError naming the file, the row and column where known, and the way out.
+    folder: for long arrays, in files without a name; None keeps them in memory. Raises DataError with the file, with
+    row and column where they are known, and with a remedy.
     """
     suffix = data_suffix(path)
     reader = READERS[stream].get(suffix)
@@ -65,7 +65,7 @@ def read_recordings(
         kinds = ", ".join(READERS[stream])
         raise DataError(f"the {stream} stream does not read this kind of file", path=path, hint=f"it reads {kinds}")
     if not path.is_file():
-        raise DataError("the file does not exist", path=path, hint=f"look into {path.parent}")
+        raise DataError("the file does not exist", path=path, hint=f"see the folder {path.parent}")
     refuse_foreign(path)
     read = reader(path, settings, folder)
     return [
@@ -75,7 +75,7 @@ def read_recordings(
 
 
 class _Read(NamedTuple):
-    """What a reader found: values (T, C), or (records, T, C) of a set, and the times if the file has any."""
+    """The content of a file: values (T, C), or (records, T, C) of a set, and the times if the file has any."""
 
     values: np.ndarray
     channels: tuple[str, ...]
@@ -134,17 +134,17 @@ def _from_tables(tables: Iterable[Table], path: Path, settings: Data, folder: Pa
 
 
 class _TimeColumn:
-    """The time stamps of a table that comes in blocks. Where the blocks do not speak for themselves, such as dates of
-    which it takes all rows to know day and month, the column is read again, whole."""
+    """The time stamps of a table that is read in blocks. Where a block alone does not determine their form, such as the
+    order of day and month, the column is read again as a whole."""
 
     def __init__(self, path: Path, wanted: str, folder: Path | None):
         self.path, self.wanted = path, wanted
         self._rows = Rows(folder)
-        self._found: list[tuple[tuple[str, ...], Times]] = []  # of each block, its times left out
+        self._found: list[tuple[tuple[str, ...], Times]] = []  # for each block, without its times
         self._num_rows, self._can_be_read, self._first = 0, False, None
 
     def add(self, table: Table) -> tuple[str, ...]:
-        """The names of the columns that time is made of."""
+        """The names of the time columns."""
         column, names = time_column(table.frame, self.wanted, self.path)
         times = None
         if column is not None:
@@ -162,7 +162,7 @@ class _TimeColumn:
         if times is None:
             return None
         kinds = {(columns, each.source, each.notes) for columns, each in self._found}
-        if len(self._found) > 1 and (len(kinds) > 1 or times.weighed):
+        if len(self._found) > 1 and (len(kinds) > 1 or times.by_majority):
             refuse_large(self.path, _BYTES_PER_STAMP * self._num_rows)
             every_name = {name for names, _ in self._found for name in names}
             column, names = time_column(read_table(self.path, every_name).frame, self.wanted, self.path)
@@ -172,7 +172,7 @@ class _TimeColumn:
         if not self._can_be_read:
             cell, row = self._first
             raise DataError(
-                f"no time stamp can be read, not even the first, {cell!r}",
+                f"no time stamp can be read; the first is {cell!r}",
                 path=self.path,
                 row=row,
                 column=" + ".join(names),
@@ -205,7 +205,7 @@ def _read_array(path: Path, settings: Data, folder: Path | None) -> _Read:
             hint = "save the array transposed, as (T, axes)"
             raise DataError(f"shape {shape} is (axes, T)", path=path, hint=hint)
         if len(shape) not in (1, 2) or (*shape, 1)[1] > 3:
-            raise DataError(f"shape {shape} is no recording", path=path, hint="save (T,) or (T, 1 to 3 axes)")
+            raise DataError(f"shape {shape} is not a recording", path=path, hint="save (T,) or (T, 1 to 3 axes)")
         columns = array._replace(shape=(shape[0], (*shape, 1)[1]))
         return _from_array(columns, path, settings, folder)
 
@@ -229,7 +229,7 @@ def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -
     axes = tuple(facts.get("axes") or ())
     channels = axes if len(axes) == num_axes else _AXES[:num_axes]
     if axes and channels != axes:
-        notes.append(f"the sidecar names {len(axes)} axes, the array has {num_axes}: axes called {channels}")
+        notes.append(f"the sidecar names {len(axes)} axes, the array has {num_axes}: they are called {channels}")
     if missing := [name for name in settings.channels if name not in channels]:
         raise DataError("no such axis", path=path, column=missing[0], hint=f"its axes are {', '.join(channels)}")
     chosen = [name for name in settings.channels or channels if name not in settings.exclude]
@@ -249,14 +249,14 @@ def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -
 def _timing(
     path: Path, rows: int, read: _Read, stream: Stream, settings: Data, folder: Path | None
 ) -> tuple[np.ndarray, float | None, Literal["timestamp", "sampling_rate", "index"], list[str]]:
-    """Times (T,), sampling rate, where the times come from, and notes.
+    """Times (T,), sampling rate, source of the times, and notes.
 
-    The rate in a file's JSON wins over its time stamps, and those over `data.sampling_rate_hz`.
+    The rate of the sidecar wins over the time stamps, and these over `data.sampling_rate_hz`.
     """
     stamped = read.times is not None and read.times.source == "timestamp"
     rate_hz, notes = _rate(
         {
-            "its JSON": declared_rate(path, read.facts),
+            "its sidecar": declared_rate(path, read.facts),
             "its time stamps": sampling_rate(read.times.time_ns, quantised=stream == "swinmae") if stamped else None,
             "data.sampling_rate_hz": settings.sampling_rate_hz,
         }
@@ -264,14 +264,16 @@ def _timing(
     if stamped:
         time_ns = read.times.time_ns
         if stream == "swinmae" and rate_hz and _clock_is_coarse(time_ns):
-            notes.append("the time stamps are coarser than the sampling: samples spaced evenly from the first one")
+            notes.append(
+                "the time stamps are coarser than the sampling: the samples are spaced evenly from the first one"
+            )
             time_ns = even_times(rows, rate_hz, start_ns=int(time_ns[0]), folder=folder)
         return time_ns, rate_hz, "timestamp", notes
     if rate_hz:
         return even_times(rows, rate_hz, folder=folder), rate_hz, "sampling_rate", notes
     if stream == "swinmae":
         raise DataError(
-            "the sampling rate is not known",
+            "the sampling rate is unknown",
             path=path,
             hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or set data.sampling_rate_hz',
         )
@@ -281,13 +283,13 @@ def _timing(
 
 
 def _rate(claims: dict[str, float | None]) -> tuple[float | None, list[str]]:
-    """The first claim in order of priority, with a note on each later one that disagrees."""
+    """The first known rate, with a note on each later one that disagrees."""
     known = {origin: rate for origin, rate in claims.items() if rate is not None}
     if not known:
         return None, []
     (origin, rate_hz), *others = known.items()
     notes = [
-        f"sampling rate {rate_hz:g} Hz taken from {origin}, although {other} says {claim:g} Hz"
+        f"sampling rate {rate_hz:g} Hz taken from {origin}; {other} would be {claim:g} Hz"
         for other, claim in others
         if abs(claim / rate_hz - 1) > RATE_TOLERANCE
     ]

@@ -1,4 +1,4 @@
-"""How fast a recording was sampled, by its time stamps, and the times of one that has none."""
+"""The sampling rate from time stamps, and evenly spaced times for a recording without any."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NS_PER_S = 1_000_000_000
 def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | None:
     """Samples per second from time stamps (T,) in file order; None where no step goes forward.
 
-    The median step is right where rows were lost. `quantised` takes the mean of the steps that are no gap instead,
-    which is right where the stamps are coarser than the sampling (kilohertz data stamped in milliseconds).
+    The median step is correct where rows were lost. `quantised` takes the mean of the steps that are not gaps, which is
+    correct where the stamps are coarser than the sampling (kilohertz data with stamps in milliseconds).
     """
     forward = partial(_forward_steps, time_ns)
     count = sum(map(len, forward()))
@@ -33,7 +33,7 @@ def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | No
 
 
 def steps(time_ns: np.ndarray) -> Iterator[np.ndarray]:
-    """From each readable time stamp to the next, int64 (n,), some at a time."""
+    """Differences of consecutive readable time stamps, in blocks of int64 (n,)."""
     before = np.empty(0, dtype=np.int64)
     for block in blocks(time_ns):
         known_n = np.concatenate([before, block[block != NOT_A_TIME]])
@@ -50,7 +50,7 @@ def _no_gaps(longest: float, step_n: np.ndarray) -> np.ndarray:
 
 
 def even_times(rows: int, rate_hz: float, *, start_ns: int = 0, folder: Path | None = None) -> np.ndarray:
-    """int64 (rows,) nanoseconds of evenly spaced samples; folder: where they lie if they are many, None for memory."""
+    """int64 (rows,) nanoseconds of evenly spaced samples; folder: for a long array, None keeps it in memory."""
     size = BLOCK_BYTES // 8
     places = (np.arange(first, min(first + size, rows)) for first in range(0, rows, size))
     return gathered(_evenly(places, rate_hz, start_ns), folder) if rows else np.empty(0, dtype=np.int64)

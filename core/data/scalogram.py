@@ -34,10 +34,10 @@ NUM_PLANES = 3
 AMPLITUDE_FLOOR = 1e-3
 # Highest frequency where the configuration names none, as a share of the sampling rate.
 HIGHEST_SHARE = 0.4
-# Standard deviations from its centre beyond which a wavelet's spectrum is nothing (below 4e-4 of its peak).
+# Standard deviations from its centre beyond which the spectrum of a wavelet is below 4e-4 of its peak.
 BAND_WIDTH = 4.0
-# How often a wavelet's output is sampled, in samples to a cycle of its bandwidth: one would do for the output, means of
-# its magnitude want more (docs/performance.md).
+# Samples of a wavelet's output for each cycle of its bandwidth: 1 suffices for the output, the mean of its magnitude
+# needs more (docs/performance.md).
 OVERSAMPLING = 1.5
 
 
@@ -55,10 +55,10 @@ class Scalogram:
     def __call__(self, x_bta: Tensor, sampling_rate_hz: float) -> Tensor:
         """Images (B, 3, H, W) float32 of windows (B, T, A) of one to three axes, on the device of the input.
 
-        The planes of axes the sensor lacks are NaN, and so are the columns of which most samples are missing. Fewer
+        The planes of missing axes are NaN, and so are columns with most samples missing. Fewer
         missing samples count as the mean of their window.
         Raises DataError for more axes than planes or a window of fewer than two samples per column, and ConfigError
-        for frequencies the sampling rate cannot hold.
+        for frequencies above half of the sampling rate.
         """
         self._refuse(x_bta)
         width = self.settings.image_size
@@ -72,15 +72,15 @@ class Scalogram:
 
     @torch.no_grad()
     def amplitudes(self, x_bat: Tensor, sampling_rate_hz: float, num_columns: int) -> Tensor:
-        """Mean wavelet amplitude in `num_columns` equal stretches of time, in units of the input.
+        """Mean wavelet amplitude in `num_columns` equal intervals, in units of the input.
 
         Signals (B, A, T) to (B, A, F, num_columns), float32; at most T/2 columns. Averaging amplitudes, before any
         logarithm, keeps short bursts and does not alias.
 
         The spectrum of a mirrored window is real. The output of a wavelet is therefore a Fourier transform of real
         numbers, of which one half is the window and the other its mirror image: the fast transform of real input gives
-        the window alone. Its magnitude stays the same when the wavelet's band is moved to frequency zero, where as many
-        points as the band is wide hold all of it.
+        the window. Its magnitude does not change when the band of the wavelet is shifted to frequency zero, where it
+        needs only as many points as the band is wide.
         """
         bands = wavelet_bands(self.settings, x_bat.shape[-1], num_columns, float(sampling_rate_hz), x_bat.device)
         with torch.autocast(x_bat.device.type, enabled=False):
@@ -104,7 +104,7 @@ class Scalogram:
 
 
 def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> Tensor:
-    """Centre frequencies (F,) float64, ascending; raises ConfigError where the sampling rate cannot hold them."""
+    """Centre frequencies (F,) float64, ascending; raises ConfigError where they exceed half of the sampling rate."""
     lowest = settings.frequency_min_hz
     highest = settings.frequency_max_hz or HIGHEST_SHARE * sampling_rate_hz
     faults = []
@@ -121,10 +121,10 @@ def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> 
 
 @dataclass(frozen=True)
 class Band:
-    """Wavelets of neighbouring rows, sampled alike.
+    """Wavelets of neighbouring rows with the same number of points.
 
-    points: to a column. first_f: the lowest bin of each wavelet's band. filter_fm: its values from there on, which
-    take the length of the Fourier transform out of the result.
+    points: for each column. first_f: the lowest bin of each wavelet's band. filter_fm: its values from there on,
+    divided by the length of the Fourier transform.
     """
 
     points: int
@@ -137,16 +137,16 @@ class Band:
         length = self.filter_fm.shape[1]
         bands_bafm = F.pad(cosines_bav, (0, length)).unfold(-1, length, 1)[..., self.first_f, :] * self.filter_fm
         wave_bafn = torch.fft.rfft(bands_bafm, n=2 * self.points * num_columns)
-        # `abs` guards against overflow, which takes twice the time.
+        # Twice as fast as `abs`, which avoids overflow.
         return wave_bafn.real.square().addcmul_(wave_bafn.imag, wave_bafn.imag).sqrt_()
 
 
 def column_means(amplitude_bafn: Tensor, num_columns: int) -> Tensor:
-    """Means of equal stretches, by trapezoids: (B, A, F, n · num_columns + 1) → (B, A, F, num_columns)."""
+    """Means of equal intervals, by trapezoids: (B, A, F, n · num_columns + 1) → (B, A, F, num_columns)."""
     points = amplitude_bafn.shape[-1] // num_columns
     mean_bafw = F.avg_pool1d(amplitude_bafn[..., :-1].flatten(0, -2).unsqueeze(1), points)
     edge_bafw = amplitude_bafn[..., ::points]
-    # The sum has each stretch's first edge in full and its last not at all, where half of both is due.
+    # The mean has the first edge of each interval in full and not the last; trapezoids take half of both.
     return mean_bafw.view_as(edge_bafw[..., 1:]) + edge_bafw.diff() / (2 * points)
 
 
@@ -162,7 +162,7 @@ def cosine_spectrum(x_bat: Tensor) -> Tensor:
 def wavelet_bands(
     settings: ScalogramSettings, num_samples: int, num_columns: int, sampling_rate_hz: float, device: torch.device
 ) -> tuple[Band, ...]:
-    """The wavelets of all rows, lowest first, in bands of as many points to a column as their width asks for."""
+    """The wavelets of all rows, lowest first, in bands of as many points for each column as their width needs."""
     centre_f = row_frequencies_hz(settings, sampling_rate_hz)
     bins_per_hz = 2 * num_samples / sampling_rate_hz
     half_width_f = centre_f * (BAND_WIDTH / settings.omega0) * bins_per_hz
@@ -171,7 +171,7 @@ def wavelet_bands(
     last_f = (centre_f * bins_per_hz + half_width_f).clamp(max=num_samples).ceil().long()
     width_f = last_f - first_f + 1
 
-    # Transforms of these lengths, 2 or 3 times a power of two times the columns, are fast ones.
+    # Transforms of these lengths, 1 or 3 times a power of two times the columns, are fast.
     offered = torch.tensor(sorted(2**power * factor for power in range(24) for factor in (1, 3)))
     points_f = offered[torch.searchsorted(offered, width_f * OVERSAMPLING / (2 * num_columns))]
     points_f = points_f.cummax(0).values  # the highest band may be cut short at half the sampling rate

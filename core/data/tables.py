@@ -1,4 +1,4 @@
-"""Tables of sensor values: csv in the dialects plants write, and parquet, into frames, some rows at a time."""
+"""Tables of sensor values, csv and parquet, as data frames of some rows at a time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from core.data.dialects import Dialect, refuse_doubles, row_widths, sniff
 from core.data.files import refuse_large
 from core.data.timestamps import TIME_NAMES
-from core.errors import DataError, WriteError
+from core.errors import DataError, WriteError, first_line
 
 _DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
 _RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
-# What PyArrow and pandas raise for bytes, schemas and metadata that they cannot make sense of.
+# Errors of PyArrow and pandas for bytes, schemas and metadata that they cannot read.
 _UNREADABLE = (
     csv.Error,
     OSError,
@@ -40,12 +40,13 @@ _UNREADABLE = (
 )
 
 
-# Of a table that is looked at together: bytes of text, and cells, which take up to twenty times their text in memory.
+# Size of a block: bytes of text, and cells, which take up to twenty times their text in memory.
 _BLOCK_TEXT, _BLOCK_CELLS = 2**23, 2**20
 
 
 class Table(NamedTuple):
-    """frame: the cells. first_row: what a person calls its first row. notes: what reading it decided."""
+    """frame: the cells. first_row: the number of its first row in the file, counted from 1. notes: what the reader
+    decided."""
 
     frame: pd.DataFrame
     first_row: int
@@ -53,31 +54,30 @@ class Table(NamedTuple):
 
 
 def read_table(path: Path, columns: Collection[str] | None = None) -> Table:
-    """A csv (plain or gzipped) or parquet file, or these columns of it, whole. Raises DataError as `read_blocks`."""
-    with _told_of(path):
+    """All rows of a csv (plain or gzipped) or parquet file, or of these columns. Raises DataError as `read_blocks`."""
+    with _data_errors(path):
         return _named(next(_blocks_of(path, None, columns=columns, at_once=True)))
 
 
 def read_blocks(path: Path, folder: Path | None) -> Iterator[Table]:
-    """A csv (plain or gzipped) or parquet file, some rows at a time: at least one table, which may have no rows.
+    """A csv (plain or gzipped) or parquet file in blocks of rows: at least one table, which may have no rows.
 
-    folder: where what is read goes; None for memory. Raises DataError naming the file, and the row and column where
-    they are known, for anything that is no table, and for one that there is no room for.
+    folder: where the values will be stored; None for memory. Raises DataError with the file, and with row and column
+    where they are known, for anything that is not a table, and for a table that does not fit.
     """
-    with _told_of(path):
+    with _data_errors(path):
         yield from map(_named, _blocks_of(path, folder))
 
 
 @contextmanager
-def _told_of(path: Path) -> Iterator[None]:
+def _data_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except WriteError:
         raise
     except _UNREADABLE as error:
-        told = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(
-            f"cannot be read: {told}", path=path, hint="copy the file again; it may be cut short"
+            f"cannot be read: {first_line(error)}", path=path, hint="copy the file again; it may be cut short"
         ) from error
 
 
@@ -94,10 +94,10 @@ def _named(table: Table) -> Table:
 
 
 def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series | None, tuple[str, ...]]:
-    """The time stamps of a table, if it has any, and the names of the columns they were made of.
+    """The time stamps of a table, if it has any, and the names of their columns.
 
-    `wanted` is a column name, or `auto` for one of `TIME_NAMES` in any case; a date column beside a time-of-day column
-    is joined with it.
+    `wanted` is a column name, or `auto` for one of `TIME_NAMES` in upper or lower case; a date column is joined with a
+    column of the time of day.
     """
     if wanted != "auto":
         require(frame, [wanted], path)
@@ -114,7 +114,7 @@ def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series
 
 
 def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
-    """Raises DataError for the first of `names` that `frame` lacks, with the columns that look like it."""
+    """Raises DataError for the first of `names` that `frame` does not have, with similar names as a hint."""
     for name in names:
         if name not in frame.columns:
             close = difflib.get_close_matches(name, frame.columns, n=3, cutoff=0.5)
@@ -129,7 +129,7 @@ def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- parquet
 def _parquet_blocks(path: Path, folder: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
-    with pq.ParquetFile(path, pre_buffer=False) as file:  # else it would hold all that it has read
+    with pq.ParquetFile(path, pre_buffer=False) as file:  # otherwise it keeps everything that was read
         described = file.metadata
         refuse_doubles(file.schema_arrow.names, path)
         refuse_large(path, 8 * described.num_rows * (len(columns) if columns else described.num_columns), folder)
@@ -147,7 +147,7 @@ def _parquet_blocks(path: Path, folder: Path | None, columns: Collection[str] | 
 def _frame_of(table: pa.Table) -> pd.DataFrame:
     try:
         frame = table.to_pandas()
-    except (ValueError, KeyError, TypeError):  # what pandas once noted in the file contradicts its columns
+    except (ValueError, KeyError, TypeError):  # the pandas metadata of the file contradicts its columns
         frame = table.replace_schema_metadata().to_pandas()
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
         frame = frame.rename_axis(frame.index.name or "timestamp").reset_index()
@@ -169,11 +169,11 @@ def _csv_blocks(path: Path, folder: Path | None, columns: Collection[str] | None
 
 
 def _parsed(path: Path, dialect: Dialect, size: int | None, columns: Collection[str] | None) -> Iterator[pd.DataFrame]:
-    """Frames of `size` rows; of all, where that is None."""
+    """Frames of `size` rows; one of all rows where that is None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            # The C engine is as fast as Arrow's on few cores, takes short rows, and names the line of a long one.
+            # The C engine accepts short rows, and names the line of a long one (docs/decisions.md).
             reader = pd.read_csv(
                 path,
                 engine="c",
@@ -216,7 +216,7 @@ def _refuse_odd_cells(frame: pd.DataFrame, dialect: Dialect, path: Path, first_r
             lambda text: text.str.contains("\n", regex=False),
             path,
             first_row,
-            "a quotation mark is open: the cell goes on in the next row",
+            "an open quotation mark: the cell continues in the next row",
             "remove the quotation mark",
         )
     if dialect.decimal == ",":
@@ -225,7 +225,7 @@ def _refuse_odd_cells(frame: pd.DataFrame, dialect: Dialect, path: Path, first_r
             lambda text: text.str.fullmatch(_DECIMAL_POINT),
             path,
             first_row,
-            "a point, where the file's decimal sign is the comma",
+            "a decimal point, where the file has decimal commas",
             "write one decimal sign in the whole file",
         )
 
@@ -240,13 +240,13 @@ def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
         rows = row_widths(path, dialect)
         row, found = next(((row, width) for row, width in rows if width > dialect.num_columns), (None, 0))
     if row is None:
-        return DataError(f"no table: {error}", path=path, hint="export it again")
+        return DataError(f"not a table: {error}", path=path, hint="export it again")
     columns = f"{dialect.num_columns} column{'s' if dialect.num_columns > 1 else ''}"
     return DataError(
         f"the header names {columns} but this row has {found} cells",
         path=path,
         row=row,
-        hint=f"mend the file; it was read with delimiter {dialect.delimiter!r}, names in its first line",
+        hint=f"correct the row; the file was read with the delimiter {dialect.delimiter!r} and names in the first line",
     )
 
 
@@ -272,4 +272,6 @@ def _note_on_short_rows(path: Path, dialect: Dialect) -> tuple[str, ...]:
     short = [row for row, width in row_widths(path, dialect) if width < dialect.num_columns]
     if not short:
         return ()
-    return (f"{len(short)} rows are shorter than the header, the first is row {short[0]}: what lacks is missing",)
+    return (
+        f"{len(short)} rows are shorter than the header, the first is row {short[0]}: their last cells are missing",
+    )

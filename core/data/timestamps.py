@@ -1,4 +1,4 @@
-"""Time stamps: text, datetimes or numbers in, int64 nanoseconds out, with a note on everything that was guessed."""
+"""Time stamps: from text, datetimes or numbers to int64 nanoseconds, with a note on everything that was guessed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pandas as pd
 from core.data.recording import NOT_A_TIME
 
 TIME_NAMES = ("timestamp", "datetime", "time", "date")
-"""Names a time column goes by, in any case, best first."""
+"""Names of time columns, in upper or lower case, best first."""
 
 _NS_PER_S = 1_000_000_000
-# Numeric epochs by magnitude. The bounds lie in 1973, so that every plausible date falls in exactly one row.
+# Unit of numeric epochs, by magnitude. Each bound is in 1973, so that every plausible date matches one unit.
 _EPOCH_UNITS = ((1e17, 1, "ns"), (1e14, 1_000, "µs"), (1e11, 1_000_000, "ms"), (1e8, _NS_PER_S, "s"))
 # 14 digits read as milliseconds would lie beyond the year 2570: they are YYYYMMDDhhmmss.
 _COMPACT_DATE = (1.9e13, 2.2e13)
 
 _ZONE = r"(?i)(?:\d:\d{2}|T\d{4,6})(?:[.,]\d+)?\s*(?:Z|UTC|[+-]\d{2}(?::?\d{2})?)$"
-# A test that is seven times as fast, which every zone passes and few other ends do.
+# A test that is seven times faster; it accepts all zones and few other texts.
 _LIKE_A_ZONE = r"[+-]\d{2}(?::?\d{2})?$|[zZcC]$"
 _PLANT_FORM = re.compile(
     r"(?P<a>\d{1,2})(?P<sep>[./ -])(?P<b>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<year>\d{4}|\d{2})"
@@ -32,19 +32,19 @@ _SAMPLE = 64
 
 @dataclass(frozen=True)
 class Times:
-    """time_ns: int64 (T,), `NOT_A_TIME` where unreadable; source "index" means the column only counts rows.
+    """time_ns: int64 (T,), `NOT_A_TIME` where unreadable; source "index" means that the column only counts rows.
 
-    weighed: whether a form was chosen because most of these very rows allow or have it.
+    by_majority: whether a form was chosen because most of these rows have or allow it.
     """
 
     time_ns: np.ndarray
     source: Literal["timestamp", "index"] = "timestamp"
     notes: tuple[str, ...] = field(default=())
-    weighed: bool = False
+    by_majority: bool = False
 
 
 def parse_times(column: pd.Series) -> Times:
-    """Reads one column of time stamps. Zoned times are converted to UTC; zoneless ones are kept as they stand."""
+    """Reads one column of time stamps. Times with a zone are converted to UTC; others are not changed."""
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return Times(_as_ns(column.dt.tz_convert("UTC").dt.tz_localize(None)), notes=("time stamps converted to UTC",))
     if pd.api.types.is_datetime64_dtype(column.dtype):
@@ -58,10 +58,10 @@ def parse_times(column: pd.Series) -> Times:
 
 
 def _as_ns(column: pd.Series) -> np.ndarray:
-    # NaT is the smallest int64 in every unit, which is NOT_A_TIME. Years that nanoseconds cannot hold (9999 is a
-    # common "never") count as unreadable.
-    held = column.between(pd.Timestamp.min, pd.Timestamp.max)
-    return column.where(held).astype("datetime64[ns]").to_numpy().astype(np.int64)
+    # NaT is the smallest int64 in every unit, which is NOT_A_TIME. Years beyond the range of nanoseconds (9999 often
+    # stands for "never") are unreadable.
+    in_range = column.between(pd.Timestamp.min, pd.Timestamp.max)
+    return column.where(in_range).astype("datetime64[ns]").to_numpy().astype(np.int64)
 
 
 def _from_numbers(column: pd.Series) -> Times:
@@ -72,7 +72,7 @@ def _from_numbers(column: pd.Series) -> Times:
         number_t = column.to_numpy(dtype=np.float64, na_value=np.nan)
         valid_t = np.isfinite(number_t)
     if not valid_t.any():
-        return Times(np.full(len(number_t), NOT_A_TIME), notes=("the time column holds no time stamp",))
+        return Times(np.full(len(number_t), NOT_A_TIME), notes=("the time column has no time stamp",))
     magnitude = float(np.median(np.abs(number_t[valid_t])))
     if _COMPACT_DATE[0] <= magnitude < _COMPACT_DATE[1]:
         text = pd.Series(np.where(valid_t, number_t, 0).astype(np.int64)).astype("string")
@@ -87,7 +87,7 @@ def _from_numbers(column: pd.Series) -> Times:
 
 
 def _scaled(number_t: np.ndarray, valid_t: np.ndarray, factor: int) -> np.ndarray:
-    """Whole units are multiplied as integers, so that no nanosecond is lost to a float64."""
+    """Whole units are multiplied as integers: float64 would lose nanoseconds."""
     bound = np.iinfo(np.int64).max // factor
     valid_t = valid_t & (number_t > -bound) & (number_t < bound)
     kept_t = np.where(valid_t, number_t, 0)
@@ -104,7 +104,7 @@ def _counts_rows(number_n: np.ndarray) -> bool:
 
 def _from_text(text: pd.Series) -> Times:
     text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
-    text, notes, weighed = _of_one_kind(text)
+    text, notes, by_majority = _of_one_kind(text)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
     rest = text[parsed.isna() & text.notna()]
     forms = _plant_forms(_sample(rest))
@@ -112,13 +112,13 @@ def _from_text(text: pd.Series) -> Times:
         filled, note = _parse_plant(rest, forms)
         parsed = parsed.fillna(filled)
         notes += [note] if note else []
-        weighed |= note is not None
-    return Times(_as_ns(parsed.dt.tz_localize(None)), notes=tuple(notes), weighed=weighed)
+        by_majority |= note is not None
+    return Times(_as_ns(parsed.dt.tz_localize(None)), notes=tuple(notes), by_majority=by_majority)
 
 
 def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str], bool]:
-    """Time stamps that all name a zone, or none: the rarer kind is hours off, so it becomes unreadable. With notes, and
-    whether there were two kinds."""
+    """Time stamps that all have a zone, or none: the rarer kind may be hours off, so it becomes unreadable. With notes,
+    and whether there were two kinds."""
     zoned = text.str.contains(_LIKE_A_ZONE).fillna(False).astype(bool)
     zoned[zoned] = text[zoned].str.contains(_ZONE).fillna(False).astype(bool)
     if not zoned.any():
@@ -127,9 +127,11 @@ def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str], bool]:
     zoneless = ~zoned & text.str.contains(r"\d:\d{2}").fillna(False).astype(bool)
     if not zoneless.any():
         return text, notes, False
-    rare, told = (zoneless, "name no zone") if zoneless.sum() <= zoned.sum() else (zoned, "name a zone")
+    rare, which = (zoneless, "without a zone") if zoneless.sum() <= zoned.sum() else (zoned, "with a zone")
     first = int(np.argmax(rare.to_numpy()))
-    notes.append(f"{int(rare.sum())} time stamps {told} while others do not agree, the first {text.iloc[first]!r}")
+    notes.append(
+        f"{int(rare.sum())} time stamps {which}, unlike the others, are unreadable, the first {text.iloc[first]!r}"
+    )
     return text.mask(rare), notes, True
 
 
@@ -139,7 +141,7 @@ def _sample(text: pd.Series) -> pd.Series:
 
 
 def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
-    """strptime formats of the sampled texts as (day first, month first); both are equal where the month is a word."""
+    """strptime formats of the sampled texts, (day first, month first); both are equal where the month is a word."""
     forms = {}
     for match in filter(None, map(_PLANT_FORM.fullmatch, sample)):
         part, sep = match.groupdict(), match["sep"]
@@ -156,7 +158,8 @@ def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
 
 
 def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Series, str | None]:
-    """Parses plant forms; where day and month could be swapped, decides by what all rows allow, then by their order."""
+    """Parses common forms of plants. Where day and month could be swapped, the form that reads most rows is taken, then
+    the one with the better order."""
     orders = {}
     for number, name in enumerate(("day first", "month first")):
         parsed = pd.Series(pd.NaT, index=text.index, dtype="datetime64[ns, UTC]")
@@ -169,16 +172,16 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
         return day, None
     if day.notna().sum() != month.notna().sum():
         name = max(orders, key=lambda order: orders[order].notna().sum())
-        return orders[name], f"dates read {name}: only that fits all rows"
+        return orders[name], f"dates read {name}: it reads more rows"
     fits = {order: _disorder(parsed) for order, parsed in orders.items()}
     if fits["day first"] == fits["month first"]:
         return day, "dates are ambiguous (day or month first) and were read day first"
     name = min(fits, key=lambda order: fits[order])
-    return orders[name], f"dates read {name}: the rows are in better order that way"
+    return orders[name], f"dates read {name}: the rows are in better order"
 
 
 def _disorder(parsed: pd.Series) -> tuple[int, int]:
-    """Backward steps, then the span in whole days: dates with day and month swapped scatter over months."""
+    """Backward steps, then the span in days: dates with day and month swapped are spread over months."""
     time_ns = _as_ns(parsed.dropna().dt.tz_localize(None))
     if not time_ns.size:
         return 0, 0

@@ -1,4 +1,4 @@
-"""Files as plants, loggers and strangers leave them: how to make each, and what Landfall must say of it."""
+"""Defective files of plants and loggers: how to make each, and what Landfall must report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Make = Callable[[Path], None]
 
 
 class Refused(NamedTuple):
-    """A file that gives one line of error with all of `words`, and where known its row and column."""
+    """A file that is refused in one line with all of `words`, and with row and column where they are known."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class Refused(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A file that is read: every one of `rows` is counted, and `findings` (rules) and `notes` say what is wrong."""
+    """A file that is read: all `rows` are counted, and `findings` (rules) and `notes` report the defect."""
 
     id: str
     name: str
@@ -247,13 +247,14 @@ TABLES_REFUSED = (
     Refused("50 GB after a header", "f.csv", sparse(50 * 10**9, table()), ["NUL", "power cut"], 402),
     Refused("8 TB after a header", "f.csv", sparse(8 * 10**12, table()), ["NUL", "power cut"], 402),
     Refused("8 TB of parquet", "f.parquet", sparse(8 * 10**12, b"PAR1"), ["8000.0 GB", "data.store_dir"]),
-    Refused("sidecar that is no JSON", "f.csv", with_sidecar(data(table()), "{"), ["no JSON"]),
-    Refused("sidecar without an end", "f.csv", with_sidecar(data(table()), "[" * 100_000), ["no JSON"]),
+    Refused("sidecar that is no JSON", "f.csv", with_sidecar(data(table()), "{"), ["JSON", "sidecar"]),
+    Refused("sidecar without an end", "f.csv", with_sidecar(data(table()), "[" * 100_000), ["JSON", "sidecar"]),
     Refused("dataset.json of another shape", "f.csv", with_sidecar(data(table()), '{"files": [1]}',
             name="dataset.json"), ["files"]),
     Refused("a file's entry of another shape", "f.csv", with_sidecar(data(table()), '{"files": {"f": 3}}',
             name="dataset.json"), ["files"]),
-    Refused("a rate beyond sense", "f.csv", with_sidecar(data(table()), '{"sampling_rate_hz": 1e-300}'), ["no rate"]),
+    Refused("a rate beyond sense", "f.csv", with_sidecar(data(table()), '{"sampling_rate_hz": 1e-300}'),
+            ["sampling_rate_hz"]),
 )  # fmt: skip
 
 ARRAYS_REFUSED = (
@@ -334,7 +335,7 @@ TABLES_JUDGED = (
     Judged("newest first", "f.csv", data("\n".join([lines()[0], *lines()[:0:-1]])), findings=["non_monotonic"],
            dropped=True),
     Judged("zoned and zoneless time stamps", "f.csv", data(times(lambda n, t: t + "+01:00" if n % 4 else t)),
-           findings=["invalid_timestamps"], notes=["100 time stamps name no zone", "the first '2026-01-01 00:00:00'"],
+           findings=["invalid_timestamps"], notes=["100 time stamps", "zone", "'2026-01-01 00:00:00'"],
            dropped=True),
     Judged("two zones over a change of the clock", "f.csv",
            data(times(lambda n, t: t + ("+02:00" if n >= 200 else "+01:00"))), findings=["gaps"],

@@ -109,8 +109,8 @@ def test_overlapping_intervals_and_none(recording):
 @pytest.mark.parametrize(
     ("text", "row", "words"),
     [
-        ("start,end\n1,2\n5,3\n", 3, "no interval"),
-        ("start,end\n,3\n", 2, "no interval"),
+        ("start,end\n1,2\n5,3\n", 3, "'5' to '3'"),
+        ("start,end\n,3\n", 2, "to '3'"),
         ("timestamp,anomaly\n2024-01-01,2\n", 2, "neither 0 nor 1"),
         ("when,what\n1,2\n", None, "its columns are when, what"),
     ],
