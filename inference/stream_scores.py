@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from core.config.schema import AnyConfig, Stream
-from core.data.dataset import SCORING_PARTS, PartName
 from core.data.segments import window_starts
+from core.data.splits import SCORING_PARTS, PartName
 from core.data.windows import WindowSet
 from inference.charts.process import ProcessStatistics, fit_process
 from inference.charts.vibration import SpectralStatistics, fit_spectral

@@ -19,31 +19,12 @@ from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
-from core.data.splits import (
-    PART_NAMES,
-    SCORING_PARTS,
-    TRAINING_PARTS,
-    PartName,
-    spans_of,
-    splits_of,
-    windows_of,
-)
+from core.data.splits import PART_NAMES, TRAINING_PARTS, PartName, spans_of, splits_of, windows_of
 from core.data.store import Store
 from core.data.windows import Series, WindowSet
 from core.errors import DataError, LandfallError, QualityError, first_line
 from core.progress import Progress
 from core.workspace import relative
-
-__all__ = [
-    "PART_NAMES",
-    "SCORING_PARTS",
-    "TRAINING_PARTS",
-    "PartName",
-    "StreamData",
-    "check_quality",
-    "load_stream_data",
-    "read_all",
-]
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ A recording has no labels: label files are read by `core.data.labels` only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -22,10 +22,8 @@ from core.data.files import (
     TABLE_SUFFIXES,
     data_suffix,
     declared_rate,
-    expand,
     facts_of,
     is_healthy,
-    matches,
     refuse_foreign,
     refuse_large,
 )
@@ -36,8 +34,6 @@ from core.data.tables import Table, read_blocks, read_table, time_column
 from core.data.timestamps import Times, parse_times
 from core.errors import DataError
 from core.workspace import relative
-
-__all__ = ["READERS", "expand", "matches", "read_recordings"]
 
 _AXES = ("x", "y", "z")
 _AXIS = re.compile(
@@ -51,27 +47,13 @@ _COARSE_CLOCK = 0.2
 _BYTES_PER_STAMP = 300
 
 
-def read_recordings(
-    path: Path, *, root: Path, stream: Stream, settings: Data, folder: Path | None = None
-) -> list[Recording]:
-    """Reads one sensor file in blocks; an `.npz` set has many recordings, every other file one.
+class Source(NamedTuple):
+    """A file to read. folder: for long arrays, in files without a name; None keeps them in memory."""
 
-    folder: for long arrays, in files without a name; None keeps them in memory. Raises DataError with the file, with
-    row and column where they are known, and with a remedy.
-    """
-    suffix = data_suffix(path)
-    reader = READERS[stream].get(suffix)
-    if reader is None:
-        kinds = ", ".join(READERS[stream])
-        raise DataError(f"the {stream} stream does not read this kind of file", path=path, hint=f"it reads {kinds}")
-    if not path.is_file():
-        raise DataError("the file does not exist", path=path, hint=f"see the folder {path.parent}")
-    refuse_foreign(path)
-    read = reader(path, settings, folder)
-    return [
-        _recording(path, root, stream, settings, read, values_tc, record, folder)
-        for record, values_tc in _records(read)
-    ]
+    path: Path
+    stream: Stream
+    settings: Data
+    folder: Path | None
 
 
 class _Read(NamedTuple):
@@ -84,48 +66,58 @@ class _Read(NamedTuple):
     facts: dict[str, Any]
 
 
-def _records(read: _Read) -> Iterable[tuple[int | None, np.ndarray]]:
-    return [(None, read.values)] if read.values.ndim == 2 else enumerate(read.values)
+def read_recordings(
+    path: Path, *, root: Path, stream: Stream, settings: Data, folder: Path | None = None
+) -> list[Recording]:
+    """Reads one sensor file in blocks; an `.npz` set has many recordings, every other file one.
+
+    folder: as in `Source`. Raises DataError with the file, with row and column where they are known, and with a remedy.
+    """
+    reader = READERS[stream].get(data_suffix(path))
+    if reader is None:
+        kinds = ", ".join(READERS[stream])
+        raise DataError(f"the {stream} stream does not read this kind of file", path=path, hint=f"it reads {kinds}")
+    if not path.is_file():
+        raise DataError("the file does not exist", path=path, hint=f"see the folder {path.parent}")
+    refuse_foreign(path)
+    source, file_id = Source(path, stream, settings, folder), relative(path, root)
+    read = reader(source)
+    if read.values.ndim == 2:
+        return [_recording(source, read, file_id, read.values)]
+    return [_recording(source, read, f"{file_id}#{number}", values_tc) for number, values_tc in enumerate(read.values)]
 
 
-def _recording(
-    path: Path,
-    root: Path,
-    stream: Stream,
-    settings: Data,
-    read: _Read,
-    values_tc: np.ndarray,
-    record: int | None,
-    folder: Path | None,
-) -> Recording:
-    time_ns, rate_hz, source, notes = _timing(path, len(values_tc), read, stream, settings, folder)
+def _recording(source: Source, read: _Read, file_id: str, values_tc: np.ndarray) -> Recording:
+    time_ns, rate_hz, time_source, notes = _timing(source, read, len(values_tc))
     return Recording(
-        file_id=relative(path, root) + ("" if record is None else f"#{record}"),
-        path=path,
+        file_id=file_id,
+        path=source.path,
         values_tc=values_tc,
         time_ns=time_ns,
         channels=read.channels,
         sampling_rate_hz=rate_hz,
-        time_source=source,
+        time_source=time_source,
         healthy=is_healthy(read.facts),
         notes=(*read.notes, *notes),
     )
 
 
 # ------------------------------------------------------------------------------------------------------------- readers
-def _read_fdc_table(path: Path, settings: Data, folder: Path | None) -> _Read:
-    return _from_tables(read_blocks(path, folder), path, settings, folder)
+def _read_fdc_table(source: Source) -> _Read:
+    return _from_tables(source, read_blocks(source.path, source.folder), source.settings.channels)
 
 
-def _from_tables(tables: Iterable[Table], path: Path, settings: Data, folder: Path | None) -> _Read:
-    channels, times, notes = None, _TimeColumn(path, settings.timestamp, folder), {}
+def _from_tables(source: Source, tables: Iterable[Table], chosen: Sequence[str]) -> _Read:
+    """chosen: names of channels; none takes all."""
+    path, folder = source.path, source.folder
+    channels, times, notes = None, _TimeColumn(path, source.settings.timestamp, folder), {}
     for table in tables:
         if table.frame.empty:
             raise DataError("the table has no rows", path=path, hint="remove it from data.parts or export it again")
-        names = times.add(table)
+        time_names = times.add(table)
         if channels is None:
-            wanted = {"time_names": names, "chosen": settings.channels, "exclude": settings.exclude}
-            channels = Channels(table, **wanted, path=path, folder=folder)
+            exclude = source.settings.exclude
+            channels = Channels(table, time_names=time_names, chosen=chosen, exclude=exclude, path=path, folder=folder)
         channels.add(table)
         notes |= dict.fromkeys(table.notes)
     values_tc, names, found = channels.whole()
@@ -181,50 +173,51 @@ class _TimeColumn:
         return times
 
 
-def _read_vibration_table(path: Path, settings: Data, folder: Path | None) -> _Read:
-    tables = read_blocks(path, folder)
+def _read_vibration_table(source: Source) -> _Read:
+    tables = read_blocks(source.path, source.folder)
     first = next(tables)
     axes = {match[1].lower(): name for name in first.frame.columns if (match := _AXIS.fullmatch(name))}
-    chosen = settings.channels or tuple(axes[axis] for axis in _AXES if axis in axes)
+    chosen = source.settings.channels or tuple(axes[axis] for axis in _AXES if axis in axes)
     if not chosen:
         raise DataError(
             f"no column is an axis x, y or z; the file has {', '.join(first.frame.columns[:12])}",
-            path=path,
+            path=source.path,
             hint="name the columns of the axes in data.channels",
         )
-    read = _from_tables(chain([first], tables), path, settings.model_copy(update={"channels": chosen}), folder)
-    if settings.channels:
+    read = _from_tables(source, chain([first], tables), chosen)
+    if source.settings.channels:
         return read
     return read._replace(channels=tuple(axis for axis in _AXES if axes.get(axis) in read.channels))
 
 
-def _read_array(path: Path, settings: Data, folder: Path | None) -> _Read:
-    with array_of(path, None, folder) as array:
+def _read_array(source: Source) -> _Read:
+    with array_of(source.path, None, source.folder) as array:
         shape = array.shape
         if len(shape) == 2 and shape[0] <= 3 < shape[1]:
             hint = "save the array transposed, as (T, axes)"
-            raise DataError(f"shape {shape} is (axes, T)", path=path, hint=hint)
+            raise DataError(f"shape {shape} is (axes, T)", path=source.path, hint=hint)
         if len(shape) not in (1, 2) or (*shape, 1)[1] > 3:
-            raise DataError(f"shape {shape} is not a recording", path=path, hint="save (T,) or (T, 1 to 3 axes)")
-        columns = array._replace(shape=(shape[0], (*shape, 1)[1]))
-        return _from_array(columns, path, settings, folder)
+            hint = "save (T,) or (T, 1 to 3 axes)"
+            raise DataError(f"shape {shape} is not a recording", path=source.path, hint=hint)
+        return _from_array(source, array._replace(shape=(shape[0], (*shape, 1)[1])))
 
 
-def _read_set(path: Path, settings: Data, folder: Path | None) -> _Read:
-    with array_of(path, "x", folder) as array:
+def _read_set(source: Source) -> _Read:
+    with array_of(source.path, "x", source.folder) as array:
         if len(array.shape) != 3 or array.shape[2] > 3:
-            raise DataError(f"x has shape {array.shape}", path=path, hint="save x as (records, T, 1 to 3 axes)")
-        return _from_array(array, path, settings, folder)
+            hint = "save x as (records, T, 1 to 3 axes)"
+            raise DataError(f"x has shape {array.shape}", path=source.path, hint=hint)
+        return _from_array(source, array)
 
 
-Reader = Callable[[Path, Data, Path | None], _Read]
-READERS: dict[Stream, dict[str, Reader]] = {
+READERS: dict[Stream, dict[str, Callable[[Source], _Read]]] = {
     "patchtst": dict.fromkeys(TABLE_SUFFIXES, _read_fdc_table),
     "swinmae": {**dict.fromkeys(TABLE_SUFFIXES, _read_vibration_table), ".npy": _read_array, ".npz": _read_set},
 }
 
 
-def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -> _Read:
+def _from_array(source: Source, array: Array) -> _Read:
+    path, settings = source.path, source.settings
     facts, notes, num_axes = facts_of(path), [], array.shape[-1]
     axes = tuple(facts.get("axes") or ())
     channels = axes if len(axes) == num_axes else _AXES[:num_axes]
@@ -234,7 +227,7 @@ def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -
         raise DataError("no such axis", path=path, column=missing[0], hint=f"its axes are {', '.join(channels)}")
     chosen = [name for name in settings.channels or channels if name not in settings.exclude]
     columns = [channels.index(name) for name in chosen]
-    rows, sentinels, first_row = Rows(folder), Sentinels(len(chosen)), 1
+    rows, sentinels, first_row = Rows(source.folder), Sentinels(len(chosen)), 1
     for number_n in array.numbers:
         block = number_n.reshape(-1, *array.shape[1:])
         block = block if chosen == list(channels) else block[..., columns]
@@ -247,23 +240,24 @@ def _from_array(array: Array, path: Path, settings: Data, folder: Path | None) -
 
 # --------------------------------------------------------------------------------------------------------------- times
 def _timing(
-    path: Path, rows: int, read: _Read, stream: Stream, settings: Data, folder: Path | None
+    source: Source, read: _Read, rows: int
 ) -> tuple[np.ndarray, float | None, Literal["timestamp", "sampling_rate", "index"], list[str]]:
     """Times (T,), sampling rate, source of the times, and notes.
 
     The rate of the sidecar wins over the time stamps, and these over `data.sampling_rate_hz`.
     """
+    is_vibration, folder = source.stream == "swinmae", source.folder
     stamped = read.times is not None and read.times.source == "timestamp"
     rate_hz, notes = _rate(
         {
-            "its sidecar": declared_rate(path, read.facts),
-            "its time stamps": sampling_rate(read.times.time_ns, quantised=stream == "swinmae") if stamped else None,
-            "data.sampling_rate_hz": settings.sampling_rate_hz,
+            "its sidecar": declared_rate(source.path, read.facts),
+            "its time stamps": sampling_rate(read.times.time_ns, quantised=is_vibration) if stamped else None,
+            "data.sampling_rate_hz": source.settings.sampling_rate_hz,
         }
     )
     if stamped:
         time_ns = read.times.time_ns
-        if stream == "swinmae" and rate_hz and _clock_is_coarse(time_ns):
+        if is_vibration and rate_hz and _clock_is_coarse(time_ns):
             notes.append(
                 "the time stamps are coarser than the sampling: the samples are spaced evenly from the first one"
             )
@@ -271,10 +265,10 @@ def _timing(
         return time_ns, rate_hz, "timestamp", notes
     if rate_hz:
         return even_times(rows, rate_hz, folder=folder), rate_hz, "sampling_rate", notes
-    if stream == "swinmae":
+    if is_vibration:
         raise DataError(
             "the sampling rate is unknown",
-            path=path,
+            path=source.path,
             hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or set data.sampling_rate_hz',
         )
     if read.times is None:

@@ -7,7 +7,7 @@ import difflib
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,8 +38,6 @@ _UNREADABLE = (
     TypeError,
     MemoryError,
 )
-
-
 # Size of a block: bytes of text, and cells, which take up to twenty times their text in memory.
 _BLOCK_TEXT, _BLOCK_CELLS = 2**23, 2**20
 
@@ -210,24 +208,20 @@ def _frames(reader: pd.io.parsers.TextFileReader, size: int | None) -> Iterator[
 
 
 def _refuse_odd_cells(frame: pd.DataFrame, dialect: Dialect, path: Path, first_row: int) -> None:
-    if dialect.quoted:
-        _refuse_cells(
-            frame,
-            lambda text: text.str.contains("\n", regex=False),
-            path,
-            first_row,
-            "an open quotation mark: the cell continues in the next row",
-            "remove the quotation mark",
-        )
-    if dialect.decimal == ",":
-        _refuse_cells(
-            frame,
-            lambda text: text.str.fullmatch(_DECIMAL_POINT),
-            path,
-            first_row,
-            "a decimal point, where the file has decimal commas",
-            "write one decimal sign in the whole file",
-        )
+    """Raises DataError for the first text cell, column by column, with a line break or another decimal sign."""
+    quoted, hint = "an open quotation mark: the cell continues in the next row", "remove the quotation mark"
+    signs, one_sign = "a decimal point, where the file has decimal commas", "write one decimal sign in the whole file"
+    for name in frame.columns if dialect.quoted or dialect.decimal == "," else ():
+        if pd.api.types.is_numeric_dtype(frame[name].dtype):
+            continue
+        text = frame[name].astype("string").str
+        faults = [(text.contains("\n", regex=False), quoted, hint)] if dialect.quoted else []
+        faults += [(text.fullmatch(_DECIMAL_POINT), signs, one_sign)] if dialect.decimal == "," else []
+        for faulty, problem, remedy in faults:
+            faulty_t = faulty.to_numpy(dtype=bool, na_value=False)
+            if faulty_t.any():
+                row = int(np.argmax(faulty_t)) + first_row
+                raise DataError(problem, path=path, row=row, column=str(name).strip(), hint=remedy)
 
 
 def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
@@ -248,24 +242,6 @@ def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
         row=row,
         hint=f"correct the row; the file was read with the delimiter {dialect.delimiter!r} and names in the first line",
     )
-
-
-def _refuse_cells(
-    frame: pd.DataFrame,
-    fault_of: Callable[[pd.Series], pd.Series],
-    path: Path,
-    first_row: int,
-    problem: str,
-    hint: str,
-) -> None:
-    """Raises DataError for the first text cell, column by column, that has the fault."""
-    for name in frame.columns:
-        if pd.api.types.is_numeric_dtype(frame[name].dtype):
-            continue
-        faulty_t = fault_of(frame[name].astype("string")).to_numpy(dtype=bool, na_value=False)
-        if faulty_t.any():
-            row = int(np.argmax(faulty_t)) + first_row
-            raise DataError(problem, path=path, row=row, column=str(name).strip(), hint=hint)
 
 
 def _note_on_short_rows(path: Path, dialect: Dialect) -> tuple[str, ...]:

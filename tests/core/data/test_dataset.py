@@ -9,8 +9,9 @@ import torch
 
 from core.config.compose import config_from_dict
 from core.config.schema import AnyConfig, Scaling
-from core.data.dataset import SCORING_PARTS, TRAINING_PARTS, StreamData, check_quality, load_stream_data
+from core.data.dataset import TRAINING_PARTS, StreamData, check_quality, load_stream_data
 from core.data.scaling import Scaler
+from core.data.splits import SCORING_PARTS
 from core.data.store import Store
 from core.errors import DataError, QualityError
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Data
-from core.data.files import data_stem
-from core.data.readers import expand, matches, read_recordings
+from core.data.files import data_stem, expand, matches
+from core.data.readers import read_recordings
 from core.data.recording import NOT_A_TIME
 from core.data.sampling import sampling_rate
 from core.data.timestamps import parse_times
