@@ -134,7 +134,8 @@ def _steps(values_t: np.ndarray, gap_g: np.ndarray) -> Iterator[np.ndarray]:
     """Differences of neighbouring values, where both are observed and no gap is between them."""
     row = 0
     for block in blocks(values_t, overlap=1):
-        step_n = np.diff(block)
+        with np.errstate(invalid="ignore"):  # a signalling NaN of a damaged file
+            step_n = np.diff(block)
         first, last = np.searchsorted(gap_g, [row + 1, row + 1 + len(step_n)])
         step_n[gap_g[first:last] - row - 1] = np.nan
         yield step_n[~np.isnan(step_n)]

@@ -27,7 +27,7 @@ _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
 _RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
 # Errors of PyArrow and pandas for bytes, schemas and metadata that they cannot read.
-_UNREADABLE = (
+_ERRORS = (
     csv.Error,
     OSError,
     EOFError,
@@ -73,7 +73,7 @@ def _data_errors(path: Path) -> Iterator[None]:
         yield
     except WriteError:
         raise
-    except _UNREADABLE as error:
+    except _ERRORS as error:
         raise DataError(
             f"cannot be read: {first_line(error)}", path=path, hint="copy the file again; it may be cut short"
         ) from error
