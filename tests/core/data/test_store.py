@@ -17,6 +17,9 @@ from tests.core.data.test_dataset import SPLIT, make_config, write_ramp
 
 C_ALONE = {"files": ("data/c.csv",)}
 MESSY = "timestamp,a,b\n2026-01-01 00:00:02,3,\n2026-01-01 00:00:00,1,9\n2026-01-01 00:00:01,2,8\n"
+WITH_GAPS = "timestamp,a\n" + "".join(
+    f"2026-01-01 0{hour}:00:0{second},1\n" for hour in range(3) for second in range(9)
+)
 
 
 @pytest.fixture
@@ -33,14 +36,16 @@ def read(root: Path, name: str = "a.csv", **data):
 
 
 def same(one: Recording, other: Recording) -> bool:
-    arrays = zip((one.values_tc, one.time_ns), (other.values_tc, other.time_ns), strict=True)
+    arrays = zip((one.values_tc, one.time_ns, one.gap_g), (other.values_tc, other.time_ns, other.gap_g), strict=True)
     facts = [
         (r.file_id, r.path, r.channels, r.sampling_rate_hz, r.time_source, r.healthy, r.notes) for r in (one, other)
     ]
     return all(np.array_equal(a, b, equal_nan=True) for a, b in arrays) and facts[0] == facts[1]
 
 
-@pytest.mark.parametrize("text", [MESSY, "a,b\n1,2\n3,x\n5,6\n7,8\n", "timestamp,a\n2026-01-01,1\n2026-01-02,inf\n"])
+@pytest.mark.parametrize(
+    "text", [MESSY, WITH_GAPS, "a,b\n1,2\n3,x\n5,6\n7,8\n", "timestamp,a\n2026-01-01,1\n2026-01-02,inf\n"]
+)
 def test_a_known_file_gives_what_parsing_it_gave(tmp_path, parsed, text):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text(text)
