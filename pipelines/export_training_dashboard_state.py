@@ -32,7 +32,7 @@ from pipelines.dashboard.run_documents import RunRecord, RunStream
 from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
-from pipelines.dashboard.state_documents import TITLES, DashboardState, RunsSummary, StreamState
+from pipelines.dashboard.state_documents import TITLES, Checklist, DashboardState, RunsSummary, StreamState
 from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ def export_state(
         problems.add(root / "runs", f"no folder of run {run_id}; the newest runs are shown instead")
     streams = {stream: describe_stream(root, stream, runs, run_id, out.parent, problems) for stream in STREAMS}
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
+    for name, stream in streams.items():
+        stream.collapsed |= failed_as_collapsed(checklist, name, stream)
     summary = write_history(runs, out.parent / "runs", problems) if persist_run_history else summarise(runs)
     nodes, pipeline = pipeline_nodes(streams, checklist, migration), read_pipeline_run(root, problems)
     if pipeline is not None:
@@ -117,6 +119,16 @@ def describe_stream(
         **facts,
         **common,
     )
+
+
+def failed_as_collapsed(checklist: Checklist | None, name: Stream, stream: StreamState) -> bool:
+    """Whether the check of the model failed, and no run of the stream ended since."""
+    if checklist is None:
+        return False
+    checked, ended = checklist.generated_at, stream.finished_at
+    is_current = checked is None or ended is None or checked >= ended
+    collapsed = f"V-03.collapse.{name}"
+    return is_current and any(item.id == collapsed and item.status == "FAIL" for item in checklist.items)
 
 
 def publish_quality(stream: Stream, reports: Sequence[QualityReport], data: Path) -> str | None:

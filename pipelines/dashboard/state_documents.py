@@ -176,6 +176,10 @@ class StreamState(Progress):
     light: Light = Field(description="How the machine stands, as far as its scores tell.")
     run_id: Text | None = Field(None, description="The run shown.")
     duration_seconds: Number = Field(None, description="Its duration in seconds.")
+    collapsed: bool = Field(
+        False,
+        description="The check of the model failed, or the training loss never moved or rose far above its lowest.",
+    )
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
     device: DeviceSummary | None = Field(None, description="Hardware and precision, with the reason.")
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")

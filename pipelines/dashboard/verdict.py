@@ -124,12 +124,12 @@ def _quality_node(streams: Streams) -> PipelineNode:
 
 
 def _train_node(streams: Streams) -> PipelineNode:
-    states = {_TRAINING[stream.state] for stream in streams.values()}
+    states = {"attention" if s.collapsed and s.state == "completed" else _TRAINING[s.state] for s in streams.values()}
     order: tuple[NodeState, ...] = ("running", "failed", "attention")
     state = next((state for state in order if state in states), None)
     if state is None:
         state = "attention" if states == {"done", "waiting"} else next(iter(states))
-    conditions = ", ".join(f"{stream.title} {stream.state}" for stream in streams.values())
+    conditions = ", ".join(f"{s.title} {'collapsed' if s.collapsed else s.state}" for s in streams.values())
     detail = "nothing trained yet" if state == "waiting" else conditions
     return PipelineNode(id="train", title="Train", state=state, detail=detail)
 

@@ -212,6 +212,13 @@ def write_scores(root: Path, stream: str, run_id: str, *, labels: bool, events: 
         "false_events_per_hour": 1.5,
     }
     threshold = {"value": 0.83172, "method": "quantile", "false_alarm_rate": 0.01, "calibration_scores": 2140}
+    threshold["false_events_per_day"] = 1.0
+    per_day = {"events_per_day": 3.0, "events_per_day_low": 0.5, "events_per_day_high": 9.0}
+    threshold["expected"] = {"rate": 0.009, "low": 0.005, "high": 0.012, **per_day}
+    what_if = [
+        {"threshold": value, "events": number, "per_day": often, "per_day_high": often + 3.0}
+        for value, number, often in ((0.6, 12, 9.0), (0.83172, 7, 3.0), (1.2, 4, 0.0))
+    ]
     lines = event_lines(stream, events)
     pictures = {line["event_id"]: f"artifacts/scores/{stream}_event_{line['event_id']}.png" for line in lines[-3:]}
     summary = {
@@ -224,6 +231,7 @@ def write_scores(root: Path, stream: str, run_id: str, *, labels: bool, events: 
         "alarms": 93,
         "events": events,
         "threshold": threshold | ({"statement": STATEMENT} if labels else {}),
+        "what_if": what_if,
         "detection": detection if labels else None,
         "timeline": {"png": f"artifacts/scores/{stream}_timeline.png"},
         "panels": [{"event_id": event, "png": png, "sentence": "…"} for event, png in reversed(pictures.items())],

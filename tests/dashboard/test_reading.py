@@ -103,7 +103,7 @@ def test_paper_gets_every_chart_and_no_controls(site, visit):
 def test_a_chart_is_saved_as_a_drawing_and_as_a_picture(site, visit):
     page = visit(f"{site}#{EVENT}")
     settle(page)
-    for title, drawn in (("Anomaly score, data/07.csv", "path"), ("x, error", "image")):
+    for title, drawn in (("Anomaly score, data/07.csv", "path"), ("x, seen less expected", "image")):
         svg = ElementTree.fromstring(saved(page, f"{title} as SVG"))
         space = {"svg": "http://www.w3.org/2000/svg"}
         assert title in "".join(svg.itertext())

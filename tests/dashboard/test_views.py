@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, show
-from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND
+from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND, build_workspace
 from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT
 
 pytestmark = pytest.mark.browser
@@ -64,30 +66,78 @@ def test_the_card_of_a_stream_gives_its_run_its_events_and_its_data(opened):
         "0.1548 in epoch 11",
         SECOND,
         "NVIDIA RTX 4000 Ada · bf16-mixed",
+    ):
+        assert expected in text
+    stopped = card(opened, "Swin-MAE").inner_text()
+    assert "Failed" in stopped
+    assert 'make train-swinmae ARGS="training.resume=auto"' in stopped
+    assert f"of run {FIRST}" in stopped
+
+
+def test_the_card_of_a_machine_gives_its_light_its_worst_event_and_its_false_alarms(opened):
+    show(opened, "overview")
+    machine = card(opened, "Process sensors (FDC)")
+    machine.locator(".spark svg").wait_for()
+    assert machine.locator(".light").inner_text() == "Open events"
+    text = machine.inner_text()
+    for expected in (
+        "7 open events in 14 recordings.",
+        "2026-01-09 06:07:25 and lasts 1.5 s",
+        "1.88 × the threshold",
+        "rf_reflected_W, 71 % of the error",
+        "the control charts, 80 % of the score",
+        "no such event in the calibration data; at most 3 per day (95 % interval)",
+        "0.5 to 9 false events per day expected (95 % interval); requested: at most 1",
         "7 events in 14 recordings, from 5,120 scores",
         "6 of 8, by chance 1.5, at most 3 in 95 %",
         "3, 1.5 per hour, in 2 h 0 min",
         "13 of 14 files kept, 1 dropped, 1 with warnings",
     ):
         assert expected in text
-    stopped = card(opened, "Swin-MAE").inner_text()
-    assert "Failed" in stopped
-    assert 'make train-swinmae ARGS="training.resume=auto"' in stopped
-    assert f"from another run: {FIRST}" in stopped
+    machine.get_by_role("link", name="2026-01-09 06:07:25").click()
+    card(opened, "Event 7").wait_for()
+
+
+def test_machines_stand_above_the_software_and_failures_first(opened):
+    show(opened, "overview")
+    titles = opened.locator("main h2").all_inner_texts()
+    assert titles[:4] == ["Machines", "Process sensors (FDC)", "Vibration scalograms", "Software"]
+    assert titles.index("Software") < titles.index("Validation checklist") < titles.index("PatchTST-SSL")
+
+
+@pytest.mark.parametrize(
+    "light, detail",
+    [("drift", "most scores have grown"), ("stale", "an older model"), ("no event", "nothing"), ("no model", "train")],
+)
+def test_every_light_is_a_word_and_a_reason(bare, visit, light, detail):
+    page_folder, url = bare
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    state = json.loads((page_folder / "data/dashboard-state.json").read_text("utf-8"))
+    state["streams"]["patchtst"]["light"] = {
+        "state": light,
+        "detail": detail,
+        "warnings": ["AUROC 0.52, chance is 0.5"],
+    }
+    (page_folder / "data/dashboard-state.json").write_text(json.dumps(state), "utf-8")
+    machine = card(visit(url), "Process sensors (FDC)")
+    assert machine.locator(".light").inner_text() == light.capitalize()
+    assert detail in machine.inner_text()
+    assert "AUROC 0.52" in machine.locator(".warning").inner_text()
 
 
 def test_the_checklist_opens_where_something_failed_and_gives_the_way_out(opened):
     show(opened, "overview")
     groups = card(opened, "Validation checklist").locator("details")
     assert groups.locator("summary").all_inner_texts() == [
+        "V-03 Runtime: 1 failed, 1 passed",
+        "V-02 Static quality: 1 warned, 1 passed, 1 skipped",
         "V-01 Environment: 3 passed",
-        "V-02 Static quality: 1 passed, 1 warned, 1 skipped",
-        "V-03 Runtime: 1 passed, 1 failed",
     ]
-    assert [group.get_attribute("open") for group in groups.all()] == [None, "", ""]
-    text = groups.last.inner_text()
-    assert "the run ended in epoch 5 of 12" in text
-    assert "Way out: train again with training.learning_rate=0.0003" in text
+    assert [group.get_attribute("open") for group in groups.all()] == ["", "", None]
+    text = groups.first.inner_text()
+    assert text.index("the run ended in epoch 5 of 12") < text.index("PatchTST loss falls")
+    assert "What to do: train again with training.learning_rate=0.0003" in text
 
 
 # ------------------------------------------------------------------------------------------------------------- training
@@ -269,7 +319,15 @@ def test_an_event_opens_from_the_list_with_its_signals(opened):
     assert "1.5 s in minute 7: peak 1.88 × threshold." in event.inner_text()
     assert "rf_reflected_W\n71 %" in event.inner_text()
     signal = data_of(opened, HOSTILE)
-    assert [name.split(",")[0] for name in signal] == ["time (s)", "seen", "expected"]
+    assert [name.split(",")[0] for name in signal] == [
+        "recording's own clock", "seen", "expected by the control charts",
+    ]  # fmt: skip
+    # The event begins at 06:07:25 of the recording's clock, which is its second 445.
+    score = data_of(opened, "Score")
+    assert score["recording's own clock"][0] == "2026-01-09 06:07:00"
+    for title in ("Score", HOSTILE):
+        assert {"onset", "end"} <= set(chart(opened, title).locator(".marks text").all_text_contents())
+    assert "the control charts, 80 % of the score" in event.inner_text()
     opened.go_back()
     event.wait_for(state="detached")
 
@@ -282,9 +340,9 @@ def test_an_event_opens_from_the_timeline(opened):
 
 def test_a_vibration_event_has_scalograms(opened):
     show(opened, "anomalies?stream=swinmae&event=7")
-    for what, corner in (("seen", "-31"), ("expected", "-34"), ("error", "3")):
+    for what, corner in (("seen", "-31"), ("expected by the model", "-34"), ("seen less expected", "3")):
         rows = data_of(opened, f"x, {what}")
-        assert rows["Hz \\ time (s)"][0] == "10"
+        assert rows["frequency (Hz) \\ time (s)"][0] == "10"
         assert list(rows.values())[-1][0] == corner
     assert [name.split(",")[0] for name in data_of(opened, HOSTILE)] == ["time (s)", "seen"]
 

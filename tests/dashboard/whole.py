@@ -46,8 +46,10 @@ def signals(*, vibration: bool) -> dict[str, Any]:
     seen, expected = np.sin(second), np.sin(second) * 0.8
     curves = {"t": second.tolist(), "seen": seen.tolist(), "expected": [] if vibration else expected.tolist()}
     channels = [{"name": HOSTILE, "share": 0.71, **curves, "error": []}]
+    score = {"t": second.tolist(), "score": (1 + second % 3).tolist(), "threshold": 0.83172}
+    facts = {"channels": channels, "score": score, "component": "charts", "component_share": 0.8}
     if not vibration:
-        return {"channels": channels}
+        return facts | {"expected_by": "charts"}
     level = np.add.outer(np.linspace(-40, 0, 12), np.linspace(0, 9, 30))
     scalogram = {
         "axis": "x",
@@ -57,7 +59,7 @@ def signals(*, vibration: bool) -> dict[str, Any]:
         "expected": (level - 3).tolist(),
         "error": np.full_like(level, 3).tolist(),
     }
-    return {"channels": channels, "scalograms": [scalogram]}
+    return facts | {"expected_by": "model", "scalograms": [scalogram]}
 
 
 def change(page: Path, name: str, **changes: Any) -> None:

@@ -4,6 +4,8 @@ import { button, pictureOf, saveCsv, savePng, saveSvg } from "./download.mjs";
 import { cells, curves } from "./plots.mjs";
 
 const HEIGHT = 220;
+/** Width of a chart on paper, which is A4 or Letter with usual margins, in pixels. */
+const PAPER = 640;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
 /** A chart is drawn once its frame comes near the screen, or on paper, and again where colours or room change. */
@@ -17,7 +19,13 @@ const onScreen = new IntersectionObserver((seen) => tell("near")(seen.filter(isN
 const onResize = new ResizeObserver(tell("fit"));
 const tellAll = (event) => () =>
   tell(event)([...document.querySelectorAll(".frame")].map((target) => ({ target })));
-addEventListener("beforeprint", tellAll("near"));
+let isPrinting = false;
+for (const [event, begins] of Object.entries({ beforeprint: true, afterprint: false }))
+  addEventListener(event, () => {
+    isPrinting = begins;
+    tellAll("near")();
+    tellAll("fit")();
+  });
 for (const media of ["(prefers-color-scheme: dark)", "print"]) {
   matchMedia(media).addEventListener("change", tellAll("dye"));
 }
@@ -102,7 +110,7 @@ class Chart {
     const grid = { stroke: colour("line"), width: 1 };
     const axes = [
       { ...plain, grid, label: spec.x.label, size: 32, ...options.axes[0] },
-      { ...plain, grid, label: spec.y.label, size: widthOf, ...options.axes[1] },
+      { ...plain, grid, label: spec.y.label, size: spec.y.size ?? widthOf, ...options.axes[1] },
     ];
     this.#plot?.destroy();
     this.#plot = new uPlot(
@@ -113,7 +121,11 @@ class Chart {
         height: spec.height ?? HEIGHT,
         padding: [10, 20, 0, 0],
         series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
-        cursor: { drag: { x: true, y: false, dist: 4 }, ...options.cursor },
+        cursor: {
+          drag: { x: true, y: false, dist: 4 },
+          ...(spec.syncWith && { sync: { key: spec.syncWith, scales: ["x", null] } }),
+          ...options.cursor,
+        },
         legend: { markers: { dash: (plot, at) => (plot.series[at].dash ? "dashed" : "solid") } },
         hooks: {
           drawClear: [(plot) => paint?.(plot)],
@@ -125,11 +137,12 @@ class Chart {
       this.#frame,
     );
     this.#plot.over.append(this.#marks);
+    listenToTouch(this.#plot);
     onResize.observe(this.#frame);
   }
 
   #fit() {
-    const { clientWidth: width } = this.#frame;
+    const width = Math.min(this.#frame.clientWidth, isPrinting ? PAPER : Infinity);
     if (width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height: this.#plot.height });
   }
 
@@ -164,7 +177,10 @@ class Chart {
     const line = (one) => {
       const at = "x" in one ? x(one.x) : y(one.y);
       const ends = "x" in one ? { x1: at, x2: at, y1: 0, y2: h } : { x1: 0, x2: w, y1: at, y2: at };
-      const place = "x" in one ? { x: at + 4, y: 12 } : { x: w - 4, y: at - 5, "text-anchor": "end" };
+      const isLate = "x" in one && at > w - 60;
+      const beside = { x: isLate ? at - 4 : at + 4, "text-anchor": isLate ? "end" : "start" };
+      const place =
+        "x" in one ? { ...beside, y: one.isBelow ? 28 : 12 } : { x: w - 4, y: at - 5, "text-anchor": "end" };
       const stroke = { stroke: colour(one.colour), "stroke-width": 1.5, "stroke-dasharray": "6 4" };
       return [svg("line", { ...ends, ...stroke }), text(one.label, place)];
     };
@@ -193,6 +209,15 @@ class Chart {
     const at = Math.max(0, Math.min(x.length - 1, (plot.cursor.idx ?? -1) + STEPS[event.key]));
     plot.setCursor({ left: plot.valToPos(x[at], "x"), top: plot.over.clientHeight / 2 });
   }
+}
+
+/** A finger reads values where it touches and moves sideways; up and down it still scrolls the page. */
+function listenToTouch(plot) {
+  const read = ({ touches: [{ clientX, clientY }] }) => {
+    const { left, top } = plot.over.getBoundingClientRect();
+    plot.setCursor({ left: clientX - left, top: clientY - top }, true, true);
+  };
+  for (const event of ["touchstart", "touchmove"]) plot.over.addEventListener(event, read, { passive: true });
 }
 
 /** Room for the longest tick of an upright axis. */

@@ -24,10 +24,10 @@ export function fill(node, ...children) {
 
 /** The tone of each state; it gives a colour, and a mark for those who tell fewer colours apart. */
 const TONES = {
-  good: ["done", "completed", "PASS", "keep"],
+  good: ["done", "completed", "PASS", "keep", "no event"],
   busy: ["running"],
-  bad: ["failed", "FAIL", "drop"],
-  warn: ["attention", "stopped", "silent", "unreadable", "warning", "WARN"],
+  bad: ["failed", "FAIL", "drop", "open events"],
+  warn: ["attention", "stopped", "silent", "unreadable", "warning", "WARN", "drift", "stale"],
 };
 export const toneOf = (state) => Object.keys(TONES).find((tone) => TONES[tone].includes(state)) ?? "idle";
 export const wordOf = (state) => state.charAt(0).toUpperCase() + state.slice(1);
@@ -40,6 +40,8 @@ export const dot = (colour) =>
     svg("circle", { cx: 4, cy: 4, r: 4, fill: `var(--${colour})` }),
   );
 export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, wordOf(state));
+/** The light of a machine: a badge that is seen from afar. */
+export const light = (state) => el("span", { class: `light ${toneOf(state)}` }, wordOf(state));
 /** A state, what it is about, and what there is to say. */
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
 

@@ -79,3 +79,30 @@ export function faults({
   ];
   return [...(total > 0 ? [ofAll] : []), ["False events", count(untrue), span]];
 }
+
+/** The two components of a score. */
+export const COMPONENTS = { charts: "the control charts", model: "the model" };
+/** Calibration data that allows for more false events a day than this says nothing about them. */
+const TELLING = 1000;
+const perDay = (low, high) => (low < 0.05 ? `at most ${rate(high)}` : `${rate(low)} to ${rate(high)}`);
+
+/** What a threshold promises of false alarms, in events per day; null where an export does not say. */
+export function promise(threshold) {
+  const { expected, false_events_per_day: asked, departure } = threshold ?? {};
+  if (!expected) return null;
+  if (departure) return "The stated rate does not hold: the process has changed.";
+  const { events_per_day_low: low, events_per_day_high: high } = expected;
+  if (!isNumber(high)) return "Events per day are unknown: the data has no time stamps.";
+  if (high > TELLING) return "The calibration data is too short to predict false events per day.";
+  const requested = isNumber(asked) ? `; requested: at most ${rate(asked)}` : "";
+  return `${perDay(low, high)} false events per day expected (95 % interval)${requested}`;
+}
+
+/** How often normal operation had an event with a peak of so many times the threshold. */
+export function rareness({ what_if: steps = [], threshold }, peak) {
+  const step = steps.filter(({ threshold: value }) => value <= peak * (threshold?.value ?? 0)).at(-1);
+  if (!isNumber(step?.per_day_high)) return null;
+  const seen = step.per_day > 0 ? `${rate(step.per_day)} such events per day` : "no such event";
+  if (step.per_day_high > TELLING) return `${seen} in the calibration data, which is too short to say more`;
+  return `${seen} in the calibration data; at most ${rate(step.per_day_high)} per day (95 % interval)`;
+}

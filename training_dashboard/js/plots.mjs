@@ -1,5 +1,5 @@
 /** What charts draw: curves, and cells of a grid; each as options and data of uPlot, as rows, and as SVG. */
-import { el, svg } from "./dom.mjs";
+import { el, small, svg } from "./dom.mjs";
 import { MISSING, clock, figure, isNumber } from "./format.mjs";
 
 /** Cividis: even in lightness, and the same to eyes that tell fewer colours apart. */
@@ -9,6 +9,14 @@ const RAMP = [
   [124, 123, 120],
   [187, 173, 108],
   [254, 232, 56],
+];
+/** Blue below, red above, white in the middle: for values with a sign. */
+const DIVERGING = [
+  [5, 48, 97],
+  [67, 147, 195],
+  [247, 247, 247],
+  [214, 96, 77],
+  [103, 0, 31],
 ];
 const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
 /** Distances between ticks where nothing lies between two whole numbers. */
@@ -98,10 +106,19 @@ function pathOf(plot, xs, ys) {
 const brief = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 
 /** A grid of values as colours; places on both axes are counted, and named where there is room. */
-export function cells({ z, say, range = extent(z), x: { names: across }, y: { names: up } }) {
-  const picture = bitmap(z, range);
+export function cells({
+  z,
+  say,
+  range = extent(z),
+  isDiverging,
+  x: { names: across },
+  y: { names: up, values },
+}) {
+  const picture = bitmap(z, range, isDiverging ? DIVERGING : RAMP);
   const centres = across.map((name, at) => at + 0.5);
-  const label = `${say(range[0])} dark to ${say(range[1])} light`;
+  const label = isDiverging
+    ? `${say(range[0])} blue to ${say(range[1])} red`
+    : `${say(range[0])} dark to ${say(range[1])} light`;
   const axis = (names, room, side) => ({
     grid: { show: false },
     splits: (plot) => {
@@ -125,7 +142,7 @@ export function cells({ z, say, range = extent(z), x: { names: across }, y: { na
         { value: (plot, x, series, at) => across[at] ?? MISSING },
         { label, paths: () => null, points: { show: false }, value },
       ],
-      axes: [axis(across, 110, "width"), axis(up, 20, "height")],
+      axes: [axis(across, 110, "width"), values ? roundAxis(values) : axis(up, 20, "height")],
     },
     paint(plot) {
       const { ctx, bbox } = plot;
@@ -161,12 +178,38 @@ export function extent(rows) {
   return [Math.min, Math.max].map((pick) => known.reduce((a, b) => pick(a, b), known[0]));
 }
 
-function bitmap(z, [low, high]) {
+/** An axis of rows with logarithmic values: ticks at 1, 2 and 5 times a power of ten, between the rows if need be. */
+function roundAxis(values) {
+  const [low, high] = [Math.log(values[0]), Math.log(values.at(-1))];
+  const place = (value) => 0.5 + ((Math.log(value) - low) / (high - low || 1)) * (values.length - 1);
+  const names = new Map();
+  for (let power = Math.floor(Math.log10(values[0])); power <= Math.log10(values.at(-1)); power += 1)
+    for (const digit of [1, 2, 5]) {
+      const value = digit * 10 ** power;
+      if (value >= values[0] && value <= values.at(-1)) names.set(place(value), figure(value));
+    }
+  return {
+    grid: { show: false },
+    splits: () => [...names.keys()],
+    values: (plot, splits) => splits.map((split) => names.get(split)),
+  };
+}
+
+/** The colours of a grid between the ends of its range. */
+export function colourBar(range, say, isDiverging) {
+  const steps = Array.from({ length: 64 }, (none, at) => at / 63);
+  const bar = bitmap([steps], [0, 1], isDiverging ? DIVERGING : RAMP);
+  bar.className = "colours";
+  const middle = isDiverging && small(say(0));
+  return el("div", { class: "colourbar" }, small(say(range[0])), bar, middle, small(say(range[1])));
+}
+
+function bitmap(z, [low, high], ramp) {
   const canvas = el("canvas", { width: z[0].length, height: z.length });
   const pen = canvas.getContext("2d");
   for (const [y, line] of z.entries()) {
     for (const [x, value] of line.entries()) {
-      pen.fillStyle = isNumber(value) ? shade((value - low) / (high - low || 1)) : "transparent";
+      pen.fillStyle = isNumber(value) ? shade((value - low) / (high - low || 1), ramp) : "transparent";
       pen.fillRect(x, z.length - 1 - y, 1, 1);
     }
   }
@@ -174,8 +217,8 @@ function bitmap(z, [low, high]) {
 }
 
 /** The colour of a share between 0 and 1. */
-function shade(share) {
-  const place = Math.max(0, Math.min(1, share)) * (RAMP.length - 1);
-  const at = Math.min(RAMP.length - 2, Math.floor(place));
-  return `rgb(${RAMP[at].map((from, channel) => from + (place - at) * (RAMP[at + 1][channel] - from))})`;
+function shade(share, ramp) {
+  const place = Math.max(0, Math.min(1, share)) * (ramp.length - 1);
+  const at = Math.min(ramp.length - 2, Math.floor(place));
+  return `rgb(${ramp[at].map((from, channel) => from + (place - at) * (ramp[at + 1][channel] - from))})`;
 }

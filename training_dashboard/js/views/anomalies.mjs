@@ -1,12 +1,11 @@
 /** What scoring found: the score over time with threshold and events, and each event as it was seen and expected. */
-import { heatMap, lineChart } from "../chart.mjs";
-import { advice, block, card, el, facts, meter, picker, quiet, small } from "../dom.mjs";
+import { lineChart } from "../chart.mjs";
+import { advice, block, card, el, facts, picker, quiet, small } from "../dom.mjs";
 import {
   clock,
   count,
   duration,
   faults,
-  figure,
   isNumber,
   percent,
   plain,
@@ -15,7 +14,7 @@ import {
   severity,
   time,
 } from "../format.mjs";
-import { extent } from "../plots.mjs";
+import { about, begin } from "../event.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -46,7 +45,9 @@ export async function anomalies(store, route) {
         : advice("The scores over time were not exported", "make export", "writes them"),
     ),
     event &&
-      Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event)), { id: "aim" }),
+      Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event, scores)), {
+        id: "aim",
+      }),
     card("Events", quiet("Severity is the highest score over the threshold."), table(stream, events, total)),
     card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores, detection)),
   ];
@@ -62,7 +63,7 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
   const spec = {
     title: `Anomaly score, ${name}`,
     height: 280,
-    y: { label: "score" },
+    y: { label: "score", isLog: true },
     summary: `${plural(recording.points, "score")} of ${name}, threshold ${plain(threshold)}`,
     x: { label: start ? `recording's own clock, from ${clock(start)}` : "time (s)", isClock: Boolean(start) },
     spans: [
@@ -132,8 +133,6 @@ function closeUp(store, { details = [] }, origin, show) {
   };
 }
 
-const begin = (event) => (event.start ? clock(event.start) : `second ${event.start_seconds.toFixed(2)}`);
-
 function table(stream, items, total) {
   if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
   if (items.length === 0) return advice("The list of events is missing", "make score", "writes it");
@@ -163,61 +162,6 @@ function table(stream, items, total) {
     items.length < total && quiet(`The ${count(items.length)} worst of ${plural(total, "event")}.`),
     dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" }),
   ];
-}
-
-async function about(store, event) {
-  const { channels = [], scalograms = [] } = event.detail ? await store.document(event.detail) : {};
-  const share = ({ name, share: part }) => [
-    name,
-    [meter(`Share of ${name}`, part, "bad"), small(percent(part))],
-  ];
-  return [
-    el("p", {}, `${event.sentence}.`),
-    quiet(event.recording),
-    block("Channels by their share of the error", facts(event.top_channels.map(share))),
-    el(
-      "div",
-      { class: "charts" },
-      channels.map((channel) => signal(event, channel)),
-    ),
-    scalograms.map(scalogram),
-    !event.detail &&
-      advice("Only the worst events have their signals on record", "make score", "writes those"),
-  ];
-}
-
-const signal = ({ start_seconds: from, end_seconds: to }, { name, t: x, seen, expected }) =>
-  lineChart({
-    title: name,
-    summary: `${name} as seen and as the model expected it`,
-    x: { label: "time (s)" },
-    y: { label: name },
-    // What the model expects of a vibration is a scalogram, not a curve.
-    curves: [
-      { name: "seen", x, y: seen, colour: "curve-1" },
-      { name: "expected", x, y: expected, colour: "curve-2", dash: [6, 4] },
-    ].filter(({ y }) => y.length > 0),
-    spans: [{ from, to, colour: "bad", label: "event" }],
-  }).node;
-
-/** Seen and expected share their colours: what differs to the eye does. No error is the middle of its colours. */
-function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }) {
-  const say = (value) => `${figure(value)} dB`;
-  const [x, y] = [
-    { label: "time (s)", names: t.map(figure) },
-    { label: "Hz", names: hertz.map(figure) },
-  ];
-  const map = (what, z, range) =>
-    heatMap({ title: `${axis}, ${what}`, summary: `Scalogram of ${axis}, ${what}`, x, y, z, range, say })
-      .node;
-  const [range, most] = [extent([...seen, ...expected]), Math.max(...extent(error).map(Math.abs))];
-  return el(
-    "div",
-    { class: "charts" },
-    map("seen", seen, range),
-    map("expected", expected, range),
-    map("error", error, [-most, most]),
-  );
 }
 
 function figures({ threshold, scores, recordings, alarms, events }, found) {

@@ -1,19 +1,32 @@
-/** How the whole stands: the pipeline as a picture, a card per stream, the checklist, and what could not be read. */
-import { advice, badge, block, card, code, el, facts, fill, finding, fold, meter } from "../dom.mjs";
+/** The machines first: a card with a light for each stream. Then the software: pipeline, training, checks, problems. */
+import { advice, badge, block, card, code, el, facts, fill, finding, fold, light, meter } from "../dom.mjs";
 import { quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
-import { count, duration, faults, figure, hardware, isNumber, plural, time } from "../format.mjs";
+import {
+  COMPONENTS,
+  clock,
+  count,
+  duration,
+  faults,
+  figure,
+  hardware,
+  isNumber,
+  percent,
+  plural,
+} from "../format.mjs";
+import { promise, rareness, severity, time } from "../format.mjs";
 import { href } from "../route.mjs";
+import { sparkline } from "../sparkline.mjs";
 
-export function overview(store, route, signal) {
-  const [stages, cards] = [
+export function overview(store, _route, signal) {
+  const [stages, runs] = [
     el("ol", { class: "stages", "aria-label": "Pipeline" }),
     el("div", { class: "cards" }),
   ];
   const follow = () => {
     fill(stages, store.pipeline.stages.map(stage));
     fill(
-      cards,
-      store.streams.map((name) => streamCard(name, store.stream(name))),
+      runs,
+      store.streams.map((name) => runCard(name, store.stream(name))),
     );
   };
   follow();
@@ -21,10 +34,17 @@ export function overview(store, route, signal) {
   const { checklist } = store.state;
   const unread = store.problems.map(({ path, message }) => finding("warning", code(path), ` ${message}`));
   return [
-    stages,
-    cards,
-    card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
+    el("h2", { class: "section" }, "Machines"),
+    el(
+      "div",
+      { class: "cards" },
+      store.streams.map((name) => machineCard(store, name, store.state.streams[name])),
+    ),
+    el("h2", { class: "section" }, "Software"),
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread)),
+    card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
+    stages,
+    runs,
   ];
 }
 
@@ -43,17 +63,99 @@ const stage = ({ id, title, state, detail, steps, view }) =>
     ),
   );
 
-function streamCard(name, stream) {
-  const { state, title, subject, reason } = stream;
+// ------------------------------------------------------------------------------------------------------------ machines
+function machineCard(store, name, stream) {
+  const { scores, detections, checkpoint, subject, title } = stream;
+  const { state = "no scores", detail = "", warnings = [] } = stream.light ?? {};
+  const worst = detections?.events?.[0];
+  return card(
+    wordOf(subject),
+    light(state),
+    el("p", { class: `reason ${toneOf(state)}` }, detail),
+    warnings.map((text) => warning(text)),
+    !checkpoint && !scores && advice("Not trained yet", `make train-${name}`, "starts a run"),
+    !scores && advice("Nothing scored yet", checkpoint ? "make score" : "make validate", "finds the events"),
+    worst && block("Worst event", worstEvent(store, name, worst, scores)),
+    scores && block("Detection", detection(name, scores, detections)),
+    block("Data", quality(name, stream)),
+    small(`Watched by ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
+  );
+}
+
+function worstEvent(store, stream, event, scores) {
+  const [picture, by] = [el("div", { class: "spark" }), el("span")];
+  if (event.detail) {
+    const show = ({ score, component, component_share: share }) => {
+      if (score) fill(picture, sparkline(score, event, `Score around event ${event.id}`));
+      if (component) fill(by, `${COMPONENTS[component]}, ${percent(share)} of the score`);
+    };
+    store
+      .document(event.detail)
+      .then(show)
+      .catch(() => fill(picture, small("Its document cannot be read.")));
+  }
+  const [top] = event.top_channels ?? [];
+  const link = { href: href("anomalies", { stream, event: event.id }), id: `worst-${stream}` };
+  const begins = event.start
+    ? clock(event.start)
+    : `second ${event.start_seconds?.toFixed(2)} of ${event.recording}`;
+  return [
+    picture,
+    facts(
+      [
+        ["Begins", [el("a", link, begins), ` and lasts ${duration(event.duration_seconds)}`]],
+        ["Peak", `${severity(event.severity)} the threshold`],
+        ["Top channel", top && `${top.name}, ${percent(top.share)} of the error`],
+        ["Raised by", event.detail && by],
+        ["In normal operation", rareness(scores, event.severity)],
+      ],
+      "facts single",
+    ),
+  ];
+}
+
+function detection(stream, scores, detections) {
+  const link = { href: href("anomalies", { stream }), id: `events-${stream}` };
+  const labelled = scores.detection ? faults(scores.detection) : [];
+  return [
+    el(
+      "p",
+      {},
+      el("a", link, plural(scores.events, "event")),
+      ` in ${plural(scores.recordings, "recording")}, from ${plural(scores.scores, "score")}`,
+    ),
+    facts(
+      [
+        ["False alarms", promise(scores.threshold) ?? detections?.false_alarms],
+        ...labelled.map(([term, value, note]) => [term, [el("b", {}, value), `, ${note}`]]),
+      ],
+      "facts single",
+    ),
+  ];
+}
+
+function quality(name, { quality: found }) {
+  if (!found) return advice("No file checked yet", "make validate", "checks every data file");
+  const { files, kept, dropped, warned } = found;
+  return el(
+    "p",
+    {},
+    el("a", { href: href("data"), id: `data-${name}` }, `${kept} of ${plural(files, "file")} kept`),
+    `, ${dropped} dropped, ${warned} with warnings`,
+  );
+}
+
+// ------------------------------------------------------------------------------------------------------------ software
+function runCard(name, stream) {
+  const { state, title, reason } = stream;
+  const shown = stream.collapsed && state === "completed" ? "attention" : state;
   return card(
     title,
-    badge(state),
-    quiet(subject),
+    badge(shown),
+    stream.collapsed && warning("The model has collapsed: its check failed, or its loss never moved."),
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
     state === "silent" && warning(`No sign of life since ${time(stream.updated_at)}.`),
     stream.run_id ? run(name, stream) : advice("Not trained yet", `make train-${name}`, "starts a run"),
-    block("Anomalies", scoring(name, stream)),
-    block("Data", quality(name, stream)),
   );
 }
 
@@ -71,17 +173,18 @@ function run(name, stream) {
       el("span", {}, `Epoch ${count(stream.epoch)} of ${count(stream.epochs)}`),
       el("span", {}, `${duration(stream.duration_seconds)} · ${Math.round(100 * progress)} %`, left),
     ),
-    ["stopped", "failed"].includes(state) && advice("Its checkpoint can go on", resume, "resumes it"),
+    ["stopped", "failed"].includes(state) &&
+      advice("It can resume from its checkpoint", resume, "resumes it"),
     facts([
       ["Best validation loss", best && [el("b", {}, figure(best.val_loss)), ` in epoch ${best.epoch}`]],
       [
         "Skill",
         isNumber(best?.skill) && [
           el("b", {}, figure(best.skill)),
-          " over the mean training input (1 is perfect)",
+          " compared with the mean training input (1 is perfect)",
         ],
       ],
-      ["Run", el("a", { href: href("training", { run: stream.run_id }), id: `run-${name}` }, stream.run_id)],
+      ["Run", runLink(stream.run_id, `run-${name}`)],
       ["Last sign of life", time(stream.updated_at)],
       ["Hardware", hardware(stream.device)],
       [
@@ -89,61 +192,40 @@ function run(name, stream) {
         checkpoint && [
           code(checkpoint.path),
           !checkpoint.present && warning("the file is missing"),
-          maker !== stream.run_id && warning(`from another run: ${maker}`),
+          maker !== stream.run_id && [" of run ", runLink(maker, `maker-${name}`)],
         ],
       ],
     ]),
   ];
 }
 
-function scoring(stream, { scores, detections, checkpoint }) {
-  if (!scores)
-    return advice("Nothing scored yet", checkpoint ? "make score" : "make validate", "finds the events");
-  const worst = detections?.events?.[0];
-  const link = { href: href("anomalies", { stream }), id: `events-${stream}` };
-  return [
-    el(
-      "p",
-      {},
-      el("a", link, plural(scores.events, "event")),
-      ` in ${plural(scores.recordings, "recording")}, from ${plural(scores.scores, "score")}`,
-    ),
-    scores.detection &&
-      facts(faults(scores.detection).map(([term, value, note]) => [term, [el("b", {}, value), `, ${note}`]])),
-    worst && quiet(`The worst: ${worst.sentence}.`),
-  ];
-}
+const runLink = (run, id) => el("a", { href: href("training", { run }), id }, run);
 
-function quality(name, { quality: found }) {
-  if (!found) return advice("No file checked yet", "make validate", "checks every data file");
-  const { files, kept, dropped, warned } = found;
-  return el(
-    "p",
-    {},
-    el("a", { href: href("data"), id: `data-${name}` }, `${kept} of ${plural(files, "file")} kept`),
-    `, ${dropped} dropped, ${warned} with warnings`,
-  );
-}
+/** What failed or warned stands first, and a group in which nothing did is folded. */
+const URGENCY = ["FAIL", "WARN", "SKIP", "PASS"];
+const urgency = (items) => Math.min(...items.map(({ status }) => URGENCY.indexOf(status)));
 
-/** A group in which nothing failed or warned is folded. */
 function checks(found) {
   if (!found) return advice("Nothing validated yet", "make validate", "runs the checks");
-  return [...new Set(found.items.map(({ group }) => group))].map((name) => {
-    const items = found.items.filter(({ group }) => group === name);
-    const lines = items.map(({ status, title, detail, hint }) =>
-      finding(status, title, small(detail), hint && el("p", {}, el("b", {}, "Way out: "), hint)),
+  const names = [...new Set(found.items.map(({ group }) => group))];
+  const groups = names.map((name) => [name, found.items.filter(({ group }) => group === name)]);
+  groups.sort(([, one], [, other]) => urgency(one) - urgency(other));
+  return groups.map(([name, items]) => {
+    const sorted = [...items].sort((one, other) => urgency([one]) - urgency([other]));
+    const lines = sorted.map(({ status, title, detail, hint }) =>
+      finding(status, title, small(detail), hint && el("p", {}, el("b", {}, "What to do: "), hint)),
     );
     const list = fold(
       `${name} ${found.groups?.[name] ?? ""}: ${tally(items)}`,
       el("ul", { class: "findings" }, lines),
     );
-    list.open = items.some(({ status }) => status === "FAIL" || status === "WARN");
+    list.open = urgency(items) < URGENCY.indexOf("SKIP");
     return list;
   });
 }
 
 const tally = (items) =>
-  Object.entries({ PASS: "passed", FAIL: "failed", WARN: "warned", SKIP: "skipped" })
+  Object.entries({ FAIL: "failed", WARN: "warned", PASS: "passed", SKIP: "skipped" })
     .map(([status, word]) => [items.filter((item) => item.status === status).length, word])
     .filter(([number]) => number > 0)
     .map((pair) => pair.join(" "))

@@ -1,0 +1,115 @@
+/** One event explained: its score over the threshold, and what was seen and expected, over one clock. */
+import { heatMap, lineChart } from "./chart.mjs";
+import { advice, block, el, facts, meter, quiet, small } from "./dom.mjs";
+import { COMPONENTS, clock, duration, figure, isNumber, percent, rareness, severity } from "./format.mjs";
+import { colourBar, extent } from "./plots.mjs";
+
+/** Width of the upright axis of every chart of an event, so that their times stand below each other. */
+const AXIS_WIDTH = 76;
+
+export const begin = (event) =>
+  event.start ? clock(event.start) : `second ${event.start_seconds.toFixed(2)}`;
+const end = (event) => (event.end ? clock(event.end) : `second ${event.end_seconds.toFixed(2)}`);
+
+export async function about(store, event, scores) {
+  const detail = event.detail ? await store.document(event.detail) : {};
+  const { channels = [], scalograms = [], score, component, component_share: share } = detail;
+  const shareOf = ({ name, share: part }) => [
+    name,
+    [meter(`Share of ${name}`, part, "bad"), small(percent(part))],
+  ];
+  const axis = clockOf(event);
+  return [
+    el("p", {}, `${event.sentence}.`),
+    facts([
+      ["Recording", event.recording],
+      ["Onset", begin(event)],
+      ["End", `${end(event)}, after ${duration(event.duration_seconds)}`],
+      ["Peak", `${severity(event.severity)} the threshold`],
+      ["Raised by", component && `${COMPONENTS[component]}, ${percent(share)} of the score`],
+      ["In normal operation", rareness(scores, event.severity)],
+    ]),
+    block("Channels by their share of the error", facts(event.top_channels.map(shareOf))),
+    el(
+      "div",
+      { class: "stack" },
+      score && scoreChart(event, score, axis),
+      channels.map((channel) => signal(event, channel, axis, detail.expected_by)),
+    ),
+    scalograms.map((map) => scalogram(map, detail.expected_by)),
+    !event.detail &&
+      advice("Only the worst events have their signals on record", "make score", "writes those"),
+  ];
+}
+
+/** The recording's own clock if it has one, else its seconds: second to place on the axis, and the axis. */
+function clockOf({ start, start_seconds: seconds }) {
+  if (!start) return { at: (second) => second, x: { label: "time (s)" } };
+  const origin = Date.parse(`${start.slice(0, 23)}Z`) / 1000 - seconds;
+  return { at: (second) => origin + second, x: { label: "recording's own clock", isClock: true } };
+}
+
+/** What every chart of an event has in common: its span, with onset and end, and the time axis. */
+function shared(event, { at, x }) {
+  const [from, to] = [at(event.start_seconds), at(event.end_seconds)];
+  return {
+    x,
+    isWide: true,
+    syncWith: `event ${event.id}`,
+    spans: [{ from, to, colour: "bad", label: "event" }],
+    lines: [
+      { x: from, colour: "bad", label: "onset" },
+      ...(to > from ? [{ x: to, colour: "bad", label: "end", isBelow: true }] : []),
+    ],
+  };
+}
+
+function scoreChart(event, { t, score, threshold }, axis) {
+  const common = shared(event, axis);
+  return lineChart({
+    ...common,
+    title: "Score",
+    summary: `Score around the event, threshold ${figure(threshold)}`,
+    y: { label: "score", isLog: true, size: AXIS_WIDTH },
+    curves: [{ name: "score", x: t.map(axis.at), y: score, colour: "curve-1" }],
+    lines: [...common.lines, { y: threshold, colour: "bad", label: "threshold" }],
+  }).node;
+}
+
+function signal(event, { name, t, seen, expected }, axis, by) {
+  const [x, what] = [t.map(axis.at), by ? `expected by ${COMPONENTS[by]}` : "expected"];
+  return lineChart({
+    ...shared(event, axis),
+    title: name,
+    summary: `${name} as seen and as ${what}`,
+    y: { label: name, size: AXIS_WIDTH },
+    // What is expected of a vibration is a scalogram, not a curve.
+    curves: [
+      { name: "seen", x, y: seen, colour: "curve-1" },
+      { name: what, x, y: expected, colour: "curve-2", dash: [6, 4] },
+    ].filter(({ y }) => y.length > 0),
+  }).node;
+}
+
+/** Seen and expected share their colours; the error has its own, whose middle is no error. */
+function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }, by) {
+  const say = (value) => `${figure(value)} dB`;
+  const x = { label: "time (s)", names: t.map(figure) };
+  const y = { label: "frequency (Hz)", names: hertz.map(figure), values: hertz };
+  const map = (what, z, range, isDiverging) => {
+    const title = `${axis}, ${what}`;
+    const chart = heatMap({ title, summary: `Scalogram of ${title}`, x, y, z, range, say, isDiverging });
+    chart.node.append(colourBar(range, say, isDiverging));
+    return chart.node;
+  };
+  const range = extent([...seen, ...expected]);
+  const most = Math.max(...extent(error).filter(isNumber).map(Math.abs));
+  return el(
+    "div",
+    { class: "charts" },
+    map("seen", seen, range),
+    map(by ? `expected by ${COMPONENTS[by]}` : "expected", expected, range),
+    map("seen less expected", error, [-most, most], true),
+    quiet("0 dB is the usual level in training."),
+  );
+}
