@@ -6,9 +6,7 @@ under `replaces`, what it said before: whenever a process is killed, the checkpo
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -19,15 +17,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.errors import CheckpointError
+from core.names import is_run_id
+from core.reading import read_json_object, refuse_packed
 from core.redaction import redacted
-from core.workspace import atomic_file, write_json
+from core.workspace import atomic_file, flush_folder, write_json
 
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _REPLACES = "replaces"
-# What a file system says that cannot flush a folder, as opposed to one that failed to.
-_NO_FLUSH = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)
 
 
 def sidecar_path(path: Path) -> Path:
@@ -98,12 +96,12 @@ def _announce(path: Path, told: Mapping[str, Any]) -> None:
     except CheckpointError:
         log.debug("%s replaces nothing", path, exc_info=True)
     write_json(sidecar_path(path), told)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def _settle(path: Path, told: Mapping[str, Any]) -> None:
     """What was replaced is forgotten once it is gone from the disk, too."""
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
     write_json(sidecar_path(path), told)
 
 
@@ -113,22 +111,6 @@ def _link(source: Path, part: Path) -> None:
         os.link(source, part)
     except OSError:  # some file systems, such as a mounted drive's, have no links
         shutil.copyfile(source, part)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Makes renames in it survive a power cut, in their order; Windows opens no folders, and some drives of virtual
-    machines and networks flush none."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in _NO_FLUSH:
-            raise
-        log.debug("%s cannot be flushed", folder, exc_info=True)
-    finally:
-        os.close(handle)
 
 
 def _identity(path: Path) -> dict[str, Any]:
@@ -167,6 +149,7 @@ def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     with _verified(path) as (file, description):
         try:
+            refuse_packed(file)
             payload = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises whatever a stranger's bytes lead it into
             told = (str(error) or type(error).__name__).splitlines()[0]
@@ -174,6 +157,7 @@ def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     found = payload.get("format_version") if isinstance(payload, dict) else None
     if found != FORMAT_VERSION:
         raise CheckpointError(path, f"has format version {found}, this Landfall reads {FORMAT_VERSION}")
+    _refuse_invalid_run(path, payload)
     return payload, description
 
 
@@ -201,15 +185,22 @@ def _sidecars(path: Path) -> list[dict[str, Any]]:
         raise CheckpointError(path, "does not exist", hint="train first, or pass another checkpoint")
     sidecar, hint = sidecar_path(path), "restore it, or train again"
     try:
-        description = json.loads(sidecar.read_text(encoding="utf-8"))
+        description = read_json_object(sidecar)
     except FileNotFoundError as error:
         raise CheckpointError(path, f"its sidecar {sidecar.name} is missing", hint=hint) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(path, f"its sidecar {sidecar.name} cannot be read: {error}", hint=hint) from error
-    if not isinstance(description, dict):
-        raise CheckpointError(path, f"its sidecar {sidecar.name} is no JSON object", hint=hint)
     replaced = description.pop(_REPLACES, None)
-    return [description, replaced] if isinstance(replaced, dict) else [description]
+    found = [description, replaced] if isinstance(replaced, dict) else [description]
+    for each in found:
+        _refuse_invalid_run(path, each)
+    return found
+
+
+def _refuse_invalid_run(path: Path, facts: Mapping[str, Any]) -> None:
+    """The run's name becomes part of paths. Raises CheckpointError."""
+    if "run_id" in facts and not is_run_id(facts["run_id"]):
+        raise CheckpointError(path, "names a run that is not valid", hint="it is not from Landfall; do not use it")
 
 
 def _is_of(description: Mapping[str, Any], found: Mapping[str, Any]) -> bool:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
 from core.progress import ConsoleHandler
-from core.redaction import RedactingFormatter, redacted_text
+from core.redaction import RedactingFormatter, printable, redacted_text
 from core.workspace import find_root, write_text
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from core.config.schema import Stream
 
 log = logging.getLogger("landfall")
-
-_RUN_NAME = re.compile(r"[\w.+-]+")
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -70,8 +68,7 @@ def _tell(program: str, message: str, *, show_traceback: bool) -> None:
     """One line on stderr, whatever is in the names and cells it quotes: no line break, no command to the terminal."""
     if show_traceback:
         sys.stderr.write(redacted_text(traceback.format_exc()))
-    plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in redacted_text(message))
-    sys.stderr.write(f"{program}: {plain}\n")
+    sys.stderr.write(f"{program}: {printable(redacted_text(message))}\n")
 
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:
@@ -88,10 +85,13 @@ def root_of(arguments: argparse.Namespace) -> Path:
 
 
 def run_name(text: str) -> str:
-    """The type of `--run-id`: a run has a folder of that name, so a way to another folder is refused."""
-    if text.startswith(".") or not _RUN_NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a folder such as new-pump-2")
-    return text
+    """The type of `--run-id`."""
+    from core.names import checked_run_id
+
+    try:
+        return checked_run_id(unicodedata.normalize("NFC", text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, such as new-pump-2") from error
 
 
 def add_config_arguments(

@@ -48,8 +48,8 @@ def _git(root: Path, *arguments: str) -> str | None:
     command = ["git", *_NO_COMMANDS, *arguments]
     try:
         result = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, errors="replace", timeout=10, check=True,
-            stdin=subprocess.DEVNULL,
+            command, cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", timeout=10, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None

@@ -28,6 +28,16 @@ _IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)[^\s/@]+@")
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
 
 
+def printable(text: str) -> str:
+    """One line that commands no terminal and reads in one direction: control characters and overrides of the writing
+    direction are spelled out (`\\n`, `\\x1b`, `\\u202e`)."""
+    return text if text.isprintable() else "".join(map(_spelled, text))
+
+
+def _spelled(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+
+
 def is_secret(key: str) -> bool:
     """Whether a key is named like a token or password."""
     return _KEY.search(key) is not None

@@ -19,6 +19,7 @@ from core.errors import StoppedError
 from core.livefile import LiveFile
 from core.lock import Lock
 from core.owner import Owner
+from core.reading import UnreadableError, parse_json, read_bytes, read_json_object
 from core.redaction import redacted, redacted_text
 from core.workspace import json_text, utc_now, write_text, writing
 
@@ -253,8 +254,8 @@ class SilentRunLog(RunLog):
 def read_status(folder: Path) -> dict[str, Any] | None:
     """The status of the run in a folder; None where there is none that can be read."""
     try:
-        return json.loads((folder / "status.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        return read_json_object(folder / "status.json")
+    except (OSError, ValueError):
         return None
 
 
@@ -263,11 +264,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     records = []
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_bytes(path).splitlines()
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            record = parse_json(line)
+            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+                raise UnreadableError("is not a record")
+            records.append(record)
+        except UnreadableError:
             log.warning("%s: line %d of %d is torn and left out", path, number, len(lines))
     return records
 

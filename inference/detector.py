@@ -23,6 +23,7 @@ from core.data.dataset import PartName
 from core.data.identity import digest_of_recording
 from core.data.windows import WindowSet
 from core.errors import DataError, OutputError
+from core.reading import parse_json, refuse_packed
 from core.workspace import atomic_file, json_text, utc_now
 from inference.calibration import restricted, second_half
 from inference.groups import POOLED, Levels, fit_levels, keys_of, lengths_of, level_of, recordings_in
@@ -151,10 +152,12 @@ class Detector:
     def load(cls, path: Path) -> Self:
         """Raises OutputError for a file that is missing, torn, or of another Landfall."""
         try:
-            with np.load(path, allow_pickle=False) as held:
-                arrays = dict(held)
+            with path.open("rb") as file:
+                refuse_packed(file)
+                with np.load(file, allow_pickle=False) as held:
+                    arrays = dict(held)
             digest = str(arrays.pop(_DIGEST))
-            header = json.loads(arrays[_HEADER].tobytes().decode("utf-8"))
+            header = parse_json(arrays[_HEADER].tobytes())
             version = header["format_version"]
         except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise _Unusable(path, f"cannot be read: {error}") from error

@@ -21,7 +21,7 @@ from core.data.inputs import InputTransform, build_transform
 from core.data.scaling import Scaler
 from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, ConfigError
-from core.models.factory import build_model
+from core.models.factory import build_model, refuse_other_weights
 
 # Per stream, the axes of an error to average over for one figure per channel, and for one per point in time:
 # windows are (B, T, C), images (B, channel, frequency, time).
@@ -120,11 +120,12 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
             _refuse_other_input(path, trained, config)
         scaler = Scaler.from_dict(state["scaler"])
         transform = build_transform(trained, sampling_rate_hz=state["sampling_rate_hz"], fitted=state["transform"])
+        refuse_other_weights(trained, state["model"], num_bytes=description["bytes"])
         model = build_model(trained, num_channels=len(state["channels"]))
         model.load_state_dict(state["model"], strict=True)
     except KeyError as error:
         raise CheckpointError(path, f"holds no {error}", hint="it was not written by training; train again") from error
-    except (ConfigError, RuntimeError, TypeError) as error:
+    except (ConfigError, RuntimeError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise CheckpointError(path, f"describes no model of this Landfall: {error}", hint="train again") from error
     return ScoringModel(
         model=model.to(plan.device).eval().requires_grad_(False),

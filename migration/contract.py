@@ -7,7 +7,6 @@ as they are · TR-04 local notebooks are `notebooks/local_*.ipynb` · TR-05 loca
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from core.config.compose import flatten, load_config, local_config_file
 from core.config.schema import STREAMS
+from core.reading import read_json_object
 from core.workspace import relative
 
 _COLAB_PATH = re.compile(r"/content(?![\w-])|google\.colab")
@@ -117,7 +117,7 @@ _RULES: tuple[Callable[[Path], Iterator[Breach]], ...] = (
 
 
 def _source(notebook: Path) -> str:
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    cells = read_json_object(notebook)["cells"]
     return "\n".join("".join(cell["source"]) for cell in cells)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from core.errors import UsageError
+from core.reading import parse_json, read_json_object
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
@@ -26,7 +26,7 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
 def parameters_of(notebook: Path) -> list[str]:
     """The names that the cell tagged `parameters` sets. Raises UsageError where nothing can be read from the file."""
     try:
-        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        cells = read_json_object(notebook)["cells"]
         tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
         return [name for source in tagged for name in _assigned(source)]
     except (OSError, ValueError, KeyError, TypeError, SyntaxError) as error:
@@ -43,7 +43,7 @@ def parameter(text: str) -> tuple[str, Any]:
     """`name=value`, the value in JSON. Raises ArgumentTypeError, for argparse."""
     name, equals, value = text.partition("=")
     try:
-        return name, json.loads(value)
+        return name, parse_json(value)
     except ValueError as error:
         problem = "is not NAME=VALUE" if not equals else 'has a value that is no JSON (a string is written "so")'
         raise argparse.ArgumentTypeError(f"{text!r} {problem}") from error

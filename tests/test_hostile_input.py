@@ -10,6 +10,7 @@ import sys
 import zipfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import numpy as np
@@ -24,6 +25,7 @@ from core.config.schema import Data
 from core.data.readers import read_recordings
 from core.environment import git_state
 from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, DataError, OutputError
+from core.models.factory import build_model, refuse_other_weights
 from core.redaction import HIDDEN, redacted, redacted_text
 from core.runlog import RunLog
 from inference.detector import Detector
@@ -118,6 +120,73 @@ def test_whatever_bytes_a_checkpoint_holds_it_loads_or_is_refused(cage, honest, 
     sidecar_for(path)
     with suppress(CheckpointError):
         assert isinstance(checkpoint.load(path), dict)
+
+
+@pytest.mark.parametrize("run_id", ["/elsewhere", "../../x", "a/b", "", 5, None, "a\x1b[2J"])
+def test_a_checkpoint_that_names_a_folder_as_its_run_is_refused(cage, run_id):
+    """A run that resumes it would write there."""
+    path = cage / "model.pt"
+    checkpoint.save(path, {"model": {}}, description={"run_id": run_id})
+    for read in (checkpoint.describe, checkpoint.verify, checkpoint.load):
+        with pytest.raises(CheckpointError):
+            read(path)
+    checkpoint.save(path, {"model": {}, "run_id": run_id}, description={})
+    with pytest.raises(CheckpointError):
+        checkpoint.load(path)
+
+
+def test_a_checkpoint_that_would_grow_is_refused(cage):
+    honest, packed = cage / "honest.pt", cage / "model.pt"
+    checkpoint.save(honest, {"model": {"w": torch.zeros(10**6)}}, description={})
+    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    sidecar_for(packed)
+    assert packed.stat().st_size < 10**4
+    with pytest.raises(CheckpointError):
+        checkpoint.load(packed)
+
+
+def model_of(stream: str, **settings: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    """A configuration, and the weights of a small model of its stream."""
+    values = {
+        "stream": stream,
+        "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"},
+        "dqvl": {"report_dir": "artifacts/dqvl/x"},
+        "data": {"window": 128},
+    }
+    small = {"patchtst": {"d_model": 16, "d_ff": 16, "num_layers": 1}, "swinmae": {}}[stream]
+    weights = build_model(config_from_dict(values | {"model": small}, source="a test"), num_channels=3).state_dict()
+    return config_from_dict(values | {"model": small | settings}, source="a test"), weights
+
+
+@pytest.mark.parametrize("stream, settings", [
+    ("patchtst", {"num_layers": 2_000_000}),
+    ("patchtst", {"d_model": 4 * 10**6}),
+    ("patchtst", {"mask_ratio": 1e-12, "patch_length": 1, "patch_stride": 1, "d_model": 2**28}),
+    ("swinmae", {"depths": (10**6, 2, 2)}),
+    ("swinmae", {"embed_dim": 48 * 10**4}),
+    ("swinmae", {"window_size": 512}),
+])  # fmt: skip
+def test_a_model_larger_than_its_weights_is_not_built(stream, settings):
+    config, weights = model_of(stream)
+    refuse_other_weights(config, weights, num_bytes=10**8)
+    config, weights = model_of(stream, **settings)
+    with pytest.raises(ValueError):
+        refuse_other_weights(config, weights, num_bytes=10**8)
+
+
+def test_weights_that_declare_more_than_the_file_holds_are_refused():
+    config, weights = model_of("patchtst")
+    weights |= {name: torch.zeros(1).expand(10**6, 10**6) for name in list(weights)[:1]}
+    with pytest.raises(ValueError):
+        refuse_other_weights(config, weights, num_bytes=10**8)
+
+
+def test_a_detector_that_would_grow_is_refused(cage):
+    np.savez_compressed(cage / "d.npz", header=np.zeros(10**8, np.uint8), sha256=np.array("0"))
+    with pytest.raises(OutputError, match="compressed"):
+        Detector.load(cage / "d.npz")
 
 
 def test_a_detector_of_objects_is_refused(cage):

@@ -25,6 +25,7 @@ from core.config.overrides import CONFIG_DIR, Setting, apply, flatten, from_comm
 from core.config.schema import AnyConfig, Stream
 from core.config.sources import Source, calls_resolver, read_sources
 from core.errors import ConfigError, ConfigFault, UsageError
+from core.reading import UnreadableError, read_yaml
 from core.redaction import redacted
 from core.workspace import find_root, relative
 
@@ -151,7 +152,10 @@ def _group_values(override: Override, root: Path) -> dict[str, Any]:
     if not file.is_file():
         options = ", ".join(sorted(path.stem for path in file.parent.glob("*.yaml")))
         raise UsageError(f"there is no {override.key_or_group}={override.value()}", hint=f"there are: {options}")
-    return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    try:
+        return read_yaml(file) or {}
+    except (OSError, UnreadableError) as error:
+        raise UsageError(f"{relative(file, root)}: {error}", hint="a configuration is a page of UTF-8 text") from error
 
 
 def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:

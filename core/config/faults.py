@@ -20,6 +20,8 @@ _ROUNDS = 5
 
 
 def validate(values: Mapping[str, Any], *, source: str, origins: Mapping[str, str]) -> AnyConfig:
+    if not isinstance(values, Mapping):
+        raise ConfigError(source, [ConfigFault("configuration", "is not a mapping of keys to values")])
     stream = values.get("stream")
     schema = SCHEMAS.get(stream) if isinstance(stream, str) else None
     if schema is None:

@@ -10,11 +10,9 @@ from pathlib import Path
 import yaml
 
 from core.errors import UsageError
+from core.reading import LARGEST_YAML, UnreadableError, parse_yaml, read_bytes, text_of
 from core.workspace import relative
 
-_LARGEST_BYTES = 1 << 18
-# Values of a file with all its aliases written out; the longest of ours has a hundred.
-_MOST_VALUES = 20_000
 _RESOLVER = re.compile(r"\$\{[^}]*:")
 
 
@@ -49,20 +47,13 @@ def calls_resolver(value: object) -> bool:
 
 
 def _read(file: Path, name: str) -> Source:
-    if file.stat().st_size > _LARGEST_BYTES:
-        raise UsageError(f"{name}: larger than {_LARGEST_BYTES >> 10} KiB", hint="a configuration is a page of text")
     try:
-        text = file.read_text(encoding="utf-8-sig")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        size = _num_values(node, {}) if node is not None else 0
-    except yaml.MarkedYAMLError as error:
-        raise _fault(name, error) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name}: no YAML text: {str(error).splitlines()[0]}", hint="save it as UTF-8") from error
-    except RecursionError as error:
-        raise UsageError(f"{name}: values within values without end", hint="write it flat") from error
-    if size > _MOST_VALUES:
-        raise UsageError(f"{name}: its aliases expand to {size:.3g} values", hint="write the values out")
+        text = text_of(read_bytes(file, largest=LARGEST_YAML))
+        _, node = parse_yaml(text)
+    except (OSError, UnreadableError) as error:
+        hint = "indent with blanks, not with tabs" if "\\t" in str(error) else "a configuration is a page of UTF-8 text"
+        problem = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{name}: {problem}", hint=hint) from error
     if node is not None and not isinstance(node, yaml.MappingNode):
         raise UsageError(f"{name}: line 1: no mapping of keys to values", hint="write key: value")
     if package := re.search(r"^#\s*@package\s+hydra", text, re.MULTILINE):
@@ -75,25 +66,8 @@ def _read(file: Path, name: str) -> Source:
     return Source(lines, tuple(entry for value in defaults for entry in _named(value, name)))
 
 
-def _fault(name: str, error: yaml.MarkedYAMLError) -> UsageError:
-    line = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
-    hint = "indent with blanks, not with tabs" if "'\\t'" in str(error.problem) else None
-    return UsageError(f"{name}: {line}{error.problem or error.context}", hint=hint)
-
-
 def _configures_hydra(name: str, line: int) -> UsageError:
     return UsageError(f"{name}: line {line}: would configure Hydra itself", hint="remove it; Landfall composes alone")
-
-
-def _num_values(node: yaml.Node, known: dict[int, int]) -> int:
-    """Scalars with every alias written out. Raises RecursionError where a value holds itself."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1
-    if id(node) not in known:
-        pairs = isinstance(node, yaml.MappingNode)
-        inner = [part for pair in node.value for part in pair] if pairs else node.value
-        known[id(node)] = 1 + sum(_num_values(part, known) for part in inner)
-    return known[id(node)]
 
 
 def _lines(entries: Sequence[tuple[yaml.Node, yaml.Node]], prefix: str) -> Iterator[tuple[str, int]]:

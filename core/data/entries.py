@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from core.data.blocks import blocks
+from core.reading import read_json_object
 from core.workspace import temporary_folder, write_json
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def write_entry(entry: Path, arrays: Mapping[str, Sequence[np.ndarray]], about: 
 
 def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
     """The facts of its writer, and its arrays. Raises one of `UNREADABLE`."""
-    about = json.loads((entry / _ABOUT).read_text(encoding="utf-8"))
+    about = read_json_object(entry / _ABOUT)
     digests = about["sha256"]
     if read_json(entry / _SOUND) != _states_of(entry, digests):
         for name, digest in digests.items():
@@ -118,7 +118,6 @@ def state_of(path: Path) -> dict[str, int]:
 
 def read_json(path: Path) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path)
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) else None

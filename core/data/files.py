@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from core.errors import DataError
 from core.numbers import size_in_words
+from core.reading import read_json_object
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
@@ -171,9 +171,7 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON: {error}", path=path, hint="correct or remove the sidecar") from error
-    if not isinstance(value, dict):
-        raise DataError("not a JSON object", path=path, hint='write {"sampling_rate_hz": …}')
-    return value
+        return read_json_object(path)
+    except (OSError, ValueError) as error:
+        hint = 'correct or remove the sidecar, such as {"sampling_rate_hz": 1000}'
+        raise DataError(f"cannot be read: {error}", path=path, hint=hint) from error

@@ -21,6 +21,7 @@ import torch
 from torch import distributed
 
 from core.devices.retry import is_out_of_memory
+from core.reading import read_json_object
 from core.workspace import utc_now, write_json
 
 log = logging.getLogger(__name__)
@@ -318,16 +319,12 @@ class ProbeCache:
 
     def _read(self) -> dict[str, Any]:
         try:
-            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            return read_json_object(self.path)
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             log.warning("%s cannot be read (%s); measuring again", self.path, error)
             return {}
-        if isinstance(entries, dict):
-            return entries
-        log.warning("%s holds no table of answers; measuring again", self.path)
-        return {}
 
 
 def _key(facts: Mapping[str, Any]) -> str:

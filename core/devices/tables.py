@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from core.config.compose import CONFIG_DIR
@@ -14,6 +13,8 @@ from core.config.execution import DeviceKind
 from core.config.fields import Count, Section
 from core.config.schema import SCHEMAS, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
+from core.reading import UnreadableError
+from core.reading import read_yaml as read_yaml_file
 from core.workspace import find_root
 
 HARDWARE_DIR = f"{CONFIG_DIR}/hardware"
@@ -86,13 +87,13 @@ def _read_size(stream: Stream, size: SizeName, root: Path) -> dict[str, Any]:
 
 def _yaml_values(file: str, root: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load((root / file).read_text(encoding="utf-8"))
+        values = read_yaml_file(root / file)
     except OSError as error:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}", hint="bring it back from the repository"
         ) from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    except UnreadableError as error:
+        raise UsageError(f"{file} is not YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(file, [ConfigFault("the file", "holds no keys")])
     return values

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
+from core.config.models import SwinMAEModel
 from core.config.schema import Config, Stream
 from core.errors import DataError
 from core.models.patchtst import PatchTST
@@ -28,6 +30,9 @@ def _swinmae(config: Config, num_channels: int) -> nn.Module:
     return SwinMAE(config.model, image_size=config.scalogram.image_size, in_channels=NUM_PLANES)
 
 
+# Far above the masks and indices of any model here.
+_MOST_CONSTANTS = 1 << 28
+
 BUILDERS: dict[Stream, Callable[[Config, int], nn.Module]] = {"patchtst": _patchtst, "swinmae": _swinmae}
 
 
@@ -38,6 +43,54 @@ def build_model(config: Config, *, num_channels: int) -> nn.Module:
     Raises ConfigError for sizes that do not fit together and DataError for too many axes.
     """
     return BUILDERS[config.stream](config, num_channels)
+
+
+def refuse_other_weights(config: Config, weights: Mapping[str, Any], *, num_bytes: int) -> None:
+    """Raises ValueError where `weights`, from a file of `num_bytes`, cannot be those of the model `config` describes.
+
+    Call it before the model is built: the configuration of a foreign file may describe a model of any size. After it,
+    building takes no more than a small multiple of the memory of the weights. Shapes are compared when they are loaded.
+    """
+    if not all(isinstance(weight, Tensor) for weight in weights.values()):
+        raise ValueError("holds weights that are not tensors")
+    declared = sum(weight.numel() * weight.element_size() for weight in weights.values())
+    if declared > num_bytes:
+        raise ValueError(f"declares weights of {declared} bytes in a file of {num_bytes}")
+    sizes = _outline_swinmae(config) if isinstance(config.model, SwinMAEModel) else _outline_patchtst(config)
+    if sizes.layers > len(weights):
+        raise ValueError(f"describes {sizes.layers} layers and holds {len(weights)} tensors")
+    if sizes.weights > (held := sum(weight.numel() for weight in weights.values())):
+        raise ValueError(f"describes at least {sizes.weights:.3g} weights and holds {held}")
+    if sizes.constants > _MOST_CONSTANTS:
+        raise ValueError(f"describes masks and indices of {sizes.constants:.3g} values")
+
+
+class _Outline(NamedTuple):
+    """layers: of the model. weights: a lower bound. constants: an upper bound of what is computed when it is built."""
+
+    layers: int
+    weights: float
+    constants: float
+
+
+def _outline_patchtst(config: Config) -> _Outline:
+    model = config.model
+    decoder = model.decoder_layers if model.encoder_sees == "visible" else 0
+    weights = model.num_layers * model.d_model * (4 * model.d_model + 2 * model.d_ff)
+    weights += decoder * 4 * model.decoder_width**2 + model.patch_length * model.d_model
+    num_patches = config.data.window / model.patch_length
+    return _Outline(model.num_layers + decoder, weights, num_patches * (model.d_model + 1 / model.mask_ratio))
+
+
+def _outline_swinmae(config: Config) -> _Outline:
+    model = config.model
+    depths = (*model.depths, *model.decoder_depths)
+    biases = (2 * model.window_size - 1) ** 2
+    weights = sum(depth * (4 * (model.embed_dim * 2**stage) ** 2 + biases) for stage, depth in enumerate(model.depths))
+    weights += sum(model.decoder_depths) * biases + 3 * model.patch_size**2 * model.embed_dim
+    places = max(config.scalogram.image_size, model.mask_unit) ** 2
+    constants = sum(depths) * model.window_size**2 * (model.window_size**2 + places / model.patch_size**2)
+    return _Outline(sum(depths), weights, constants + places / model.mask_ratio)
 
 
 def count_parameters(model: nn.Module) -> int:

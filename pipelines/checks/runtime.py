@@ -14,6 +14,7 @@ from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
 from core.numbers import plain
+from core.reading import read_json_object
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
 from inference.provenance import detector_sha256
@@ -233,10 +234,7 @@ def _read(path: Path, read: Callable[[Path], Any], context: Context) -> Any:
 
 
 def _json(path: Path, context: Context) -> dict[str, Any]:
-    value = _read(path, lambda path: json.loads(path.read_text(encoding="utf-8")), context)
-    if not isinstance(value, dict):
-        raise CheckFailed(f"{relative(path, context.root)} is no JSON object", "run `make validate`")
-    return value
+    return _read(path, read_json_object, context)
 
 
 def _size_of_png(path: Path, context: Context) -> int:

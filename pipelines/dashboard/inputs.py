@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from core.config.schema import Stream
+from core.names import RunId
+from core.reading import read_json
 from core.workspace import relative
 from pipelines.checks.base import GROUP_TITLES
 from pipelines.dashboard.documents import Problem
@@ -61,11 +63,11 @@ def changed_at(path: Path) -> float:
 def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
     """The JSON file as `model`; None where it is absent, or damaged, which `problems` then says."""
     try:
-        return model.model_validate(json.loads(path.read_bytes()))
+        return model.model_validate(read_json(path))
     except FileNotFoundError:
         return None
-    # Decoding and validation errors are ValueErrors; absurdly nested JSON ends in a RecursionError.
-    except (OSError, ValueError, RecursionError) as error:
+    # Decoding and validation errors are ValueErrors.
+    except (OSError, ValueError) as error:
         problems.add(path, explain(error))
         return None
 
@@ -107,7 +109,7 @@ class _Event(AnomalyEvent):
         names, shares = (str(values.get(name) or "").split("; ") for name in ("top_channels", "top_shares"))
         pairs = zip(names, shares, strict=False)
         top = [{"name": name, "share": float(share.rstrip("%")) / 100} for name, share in pairs if name]
-        return values | {"top_channels": top}
+        return values | {"top_channels": top, "detail": None}
 
 
 class _Events(RootModel[list[_Event]]):
@@ -115,7 +117,7 @@ class _Events(RootModel[list[_Event]]):
 
 
 class _Sidecar(Input):
-    run_id: str | None = None
+    run_id: RunId | None = None
     sha256: str | None = None
 
 

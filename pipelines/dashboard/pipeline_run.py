@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from core.config.schema import Stream
+from core.names import RunId
 from core.progress import span
 from pipelines.dashboard.documents import Time
 from pipelines.dashboard.inputs import Input, Problems, read_model
@@ -63,7 +64,7 @@ class PipelineRun(Input):
     """`artifacts/pipeline/<run-id>/pipeline.json`."""
 
     schema_version: Literal[1] = 1
-    run_id: str
+    run_id: RunId
     state: Literal["running", "completed", "failed"]
     pid: int | None = None
     updated_at: Time
@@ -71,7 +72,7 @@ class PipelineRun(Input):
 
 
 class _Last(Input):
-    run_id: str | None = None
+    run_id: RunId | None = None
 
 
 def read_pipeline_run(root: Path, problems: Problems) -> PipelineRun | None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from core.config.schema import Stream
+from core.names import RunId
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Problem, Text, Time
 
 RunState = Literal["running", "completed", "stopped", "failed", "unreadable"]
@@ -136,7 +137,7 @@ class RunRecord(Document):
     """`runs/<run-id>.json`: everything the dashboard knows about one run."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    run_id: Text = Field(description="Name of the run folders; a pipeline run trains both streams under one.")
+    run_id: RunId = Field(description="Name of the run folders; a pipeline run trains both streams under one.")
     state: RunState = Field(description="State of the run as a whole: the most urgent of its streams.")
     started_at: Time | None = Field(None, description="Start of the first stream.")
     finished_at: Time | None = Field(None, description="End of the last stream.")
@@ -154,7 +155,7 @@ class RunEntryStream(Document):
 
 
 class RunEntry(Document):
-    run_id: Text = Field(description="The run; its record is `runs/<run-id>.json`.")
+    run_id: RunId = Field(description="The run; its record is `runs/<run-id>.json`.")
     state: RunState = Field(description="State of the run as a whole.")
     reason: Text | None = Field(None, description="Why it stopped or failed.")
     started_at: Time | None = Field(None, description="Start of the run.")
@@ -176,7 +177,7 @@ class LiveRun(Progress):
 
     schema_version: Literal[1] = Field(description="Version of this document.")
     stream: Stream = Field(description="What is trained.")
-    run_id: Text = Field(description="The run.")
+    run_id: RunId = Field(description="The run.")
     windows_per_second: Number = Field(None, description="Throughput since this process began, validation included.")
     memory_mb: Number = Field(None, description="Memory held on the device in MiB.")
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, field_validator
 
 from core.config.schema import STREAMS, Stream
+from core.names import is_run_id
 from core.owner import Owner
+from core.reading import parse_json, read_yaml
 from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Number, Time, encodable
@@ -53,7 +52,6 @@ _FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json")
 # A run is as far as its most urgent stream.
 _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
 _OLDEST = datetime.min.replace(tzinfo=UTC)
-_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class _Status(Progress):
@@ -92,7 +90,7 @@ def read_runs(root: Path, records: Path, now: datetime, problems: Problems) -> l
     folders: dict[str, dict[Stream, Path]] = {}
     for stream in STREAMS:
         for folder in listed(root / "runs" / f"{stream}_ssl", "*/"):
-            if _SAFE_ID.fullmatch(folder.name) and folder.name != "index":
+            if is_run_id(folder.name):
                 folders.setdefault(folder.name, {})[stream] = folder
             else:
                 problems.add(folder, "not a run id; the folder is left out")
@@ -217,7 +215,7 @@ def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 try:
-                    record = json.loads(line)
+                    record = parse_json(line)
                     if record["kind"] == "epoch":
                         point = EpochPoint.model_validate(record)
                         epochs[point.epoch] = point
@@ -225,7 +223,7 @@ def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list
                         step = StepPoint.model_validate(record)
                         steps[step.epoch, step.step] = step
                     first_time = first_time or _Stamp.model_validate(record).time
-                except (ValueError, KeyError, TypeError, RecursionError):
+                except (ValueError, KeyError, TypeError):
                     damaged.append(number)
     except FileNotFoundError:
         pass
@@ -245,10 +243,10 @@ class _Stamp(BaseModel):
 def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
     """The composed configuration; None where it is absent or damaged."""
     try:
-        config = yaml.safe_load(path.read_bytes())
+        config = read_yaml(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         problems.add(path, explain(error))
         return None
     if not isinstance(config, dict):

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.config.schema import Stream
+from core.names import RunId
 from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
 from pipelines.dashboard.run_documents import DeviceSummary, Progress, RunState
@@ -138,7 +139,7 @@ class Detections(Document):
 class Checkpoint(Document):
     path: Text = Field(description="File of the weights in use.")
     present: bool = Field(description="Whether that file exists.")
-    run_id: Text | None = Field(None, description="Run that made it.")
+    run_id: RunId | None = Field(None, description="Run that made it.")
     sha256: Text | None = Field(None, description="Digest of the file as the run wrote it.")
 
 
@@ -174,7 +175,7 @@ class StreamState(Progress):
     subject: Text = Field(description="The data it watches.")
     state: StreamCondition = Field(description="State of the stream's run.")
     light: Light = Field(description="How the machine stands, as far as its scores tell.")
-    run_id: Text | None = Field(None, description="The run shown.")
+    run_id: RunId | None = Field(None, description="The run shown.")
     duration_seconds: Number = Field(None, description="Its duration in seconds.")
     collapsed: bool = Field(
         False,

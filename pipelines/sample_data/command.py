@@ -24,6 +24,7 @@ import pandas as pd
 
 from core.cli import run_command
 from core.errors import EXIT_OK, DataError, UsageError
+from core.reading import read_json_object
 from core.workspace import write_bytes, write_json
 from pipelines.sample_data import chamber, rig
 
@@ -136,10 +137,9 @@ def make_sample_data(root: Path, *, seed: int = 7, force: bool = False) -> dict[
 def _manifest(root: Path) -> dict[str, Any]:
     """The manifest of an earlier call; {} where there is none, or where it is damaged."""
     try:
-        value = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+        return read_json_object(root / MANIFEST)
     except (FileNotFoundError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _is_complete(root: Path, manifest: dict[str, Any]) -> bool:

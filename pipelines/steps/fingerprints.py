@@ -19,6 +19,7 @@ from core.fingerprints import (
     package_versions,
     sha256_of_bytes,
 )
+from core.reading import read_json_object
 from core.redaction import redacted
 from core.workspace import relative
 from pipelines.steps.table import Order, Step
@@ -60,6 +61,6 @@ def _configuration(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]
 
 def _cells(root: Path, notebook: str) -> dict[str, str]:
     """The sources of a notebook's code cells: what they showed last is no input."""
-    cells: list[dict[str, Any]] = json.loads((root / notebook).read_text(encoding="utf-8"))["cells"]
+    cells: list[dict[str, Any]] = read_json_object(root / notebook)["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     return {notebook: sha256_of_bytes(json.dumps(sources).encode())}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -13,6 +12,8 @@ from typing import Any, Literal, Self
 
 from core import livefile
 from core.fingerprints import Fingerprint
+from core.names import is_run_id
+from core.reading import read_json_object
 from core.workspace import utc_now, write_json
 from pipelines.dashboard.pipeline_run import FOLDER, live_of
 from pipelines.dashboard.publish import write_document
@@ -116,12 +117,13 @@ class RunRecord:
 def unfinished_run(root: Path) -> str | None:
     """The name of the last run if it did not come to its end."""
     last: Mapping[str, Any] = _json(root / FOLDER / "last.json") or {}
-    return last.get("run_id") if last.get("state") not in (None, "completed") else None
+    run_id = last.get("run_id")
+    return run_id if last.get("state") not in (None, "completed") and is_run_id(run_id) else None
 
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = read_json_object(path)
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) and told.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None
+    return told if told.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None

@@ -89,7 +89,7 @@ def test_without_a_readable_sidecar_nothing_loads(saved, text):
 def test_a_file_that_is_no_checkpoint_is_refused_though_its_sum_is_right(saved):
     saved.write_bytes(b"not a checkpoint at all")
     rewrite_sidecar(saved, **checkpoint._identity(saved))
-    with pytest.raises(CheckpointError, match=r"cannot be loaded: Weights only load failed\."):
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
         checkpoint.load(saved)
 
 

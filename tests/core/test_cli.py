@@ -40,5 +40,5 @@ def test_a_run_has_a_name(name):
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b", "a\\b", "..", ".hidden", "", "two words", "a\n"])
 def test_a_run_is_no_way_to_another_folder(name):
-    with pytest.raises(argparse.ArgumentTypeError, match="no name of a folder"):
+    with pytest.raises(argparse.ArgumentTypeError):
         run_name(name)

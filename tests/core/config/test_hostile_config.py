@@ -51,8 +51,8 @@ def faults(workspace: Path, text: str, *overrides: str) -> dict[str, str]:
     ("text", "words"),
     [
         (BASE + BOMB, ["aliases expand to", "values"]),
-        (BASE + "a: &a\n  b: *a\n", ["without end"]),
-        (BASE + "a: " + "[" * 5000 + "]" * 5000 + "\n", ["without end"]),
+        (BASE + "a: &a\n  b: *a\n", ["too deep"]),
+        (BASE + "a: " + "[" * 5000 + "]" * 5000 + "\n", ["too deep"]),
         (BASE + f"# {'x' * 300_000}\n", ["larger than 256 KiB"]),
         (BASE + "training:\n\tepochs: 3\n", ["line 3", "'\\t'", "tabs"]),
         (BASE + "seed: 1\nseed: 2\n", ["line 3", "duplicate key seed"]),
@@ -83,7 +83,7 @@ def test_text_that_is_no_configuration_is_refused_at_its_line(workspace, monkeyp
 
 def test_bytes_that_are_no_text_are_refused(workspace):
     (workspace / "bad.yaml").write_bytes(b"seed: \xff\xfe\x00")
-    with pytest.raises(UsageError, match=r"bad\.yaml: no YAML text"):
+    with pytest.raises(UsageError, match=r"bad\.yaml: is not"):
         load_config("bad.yaml", root=workspace, environment={})
 
 
