@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from core import checkpoint
 from core.config.schema import AnyConfig
+from core.names import run_folder
+from core.reading import parse_json
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import atomic_file
+
+log = logging.getLogger(__name__)
 
 
 def write_bundle(path: Path | str, config: AnyConfig, *, root: Path) -> Path:
@@ -38,11 +45,24 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
     ):
         yield name, model
         yield name.removesuffix(".pt") + ".json", checkpoint.sidecar_path(model)
-    yield f"checkpoints/{stream}_ssl.detector.npz", checkpoint.detector_path(best)
+    detector = checkpoint.detector_path(best)
+    if detector.is_file() and not _is_for(detector, checkpoint.describe(best)["sha256"]):
+        log.warning("%s is left out, for it was made for other weights; score again to make a new one", detector.name)
+    else:
+        yield f"checkpoints/{stream}_ssl.detector.npz", detector
     for file in (loss_csv_path(root, config), loss_png_path(root, config)):
         yield f"artifacts/loss/{file.name}", file
     yield f"artifacts/scaler_{stream}.json", artifacts / f"scaler_{stream}.json"
     for file in sorted((artifacts / "scores").glob(f"{stream}_*")):
         yield f"artifacts/scores/{file.name}", file
-    for file in sorted((root / config.logging.log_dir / run_id).iterdir()):
+    for file in sorted(run_folder(root / config.logging.log_dir, run_id).glob("*")):
         yield f"runs/{stream}_ssl/{run_id}/{file.name}", file
+
+
+def _is_for(detector: Path, sha256: str) -> bool:
+    """Whether a detector says that it was made for these weights (`inference.detector` writes its header)."""
+    try:
+        with np.load(detector, allow_pickle=False) as held:
+            return parse_json(held["header"].tobytes()).get("checkpoint_sha256") == sha256
+    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile):
+        return False

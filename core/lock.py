@@ -8,7 +8,6 @@ substitute where a file system has none). It ends with the process that holds it
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import secrets
@@ -18,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from core.errors import LandfallError, LockedError
+from core.errors import LandfallError, LockedError, WriteError
+from core.reading import read_json_object
 from core.workspace import remove_abandoned, utc_now, write_json, writing
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 # Longer than another process takes to release a lock that it has just removed.
 _TIMEOUT_S = 0.5
+# In processes that a holder has started: the token of its locks. Not a LANDFALL_ name: those are configuration.
+_SHARED = "_LANDFALL_LOCK"
 # Errors of a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 
@@ -35,22 +37,28 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 class Lock:
     """What this process writes for one run: nothing at first, then whatever it has taken. A context manager.
 
-    run_id: named to those who are refused; it may become known later.
+    run_id, command: named to those who are refused; the run may become known later.
+    is_shared: processes that this one starts may take the same targets, one of them at a time.
     """
 
-    def __init__(self, run_id: str | None = None):
+    def __init__(self, run_id: str | None = None, *, command: str = "", is_shared: bool = False):
         self._owner = {
-            "run_id": run_id, "host": socket.gethostname(), "pid": os.getpid(), "since": utc_now(),
+            "run_id": run_id, "command": command, "host": socket.gethostname(), "pid": os.getpid(), "since": utc_now(),
             "token": secrets.token_hex(8),
         }  # fmt: skip
         self._held: dict[Path, BaseFileLock] = {}
+        self._is_shared = is_shared
 
     def __enter__(self) -> Self:
+        if self._is_shared:
+            os.environ[_SHARED] = self._owner["token"]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_shared:
+            os.environ.pop(_SHARED, None)
         for target, held in self._held.items():
             # While it is held: whoever takes it next looks whether the file is still the one in the folder.
             for path in (_owner_path(target), _lock_path(target)):
@@ -58,25 +66,50 @@ class Lock:
                     path.unlink()
             held.release()
 
-    def take(self, target: Path, *, key: str) -> None:
+    def take(self, target: Path, *, key: str, wait_s: float = _TIMEOUT_S) -> None:
         """From now on only this process's run writes `target`, a file or folder.
 
-        key: the setting by which another run would get one of its own.
+        key: the setting by which another run would get one of its own. wait_s: for another run to release it.
         Raises LockedError where another run writes it, WriteError where the lock cannot be written.
         """
+        if _is_of_parent(target):
+            target = _within(target)
+        self._take(target, key=key, wait_s=wait_s)
+        if not self._is_shared and (inner := _lock_path(_within(target))).exists():
+            self._refuse_survivor(target, inner, key=key)
+
+    def take_if_writable(self, target: Path, *, key: str) -> None:
+        """As `take`; what may only be read needs no lock."""
+        try:
+            self.take(target, key=key)
+        except WriteError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            log.debug("%s is not locked: its folder may only be read", target)
+
+    def _refuse_survivor(self, target: Path, inner: Path, *, key: str) -> None:
+        """A process that a killed one had started may still write."""
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(inner, timeout=_TIMEOUT_S, thread_local=False):
+                pass
+        except Timeout as error:
+            raise _refused(target, _read(_within(target)), key) from error
+
+    def _take(self, target: Path, *, key: str, wait_s: float) -> None:
         from filelock import FileLock, Timeout
 
         if target in self._held:
             return
         path = _lock_path(target)
-        held = FileLock(path, timeout=_TIMEOUT_S, thread_local=False)
+        held = FileLock(path, timeout=wait_s, thread_local=False)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 held.acquire()
             except Timeout as error:
-                hint = f"wait for it, end it, or give this run another {key}"
-                raise LockedError(target, _in_words(_read(target)), hint=hint) from error
+                raise _refused(target, _read(target), key) from error
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
@@ -104,6 +137,21 @@ class Lock:
                 )
 
 
+def _refused(target: Path, owner: dict[str, Any], key: str) -> LockedError:
+    return LockedError(target, _in_words(owner), hint=f"wait for it, end it, or give this run another {key}")
+
+
+def _is_of_parent(target: Path) -> bool:
+    """Whether the process that started this one holds the lock, and shares it."""
+    token = os.environ.get(_SHARED)
+    return token is not None and _read(target).get("token") == token
+
+
+def _within(target: Path) -> Path:
+    """What a process takes in the place of a target that its parent holds."""
+    return target.with_name(f"{target.name}.step")
+
+
 def _lock_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.lock")
 
@@ -115,16 +163,17 @@ def _owner_path(target: Path) -> Path:
 def _read(target: Path) -> dict[str, Any]:
     """What the owner of the lock wrote; empty where that is missing or damaged."""
     try:
-        owner = json.loads(_owner_path(target).read_bytes())
+        return read_json_object(_owner_path(target))
     except (OSError, ValueError):
         return {}
-    return owner if isinstance(owner, dict) else {}
 
 
 def _in_words(owner: dict[str, Any]) -> str:
     if not owner:
         return "another run"
-    return f"run {owner.get('run_id')} (process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
+    names = [owner.get("command"), f"run {owner['run_id']}" if owner.get("run_id") else None]
+    named = ", ".join(filter(None, names)) or "another run"
+    return f"{named} (process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
 
 
 def _clear(target: Path) -> None:

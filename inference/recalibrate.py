@@ -22,7 +22,9 @@ from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig, Parts
 from core.devices.process import start_right
 from core.errors import EXIT_OK, OutputError, UsageError
+from core.lock import Lock
 from core.numbers import ratio_in_words
+from core.switching import finish
 from core.workspace import relative, write_bytes
 
 if TYPE_CHECKING:
@@ -232,7 +234,12 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         )
     if arguments.owns_process and not arguments.undo:
         start_right(loaded.config)
-    json.dump(calibrate(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint), sys.stdout, indent=2)
+    root = root_of(arguments)
+    with Lock(command="landfall calibrate") as lock:
+        lock.take(root / (arguments.checkpoint or loaded.config.logging.checkpoint_path), key="--checkpoint")
+        finish(root)
+        told = calibrate(loaded, root=root, checkpoint=arguments.checkpoint)
+    json.dump(told, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return EXIT_OK
 

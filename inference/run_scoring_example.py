@@ -10,7 +10,8 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,11 @@ from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import STREAMS, AnyConfig, Scoring
 from core.devices.process import start_right
 from core.errors import EXIT_OK
+from core.lock import Lock
 from core.numbers import plain
+from core.reading import read_json_object
 from core.stopping import StopRequest
+from core.switching import finish
 from core.workspace import atomic_file, relative, utc_now, write_json, write_text
 from inference.provenance import detector_sha256, made_of, reasons_to_score
 
@@ -92,8 +96,22 @@ def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     cannot be scored or too little of it to set a threshold, and StoppedError after a signal, or near the wall-time
     limit if a new start has more time.
     """
-    with StopRequest(loaded.config.timeout_hours, keeps_nothing=True):
+    with StopRequest(loaded.config.timeout_hours, keeps_nothing=True), scoring_lock(loaded, root, checkpoint):
         return _score_stream(loaded, root=root, checkpoint=checkpoint)
+
+
+@contextmanager
+def scoring_lock(loaded: LoadedConfig, root: Path, checkpoint: Path | str | None) -> Iterator[None]:
+    """While it is held, no other command replaces the model or writes its detector and scores.
+
+    Raises LockedError where one does.
+    """
+    config = loaded.config
+    with Lock(command=f"landfall score --stream {config.stream}") as lock:
+        lock.take_if_writable(root / (checkpoint or config.logging.checkpoint_path), key="--checkpoint")
+        lock.take(ScoringPaths.of(config, root=root).summary, key="logging.artifacts_dir")
+        finish(root)
+        yield
 
 
 def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> ScoringResult:
@@ -160,8 +178,8 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
 def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
     """What the latest scoring wrote, or None where there is none, or none that can be read."""
     try:
-        return json.loads(ScoringPaths.of(config, root=root).summary.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        return read_json_object(ScoringPaths.of(config, root=root).summary)
+    except (OSError, ValueError):
         return None
 
 

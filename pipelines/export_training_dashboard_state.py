@@ -20,6 +20,8 @@ from pathlib import Path
 from core.cli import add_root_argument, root_of, run_command
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK
+from core.lock import Lock
+from core.switching import finish
 from core.workspace import relative
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
@@ -37,6 +39,8 @@ from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
 
 log = logging.getLogger(__name__)
 
+# For another export, which takes seconds.
+_WAIT_S = 60.0
 DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
 
 
@@ -191,7 +195,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     root = root_of(arguments)
     out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
-    state = export_state(root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id)
+    with Lock(command="landfall export") as lock:
+        lock.take(out, key="--out", wait_s=_WAIT_S)
+        finish(root)
+        state = export_state(root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id)
     summary = {
         "written": relative(out, root),
         "verdict": state.verdict.state,

@@ -10,35 +10,28 @@ import argparse
 import filecmp
 import json
 import logging
+import lzma
 import re
 import shutil
 import stat
+import struct
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from core.cli import add_root_argument, root_of, run_command
 from core.config.schema import STREAMS, Stream
-from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
+from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock
-from core.workspace import atomic_file, relative, temporary_folder, utc_now
+from core.names import is_run_id
+from core.switching import finish, switch
+from core.workspace import relative, temporary_folder, utc_now
+from pipelines.imported_checks import Artifact, is_for, verify
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A file found in the bundle and the place of the contract it goes to (relative to the workspace)."""
-
-    source: Path
-    target: str
-    stream: Stream
-
-
-Check = Callable[[Artifact, "dict[str, Path]"], None]
 
 
 def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list[str]:
@@ -58,23 +51,37 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
                 hint="files are known by their names, such as patchtst_ssl.pt beside patchtst_ssl.json",
             )
         _refuse_doubles(artifacts, folder)
-        _verify(artifacts, folder)
-        new = [artifact for artifact in artifacts if not _equal(artifact.source, root / artifact.target)]
-        in_the_way = [artifact.target for artifact in new if (root / artifact.target).exists()]
-        if in_the_way and not replace:
-            raise OutputError(
-                f"already here, with other contents: {', '.join(in_the_way)}",
-                hint="add --replace (REPLACE=1 with make) to keep these under another name, or move them away",
-            )
-        suffix = f".before-{re.sub(r'[^0-9]', '', utc_now())[:14]}"
-        with Lock() as lock:
-            for target in dict.fromkeys(_locked_with(artifact) for artifact in new):
+        verify(artifacts, folder)
+        artifacts = [artifact for artifact in artifacts if not _is_stale_detector(artifact, artifacts)]
+        with Lock(command="landfall import-artifacts") as lock:
+            for target in dict.fromkeys(map(_locked_with, artifacts)):
                 lock.take(root / target, key="--repo-root")
-            for artifact in new:
-                _place(artifact, root, suffix)
+            finish(root)
+            new = [artifact for artifact in artifacts if not _equal(artifact.source, root / artifact.target)]
+            in_the_way = [artifact.target for artifact in new if (root / artifact.target).exists()]
+            if in_the_way and not replace:
+                raise OutputError(
+                    f"already here, with other contents: {', '.join(in_the_way)}",
+                    hint="add --replace (REPLACE=1 with make) to keep these under another name, or move them away",
+                )
+            suffix = f".before-{re.sub(r'[^0-9]', '', utc_now())[:14]}"
+            kept = switch({artifact.target: artifact.source for artifact in new}, root=root, suffix=suffix)
+    for name in kept:
+        log.warning("what was here is kept as %s", name)
     for artifact in artifacts:
         log.info("%s %s", "placed" if artifact in new else "the same, left", artifact.target)
     return [artifact.target for artifact in new]
+
+
+def _is_stale_detector(artifact: Artifact, artifacts: Sequence[Artifact]) -> bool:
+    """Whether it was made for other weights than come with it, as after a training that was not scored."""
+    if not artifact.target.endswith(".detector.npz"):
+        return False
+    model = next(each.source for each in artifacts if each.target == f"checkpoints/{artifact.stream}_ssl.pt")
+    stale = not is_for(artifact.source, model)
+    if stale:
+        log.warning("%s is left out, for it was made for other weights; scoring makes a new one", artifact.target)
+    return stale
 
 
 # ----------------------------------------------------------------------------------------------------------- the bundle
@@ -88,13 +95,18 @@ def _opened(source: Path, root: Path) -> Iterator[Path]:
         raise UsageError(f"{source} does not exist", hint="pass the folder or zip that came from Colab or the drive")
     if not zipfile.is_zipfile(source):
         raise UsageError(f"{source} is neither a folder nor a zip", hint="download it again; it may be torn")
-    with temporary_folder(root / "import") as scratch, zipfile.ZipFile(source) as archive:
-        _unpack(archive, scratch, source)
+    with temporary_folder(root / "import") as scratch:
+        try:
+            with zipfile.ZipFile(source) as archive:
+                _unpack(archive, scratch, source)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
+            raise OutputError(f"{source} is a damaged zip: {error}", hint="download the bundle again") from error
         yield scratch
 
 
 # Weights and logs hardly shrink; what grows a hundredfold is made to fill a disk.
 _LARGEST_RATIO, _ALWAYS_UNPACKED = 100, 10**8
+_ENCRYPTED = 1  # a flag of a member
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
@@ -114,14 +126,25 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
             raise OutputError(
                 f"{source}: {info.filename} leads out of the bundle", hint="this is no bundle of Landfall"
             )
+        if info.flag_bits & _ENCRYPTED:
+            raise OutputError(f"{source}: {info.filename} is encrypted", hint="unpack it and pass the folder")
         try:
             archive.extract(info, folder)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+        except NotImplementedError as error:  # Deflate64 of Windows, and others
+            raise OutputError(
+                f"{source}: {info.filename} is packed in a way that Python does not read: {error}",
+                hint="unpack it and pass the folder",
+            ) from error
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError) as error:
             raise OutputError(
                 f"{source}: {info.filename} is torn: {error}", hint="download the bundle again"
             ) from error
 
 
+_RUN_FILES = (
+    r"status\.json|metrics\.jsonl|config\.yaml|environment\.json|trace\.json|lost-step-\d+\.(?:json|npz)"
+    r"|events\.out\.tfevents\.[\w.-]+"
+)
 _STREAM = f"(?P<stream>{'|'.join(STREAMS)})"
 # The end of a path in a bundle, and where in the workspace such a file belongs.
 _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -135,14 +158,15 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             rf"(?P<name>{_STREAM}_(?:scores\.parquet|events\.(?:csv|json)|(?:timeline|event_\d+)\.png|summary\.json))",
             "artifacts/scores/{name}",
         ),
-        (rf"{_STREAM}_ssl/(?P<run>\d{{8}}-\d{{6}}-\w+)/(?P<name>[^/]+)", "runs/{stream}_ssl/{run}/{name}"),
+        (rf"{_STREAM}_ssl/(?P<run>[^/]+)/(?P<name>{_RUN_FILES})", "runs/{stream}_ssl/{run}/{name}"),
     )
 )
 
 
 def _target_of(path: PurePosixPath) -> tuple[str, Stream] | None:
     for pattern, place in _PLACES:
-        if found := pattern.fullmatch(path.as_posix()):
+        found = pattern.fullmatch(path.as_posix())
+        if found and is_run_id(found.groupdict().get("run", "x")):
             return place.format(**found.groupdict()), found["stream"]
     return None
 
@@ -150,15 +174,22 @@ def _target_of(path: PurePosixPath) -> tuple[str, Stream] | None:
 def _found(folder: Path) -> list[Artifact]:
     """Every file that has a place; a file goes before its sidecar, as training writes them.
 
-    Raises OutputError for a link that leads out of the folder.
+    Raises OutputError for a link that leads out of the folder or nowhere.
     """
     found, whole = [], folder.resolve()
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() and not path.resolve().is_relative_to(whole):
-            raise OutputError(f"{relative(path, folder)} leads out of the bundle", hint="this is no bundle of Landfall")
-        place = _target_of(PurePosixPath(path.relative_to(folder).as_posix())) if path.is_file() else None
-        if place is not None:
+        place = _target_of(PurePosixPath(path.relative_to(folder).as_posix()))
+        if path.is_symlink():
+            if path.exists() and not path.resolve().is_relative_to(whole):
+                raise OutputError(
+                    f"{relative(path, folder)} leads out of the bundle", hint="this is no bundle of Landfall"
+                )
+            if place is not None and not path.exists():
+                raise OutputError(f"{relative(path, folder)} is a link that leads nowhere", hint="copy the file itself")
+        if place is not None and path.is_file():
             found.append(Artifact(path, *place))
+        elif path.parent.parent.name.endswith("_ssl") and path.is_file():
+            log.warning("left out, for it is not known as a file of a run: %s", relative(path, folder))
     return sorted(found, key=lambda artifact: (artifact.target.endswith(".json"), artifact.target))
 
 
@@ -174,128 +205,6 @@ def _refuse_doubles(artifacts: Sequence[Artifact], folder: Path) -> None:
             )
 
 
-# ------------------------------------------------------------------------------------------------------------- verified
-def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
-    """Raises OutputError with every fault found, not only the first."""
-    sources = {artifact.target: artifact.source for artifact in artifacts}
-    faults = []
-    for artifact in artifacts:
-        for suffix, check in _CHECKS:
-            if not artifact.target.endswith(suffix):
-                continue
-            try:
-                check(artifact, sources)
-            except (LandfallError, OSError, ValueError, KeyError, TypeError) as error:
-                told = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-                faults.append(f"{relative(artifact.source, folder)}: {told}")
-            break
-    if faults:
-        raise OutputError(
-            f"nothing was imported; {'; '.join(faults)}", hint="copy these files again, or leave them out"
-        )
-
-
-def _checkpoint(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """The hash is the sidecar's, the file loads, and its weights fit the model its configuration describes."""
-    from core import checkpoint
-    from core.config.compose import config_from_dict
-    from core.devices.manager import DeviceManager
-    from inference.scoring import load_scoring_model
-
-    description = checkpoint.verify(artifact.source)
-    if description.get("stream") != artifact.stream:
-        raise OutputError(f"is a model of the stream {description.get('stream')}")
-    config = config_from_dict(description["config"], source=artifact.source.name)
-    load_scoring_model(artifact.source, DeviceManager(config).plan(processes=1))
-
-
-def _sidecar(artifact: Artifact, sources: dict[str, Path]) -> None:
-    _json(artifact, sources)
-    model = artifact.target.removesuffix(".json") + ".pt"
-    if artifact.target.startswith("checkpoints/") and model not in sources:
-        raise OutputError(f"describes {PurePosixPath(model).name}, which is not in the bundle")
-
-
-def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """Whole, and of the checkpoint that comes with it."""
-    from core.checkpoint import describe
-    from inference.detector import Detector
-
-    detector = Detector.load(artifact.source)
-    model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
-    if model is None:
-        raise OutputError(f"belongs to {artifact.stream}_ssl.pt, which is not in the bundle")
-    if (detector.stream, detector.checkpoint_sha256) != (artifact.stream, describe(model)["sha256"]):
-        raise OutputError("was made for another checkpoint than the one that comes with it")
-
-
-def _json(artifact: Artifact, sources: dict[str, Path]) -> None:
-    if not isinstance(json.loads(artifact.source.read_text(encoding="utf-8")), dict):
-        raise OutputError("is no JSON object")
-
-
-def _events(artifact: Artifact, sources: dict[str, Path]) -> None:
-    if not isinstance(json.loads(artifact.source.read_text(encoding="utf-8")), list):
-        raise OutputError("is no JSON list")
-
-
-def _scaler(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """Reads as a scaler, for the channels of the checkpoint that comes with it."""
-    from core.checkpoint import load
-    from core.data.scaling import Scaler
-
-    values = json.loads(artifact.source.read_text(encoding="utf-8"))
-    values.pop("run_id", None)
-    scaler = Scaler.from_dict(values)
-    model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
-    if model is not None and tuple(load(model)["channels"]) != tuple(scaler.channels):
-        raise OutputError("is for other channels than the checkpoint that comes with it")
-
-
-def _losses(artifact: Artifact, sources: dict[str, Path]) -> None:
-    from core.runlog import read_loss_csv
-
-    if not read_loss_csv(artifact.source):
-        raise OutputError("holds no epoch")
-
-
-def _metrics(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """A line torn by a killed run is left out, loudly, wherever the log is read; one whole line must be there."""
-    from core.runlog import read_metrics
-
-    if not read_metrics(artifact.source):
-        raise OutputError("holds no record")
-
-
-def _picture(artifact: Artifact, sources: dict[str, Path]) -> None:
-    with artifact.source.open("rb") as file:
-        if file.read(8) != b"\x89PNG\r\n\x1a\n":
-            raise OutputError("is no PNG")
-
-
-def _table(artifact: Artifact, sources: dict[str, Path]) -> None:
-    import pyarrow.parquet
-
-    pyarrow.parquet.read_metadata(artifact.source)
-
-
-# The end of a target, and what such a file must stand; the first that fits.
-_CHECKS: tuple[tuple[str, Check], ...] = (
-    (".pt", _checkpoint),
-    (".detector.npz", _detector),
-    ("_ssl.json", _sidecar),
-    ("_ssl.last.json", _sidecar),
-    ("scaler_patchtst.json", _scaler),
-    ("scaler_swinmae.json", _scaler),
-    ("_loss_history.csv", _losses),
-    ("metrics.jsonl", _metrics),
-    ("_events.json", _events),
-    (".json", _json),
-    (".png", _picture),
-    (".parquet", _table),
-)
-
-
 # --------------------------------------------------------------------------------------------------------------- placed
 def _locked_with(artifact: Artifact) -> str:
     """What a run locks that writes such a file: the model, with all that belongs to it, or its own folder."""
@@ -307,16 +216,6 @@ def _locked_with(artifact: Artifact) -> str:
 def _equal(source: Path, target: Path) -> bool:
     """Whether both hold the same bytes."""
     return target.is_file() and filecmp.cmp(source, target, shallow=False)
-
-
-def _place(artifact: Artifact, root: Path, suffix: str) -> None:
-    target = root / artifact.target
-    if target.exists():
-        kept = target.with_name(target.name + suffix)
-        target.replace(kept)
-        log.warning("%s is kept as %s", artifact.target, kept.name)
-    with atomic_file(target) as part:
-        shutil.copyfile(artifact.source, part)
 
 
 # --------------------------------------------------------------------------------------------------------- command line

@@ -25,15 +25,20 @@ from core.config.schema import Stream
 from core.devices.host import usable_cores
 from core.devices.process import start_right
 from core.errors import EXIT_OK
+from core.lock import Lock
 from core.progress import span
+from core.runlog import loss_csv_path
+from core.switching import finish
 from core.workspace import new_run_id
+from inference.run_scoring_example import ScoringPaths
 from pipelines import run_summary
+from pipelines.dashboard.pipeline_run import FOLDER
 from pipelines.notebook_parameters import check_parameters, parameter
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import unfinished_run
 from pipelines.steps.running import How, Outcome, Run
 from pipelines.steps.table import Order, Step, pipeline_steps
-from pipelines.validate_training_outputs import add_stream_config_arguments, read_report
+from pipelines.validate_training_outputs import REPORT, add_stream_config_arguments, read_report
 
 log = logging.getLogger(__name__)
 
@@ -136,14 +141,27 @@ def _run(arguments: argparse.Namespace) -> int:
         keep_going=arguments.keep_going, timeout_s=arguments.timeout, cell_timeout_s=arguments.cell_timeout,
         memory_limit_mb=arguments.memory_limit, verbose=arguments.verbose,
     )  # fmt: skip
-    run = Run(order, root, how)
-    outcomes = run.run(steps)
-    _show(outcomes, order, root, as_json=arguments.json)
+    with Lock(order.run_id, command="landfall pipeline", is_shared=True) as lock:
+        _lock_all(lock, order, root)
+        run = Run(order, root, how)
+        outcomes = run.run(steps)
+        _show(outcomes, order, root, as_json=arguments.json)
     log.info("%s in %s", "done" if run.exit_code == EXIT_OK else "failed", span(time.monotonic() - started))
     failed = next((outcome for outcome in outcomes if outcome.exit_code != EXIT_OK), None)
     if failed is not None:
         sys.stderr.write(f"landfall pipeline: {failed.reason}\n")
     return run.exit_code
+
+
+def _lock_all(lock: Lock, order: Order, root: Path) -> None:
+    """What the steps write, which they share with this process and with no other. Raises LockedError."""
+    lock.take(root / FOLDER, key="--repo-root")
+    for loaded in order.configs.values():
+        lock.take(root / loaded.config.logging.checkpoint_path, key="logging.checkpoint_path")
+        lock.take(loss_csv_path(root, loaded.config), key="logging.artifacts_dir")
+        lock.take(ScoringPaths.of(loaded.config, root=root).summary, key="logging.artifacts_dir")
+    lock.take(root / REPORT, key="--repo-root")
+    finish(root)
 
 
 def _order(arguments: argparse.Namespace, root: Path) -> Order:

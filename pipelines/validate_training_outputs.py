@@ -19,7 +19,10 @@ from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError
+from core.lock import Lock
 from core.progress import Progress
+from core.reading import read_json_object
+from core.switching import finish
 from core.workspace import utc_now, write_json
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import GROUP_TITLES, Context, Item, Status
@@ -68,7 +71,7 @@ def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
 def read_report(root: Path) -> ValidationReport:
     """The report of the last checklist. Raises OutputError where there is none that is whole."""
     try:
-        told = json.loads((root / REPORT).read_text(encoding="utf-8"))
+        told = read_json_object(root / REPORT)
         return ValidationReport(told["generated_at"], tuple(Item(**item) for item in told["items"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(f"{REPORT} is missing or damaged: {error}", hint="run `landfall validate`") from error
@@ -128,7 +131,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command(arguments: argparse.Namespace) -> int:
         root, files = root_of(arguments), (arguments.patch_config, arguments.swin_config)
         context = build_context(root, *files, arguments.overrides)
-        report = validate(context, skip_smoke=arguments.skip_smoke)
+        with Lock(command="landfall validate") as lock:
+            lock.take(root / REPORT, key="--repo-root")
+            finish(root)
+            report = validate(context, skip_smoke=arguments.skip_smoke)
         text = as_text(report, verbose=arguments.verbose)
         sys.stdout.write((json.dumps(report.to_json(), indent=2) if arguments.json else text) + "\n")
         if not report.passed:

@@ -30,6 +30,7 @@ from core.models.factory import build_model, count_parameters
 from core.models.skill import Skill
 from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path, read_status
 from core.stopping import StopRequest
+from core.switching import finish
 from core.workspace import new_run_id, write_json
 from trainers import elastic
 from trainers.context import RunContext, Watcher
@@ -118,10 +119,11 @@ def _resume_or_restart(context: RunContext, manager: DeviceManager) -> TrainingR
     run_id, is_restarted = _agree_on_run(context.world, context.run_id)
     context = replace(context, run_id=run_id)
     config, root = context.config, context.root
-    with Lock(run_id) as lock, StopRequest(config.timeout_hours) as stop:
+    with Lock(run_id, command=f"landfall train {config.stream}") as lock, StopRequest(config.timeout_hours) as stop:
         if context.world.is_main:  # the files that every run of the stream writes; the log takes the run's own folder
             lock.take(root / config.logging.checkpoint_path, key="logging.checkpoint_path")
             lock.take(loss_csv_path(root, config), key="logging.artifacts_dir")
+            finish(root)
         try:
             path = checkpoint_to_resume(config, root, run_id, is_restarted=is_restarted)
             saved = checkpoint.describe(path) if path is not None else None

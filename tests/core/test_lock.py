@@ -11,7 +11,7 @@ import filelock
 import pytest
 
 from core import owner
-from core.errors import LandfallError, LockedError
+from core.errors import LandfallError, LockedError, WriteError
 from core.lock import Lock
 from core.owner import Owner
 from tests.support import REPO_ROOT
@@ -225,3 +225,66 @@ def test_of_a_process_that_the_system_hides_nobody_knows_that_it_is_dead(monkeyp
     monkeypatch.setattr(os, "kill", forbidden)
     assert (other.is_of_here, other.is_dead()) == (False, False)
     assert Owner.this_process().is_of_here, "what can be seen is asked nothing"
+
+
+# ---------------------------------------------------------------------------------------------------- steps of a parent
+_STEP = """
+import pathlib, sys
+from core.errors import LockedError
+from core.lock import Lock
+with Lock(command="a step") as held:
+    try:
+        held.take(pathlib.Path(sys.argv[1]), key="x")
+    except LockedError as error:
+        sys.exit(f"refused: {error.owner}")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start_step(target, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", _STEP, str(target)], cwd=REPO_ROOT,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+def outcome_of(process: subprocess.Popen) -> str:
+    told = process.communicate()
+    return told[0].strip() or told[1].strip()
+
+
+def test_a_parent_shares_its_lock_with_one_of_its_processes_at_a_time_and_with_no_other(target, tmp_path):
+    stranger = dict(os.environ)
+    with Lock("run-1", command="landfall pipeline", is_shared=True) as mine:
+        mine.take(target, key="x")
+        step = start_step(target)
+        assert step.stdout.readline() == "held\n"
+        assert "a step" in outcome_of(start_step(target))
+        assert "landfall pipeline, run run-1" in outcome_of(start_step(target, env=stranger))
+        step.communicate()
+        assert outcome_of(start_step(target)) == "held"
+    assert locks(tmp_path) == []
+    assert outcome_of(start_step(target, env=stranger)) == "held"
+
+
+def test_a_step_that_outlives_its_parent_keeps_others_out(target):
+    with Lock("run-1", is_shared=True) as mine:
+        mine.take(target, key="x")
+        step = start_step(target)
+        assert step.stdout.readline() == "held\n"
+    with pytest.raises(LockedError, match="a step"):
+        take(target)
+    step.communicate()
+    take(target)
+
+
+def test_what_may_only_be_read_needs_no_lock(target, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.EROFS, "Read-only file system", str(target.with_name(".x")))
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refused)
+    with Lock() as mine:
+        mine.take_if_writable(target, key="x")
+        with pytest.raises(WriteError):
+            mine.take(target, key="x")

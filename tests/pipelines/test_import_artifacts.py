@@ -12,6 +12,7 @@ from core.bundle import write_bundle
 from core.config.compose import load_config
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputError, UsageError
 from core.lock import Lock
+from pipelines.export_training_dashboard_state import export_state
 from pipelines.import_artifacts import import_artifacts, main
 from tests.support.small_workspace import CONFIGS, RUN_ID
 
@@ -138,13 +139,91 @@ DAMAGES = {
     "sidecar without model": (damage(MODEL, None), r"describes patchtst_ssl\.pt, which is not in the bundle"),
     "sidecar of another stream": (other_config, r"patchtst_ssl\.pt: .*swinmae"),
     "torn detector": (damage(DETECTOR, "half"), r"patchtst_ssl\.detector\.npz: .*cannot be read"),
-    "detector of another model": (other_detector, r"detector\.npz: was made for another checkpoint"),
     "losses": (damage(LOSSES, "epoch,what\n"), r"patchtst_loss_history\.csv: "),
     "log": (damage(f"runs/patchtst_ssl/{RUN_ID}/metrics.jsonl", "{not json\n"), r"metrics\.jsonl: "),
     "scaler": (other_scaler, r"scaler_patchtst\.json: is for other channels"),
     "picture": (damage("artifacts/loss/patchtst_loss_curve.png", "GIF89a"), r"loss_curve\.png: is no PNG"),
     "scores": (damage("artifacts/scores/patchtst_scores.parquet", "PAR0"), r"scores\.parquet: "),
 }
+
+
+def test_a_detector_older_than_the_weights_is_left_out_with_a_warning(drive, workspace, caplog):
+    """As after a training that was not scored yet: Landfall packs such a bundle itself."""
+    other_detector(drive)
+    placed = import_artifacts(drive, root=workspace)
+    assert MODEL in placed
+    assert DETECTOR not in placed
+    assert DETECTOR in caplog.text
+
+
+def test_a_bundle_leaves_out_a_detector_older_than_the_weights(copied, workspace, tmp_path, caplog):
+    other_detector(copied)
+    config = load_config(CONFIGS["patchtst"], root=copied).config
+    bundle = write_bundle(tmp_path / "b.zip", config, root=copied)
+    assert DETECTOR not in zipfile.ZipFile(bundle).namelist()
+    assert "detector" in caplog.text
+    assert MODEL in import_artifacts(bundle, root=workspace)
+
+
+def test_the_log_of_a_run_with_a_name_of_its_own_is_imported(drive, workspace):
+    (drive / f"runs/patchtst_ssl/{RUN_ID}").rename(drive / "runs/patchtst_ssl/prüfstand+2")
+    assert "runs/patchtst_ssl/prüfstand+2/metrics.jsonl" in import_artifacts(drive, root=workspace)
+
+
+@pytest.mark.parametrize("damage", ["encrypted", "packed by Windows", "damaged list", "cut"])
+def test_a_zip_that_cannot_be_read_is_refused_in_one_line(damage, workspace, tmp_path):
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(LOSSES, b"epoch,train_loss\n" * 100)
+    content = bytearray(path.read_bytes())
+    listed = content.index(b"PK\x01\x02")
+    if damage == "encrypted":
+        content[6] |= 1
+        content[listed + 8] |= 1
+    elif damage == "packed by Windows":
+        content[8] = content[listed + 10] = 9
+    elif damage == "damaged list":
+        content[listed : listed + 4] = b"XXXX"
+    else:
+        content[50:60] = bytes(10)
+    path.write_bytes(content)
+    with pytest.raises(OutputError) as caught:
+        import_artifacts(path, root=workspace)
+    assert "\n" not in str(caught.value)
+    assert not (workspace / "artifacts").exists()
+
+
+@pytest.mark.parametrize("leads", ["nowhere", "to itself"])
+def test_a_link_that_leads_nowhere_is_not_left_out_in_silence(drive, workspace, leads):
+    (drive / LOSSES).unlink()
+    (drive / LOSSES).symlink_to("missing" if leads == "nowhere" else Path(LOSSES).name)
+    with pytest.raises(OutputError, match="leads nowhere"):
+        import_artifacts(drive, root=workspace)
+
+
+@pytest.mark.parametrize("text", ['{"config": null}', "[" * 100_000, '{"run_id": "../../x"}', "9" * 100_000])
+def test_a_hostile_sidecar_is_refused_in_one_line(drive, workspace, text):
+    sidecar = drive / "checkpoints/patchtst_ssl.json"
+    if text.startswith("{"):
+        text = json.dumps(json.loads(sidecar.read_text()) | json.loads(text))
+    sidecar.write_text(text)
+    with pytest.raises(OutputError) as caught:
+        import_artifacts(drive, root=workspace)
+    assert str(caught.value).isprintable()
+    assert not (workspace / "checkpoints").exists()
+
+
+def test_a_configuration_whose_aliases_expand_is_not_imported_and_holds_up_no_export(drive, workspace):
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24)
+    )
+    config = drive / f"runs/patchtst_ssl/{RUN_ID}/config.yaml"
+    config.write_text(bomb)
+    with pytest.raises(OutputError, match=r"config\.yaml"):
+        import_artifacts(drive, root=workspace)
+    folder = workspace / f"runs/patchtst_ssl/{RUN_ID}"
+    shutil.copytree(config.parent, folder)
+    assert any("config.yaml" in problem.path for problem in export_state(workspace).problems)
 
 
 @pytest.mark.parametrize(("harm", "told"), DAMAGES.values(), ids=DAMAGES.keys())

@@ -1,0 +1,158 @@
+"""What is imported is verified first: each file reads as what its name says, and they fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from core.config.schema import Stream
+from core.errors import OutputError
+from core.reading import UnreadableError, read_json, read_json_object, read_yaml
+from core.redaction import printable
+from core.workspace import relative
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file found in the bundle and the place of the contract it goes to (relative to the workspace)."""
+
+    source: Path
+    target: str
+    stream: Stream
+
+
+Check = Callable[[Artifact, dict[str, Path]], None]
+
+
+def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
+    """Raises OutputError with every fault found, not only the first."""
+    sources = {artifact.target: artifact.source for artifact in artifacts}
+    faults = []
+    for artifact in artifacts:
+        for suffix, check in _CHECKS:
+            if not artifact.target.endswith(suffix):
+                continue
+            try:
+                check(artifact, sources)
+            except Exception as error:  # whatever a foreign file leads its reader into
+                told = f"has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+                faults.append(printable(f"{relative(artifact.source, folder)}: {told}"))
+            break
+    if faults:
+        raise OutputError(
+            f"nothing was imported; {'; '.join(faults)}", hint="copy these files again, or leave them out"
+        )
+
+
+def _checkpoint(artifact: Artifact, sources: dict[str, Path]) -> None:
+    """The hash is the sidecar's, the file loads, and its weights fit the model its configuration describes."""
+    from core import checkpoint
+    from core.config.compose import config_from_dict
+    from core.devices.manager import DeviceManager
+    from inference.scoring import load_scoring_model
+
+    description = checkpoint.verify(artifact.source)
+    if description.get("stream") != artifact.stream:
+        raise OutputError(f"is a model of the stream {description.get('stream')}")
+    config = config_from_dict(description["config"], source=artifact.source.name)
+    load_scoring_model(artifact.source, DeviceManager(config).plan(processes=1))
+
+
+def _sidecar(artifact: Artifact, sources: dict[str, Path]) -> None:
+    _json(artifact, sources)
+    model = artifact.target.removesuffix(".json") + ".pt"
+    if artifact.target.startswith("checkpoints/") and model not in sources:
+        raise OutputError(f"describes {PurePosixPath(model).name}, which is not in the bundle")
+
+
+def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
+    """Complete, and next to a checkpoint."""
+    from inference.detector import Detector
+
+    detector = Detector.load(artifact.source)
+    model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
+    if model is None:
+        raise OutputError(f"belongs to {artifact.stream}_ssl.pt, which is not in the bundle")
+    if detector.stream != artifact.stream:
+        raise OutputError(f"is a detector of the stream {detector.stream}")
+
+
+def is_for(detector: Path, model: Path) -> bool:
+    """Whether a detector, which is valid, was made for these weights."""
+    from core.checkpoint import describe
+    from inference.detector import Detector
+
+    return Detector.load(detector).checkpoint_sha256 == describe(model)["sha256"]
+
+
+def _json(artifact: Artifact, sources: dict[str, Path]) -> None:
+    read_json_object(artifact.source)
+
+
+def _yaml(artifact: Artifact, sources: dict[str, Path]) -> None:
+    if not isinstance(read_yaml(artifact.source), dict):
+        raise UnreadableError("is not a mapping of keys to values")
+
+
+def _events(artifact: Artifact, sources: dict[str, Path]) -> None:
+    if not isinstance(read_json(artifact.source), list):
+        raise UnreadableError("is not a JSON list")
+
+
+def _scaler(artifact: Artifact, sources: dict[str, Path]) -> None:
+    """Reads as a scaler, for the channels of the checkpoint that comes with it."""
+    from core.checkpoint import load
+    from core.data.scaling import Scaler
+
+    values = read_json_object(artifact.source)
+    values.pop("run_id", None)
+    scaler = Scaler.from_dict(values)
+    model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
+    if model is not None and tuple(load(model)["channels"]) != tuple(scaler.channels):
+        raise OutputError("is for other channels than the checkpoint that comes with it")
+
+
+def _losses(artifact: Artifact, sources: dict[str, Path]) -> None:
+    from core.runlog import read_loss_csv
+
+    if not read_loss_csv(artifact.source):
+        raise OutputError("holds no epoch")
+
+
+def _metrics(artifact: Artifact, sources: dict[str, Path]) -> None:
+    """A line torn by a killed run is left out, loudly, wherever the log is read; one whole line must be there."""
+    from core.runlog import read_metrics
+
+    if not read_metrics(artifact.source):
+        raise OutputError("holds no record")
+
+
+def _picture(artifact: Artifact, sources: dict[str, Path]) -> None:
+    with artifact.source.open("rb") as file:
+        if file.read(8) != b"\x89PNG\r\n\x1a\n":
+            raise OutputError("is no PNG")
+
+
+def _table(artifact: Artifact, sources: dict[str, Path]) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.read_metadata(artifact.source)
+
+
+# The end of a target, and what such a file must stand; the first that fits.
+_CHECKS: tuple[tuple[str, Check], ...] = (
+    (".pt", _checkpoint),
+    (".detector.npz", _detector),
+    ("_ssl.json", _sidecar),
+    ("_ssl.last.json", _sidecar),
+    ("scaler_patchtst.json", _scaler),
+    ("scaler_swinmae.json", _scaler),
+    ("_loss_history.csv", _losses),
+    ("metrics.jsonl", _metrics),
+    ("_events.json", _events),
+    (".json", _json),
+    (".yaml", _yaml),
+    (".png", _picture),
+    (".parquet", _table),
+)
