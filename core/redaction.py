@@ -1,31 +1,63 @@
-"""Keeps secrets out of what is written down: logs, run folders, printed configurations."""
+"""Keeps secrets out of what is written down: logs, run folders, printed configurations, executed notebooks.
+
+By known value first, wherever it stands: of variables named like secrets, and what `known_values` was given. By pattern
+second: keys of known forms (`core.secrets`), passwords in addresses, and values given to names of secrets.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from core.secrets import find_secrets, is_placeholder, is_special_token
 
 HIDDEN = "***"
 _WORDS = (
-    r"token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization"
+    r"token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
+    r"|shared[_-]?access[_-]?key|credentials?|authorization"
 )
 _KEY = re.compile(rf"(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
-# A traceback in a notebook has its colours between the words.
-_GAP = r"(?:\s|\x1b\[[\d;]*m)*"
-_SCHEME = r"(?:bearer|basic)\s+"
-# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it, nor the end of a
-# picture in base64, `pwd==`.
-_ASSIGNED = re.compile(
-    rf"((?:{_WORDS})[\w-]*(?:{_GAP}={_GAP}['\"]?|['\"]?{_GAP}:{_GAP}(?:['\"]|(?=(?:{_SCHEME})?\S*\d))))"
-    rf"(?:{_SCHEME})?=*[^\s'\",;}})=\x1b][^\s'\",;}})\x1b]*",
+# Names of several: their numbers are counts, their texts are secrets.
+_KEYS = re.compile(
+    r"(?:^|[^a-z])(?:(?:api|access|auth|bearer|hf|refresh|session|user)[_-]?tokens|tokens|secrets|passw(?:or)?ds|"
+    r"api[_-]?keys|access[_-]?keys|private[_-]?keys)$",
     re.IGNORECASE,
 )
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# A traceback in a notebook has its colours between the words.
+_GAP = r"(?:\s|\x1b\[[\d;]*m)*"
+_SCHEME = r"(?:bearer|basic|digest|negotiate)\s+"
+# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it, nor the end of a
+# picture in base64, `pwd==`, nor an expression such as `token=os.environ['X']`.
+_ASSIGNED = re.compile(
+    rf"(?P<name>[\w-]*(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
+    rf"(?:[rbuf]{{0,2}}(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)"
+    rf"|(?P<plain>(?:{_SCHEME})?[^\s'\",;}})\]=\\\x1b][^\s'\",;}})\]\\\x1b]*))",
+    re.IGNORECASE,
+)
+# `api_keys = ['x', 'y']`
+_LISTED = re.compile(rf"(?P<name>(?P<word>[\w-]*s)['\"]?\]?{_GAP}[=:]{_GAP})(?P<list>[\[({{][^\])}}]*)")
+_LITERAL = re.compile(r"(['\"])(?:\\.|(?!\1).)*\1")
+_TEXT_IN_CODE = re.compile(
+    r"(?P<triple>\"{3}|'{3})(?:\\.|(?!(?P=triple)).)*(?P=triple)|(?P<single>['\"])(?:\\.|(?!(?P=single))[^\n])*(?P=single)"
+    r"|(?P<line>(?m:^)[ \t]*[!%][^\n]*|\#[^\n]*)",
+    re.DOTALL,
+)
+_EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?[.(\[{]|(?:none|null|true|false)$|[$<*]", re.IGNORECASE)
+_BASIC = re.compile(r"(\bbasic\s+)(?=[\w+/]*[A-Z0-9+/=])[\w+/]{8,}={0,2}(?![\w-])", re.IGNORECASE)
 # Also where an address became a path, which has one slash for two.
-_IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)[^\s/@]+@")
-# The forms in which large services hand out keys.
+_IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)(?![{$<])[^\s/@]+@")
+# Shorter than `core.secrets` asks for: in a log little else looks like these.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
+# Shorter values stand in other words too.
+_SHORTEST_VALUE = 6
+_SHORTEST_CREDENTIAL = 8
+_given: list[str] = []
 
 
 def printable(text: str) -> str:
@@ -38,9 +70,10 @@ def _spelled(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
 
 
+@functools.lru_cache(4096)
 def is_secret(key: str) -> bool:
     """Whether a key is named like a token or password."""
-    return _KEY.search(key) is not None
+    return _KEY.search(_CAMEL.sub("_", key)) is not None and not is_special_token(key)
 
 
 def redacted(value: Any, key: str = "") -> Any:
@@ -50,21 +83,97 @@ def redacted(value: Any, key: str = "") -> Any:
     if value is not None and not isinstance(value, bool) and is_secret(key):
         return HIDDEN
     if isinstance(value, list | tuple):
-        return type(value)(redacted(inner) for inner in value)
-    return redacted_text(value) if isinstance(value, str) else value
+        return type(value)(redacted(inner, key if _KEYS.search(key) else "") for inner in value)
+    if isinstance(value, str):
+        return HIDDEN if _KEYS.search(key) and not is_placeholder(value) else redacted_text(value)
+    return value
 
 
 def redacted_text(text: str) -> str:
-    """A line for people with the values of secrets hidden: `api_key=…`, `https://user:…@host`, keys of known forms."""
-    text = _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+    """Text for people with the values of secrets hidden: `api_key=…`, `https://user:…@host`, keys of known forms."""
+    text = _by_form(_by_value(text))
+    text = _LISTED.sub(_all_hidden, _ASSIGNED.sub(_hidden, text))
+    text = _BASIC.sub(rf"\1{HIDDEN}", text)
     text = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text)
     return _KNOWN.sub(HIDDEN, text)
 
 
+def redacted_code(code: str) -> str:
+    """As `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or where the value or
+    its form is known, so that code which can be parsed stays so."""
+    text = _by_form(_by_value(code))
+    text = _ASSIGNED.sub(lambda found: _hidden(found) if found["quote"] else found[0], text)
+    text = _LISTED.sub(_all_hidden, text)
+    return _TEXT_IN_CODE.sub(lambda found: redacted_text(found[0]) if found["line"] else _in_literal(found), text)
+
+
+@contextmanager
+def known_values(values: Iterable[str]) -> Iterator[None]:
+    """Inside, these values are hidden wherever they stand."""
+    _given.extend(values)
+    try:
+        yield
+    finally:
+        _given.clear()
+
+
+def _in_literal(found: re.Match[str]) -> str:
+    quote = found["triple"] or found["single"]
+    return f"{quote}{redacted_text(found[0][len(quote) : -len(quote)])}{quote}"
+
+
+def _all_hidden(found: re.Match[str]) -> str:
+    return (
+        found["name"] + _LITERAL.sub(rf"\g<1>{HIDDEN}\g<1>", found["list"]) if _KEYS.search(found["word"]) else found[0]
+    )
+
+
+def _by_value(text: str) -> str:
+    named = (value for name, value in os.environ.items() if is_secret(name))
+    values = {value for value in (*named, *_given) if _tells(value) and value in text}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def _tells(value: str) -> bool:
+    """Folders and words such as `none` stand under names of secrets too."""
+    return len(value) >= _SHORTEST_VALUE and not value.startswith(("/", "~")) and not is_placeholder(value)
+
+
+def _by_form(text: str) -> str:
+    pieces, at = [], 0
+    for secret in find_secrets(text):
+        pieces += [text[at : secret.start], HIDDEN]
+        at = secret.end
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def _hidden(found: re.Match[str]) -> str:
+    """The value of a name of a secret is hidden; of other names, and in other forms, it stays."""
+    name, value, plain = found["name"], found["quoted"], found["plain"]
+    start = found.start("quoted" if plain is None else "plain") - found.start()
+    if not is_secret(name) and not (plain is None and _KEYS.search(name)):
+        return found[0]
+    if plain is None:
+        return found[0][:start] + HIDDEN if value and value != HIDDEN else found[0]
+    scheme = re.match(_SCHEME, plain, re.IGNORECASE)
+    after_scheme = plain[scheme.end() :] if scheme else ""
+    if "," in found["sign"] or _EXPRESSION.match(plain) or (":" in found["sign"] and _is_word(plain, after_scheme)):
+        return found[0]
+    return found[0][:start] + HIDDEN
+
+
+def _is_word(value: str, after_scheme: str) -> bool:
+    """Whether it goes on with a sentence, such as `token: unknown key`."""
+    is_credential = len(after_scheme) >= _SHORTEST_CREDENTIAL or (after_scheme != "" and not after_scheme.islower())
+    return not is_credential and not any(map(str.isdigit, value))
+
+
 class RedactingFormatter(logging.Formatter):
-    """Hides secrets. `%(severity)s` in its format stands for the level of warnings and errors, `WARNING: `, and for
-    nothing below."""
+    """Hides secrets, and spells control characters out. `%(severity)s` in its format stands for the level of warnings
+    and errors, `WARNING: `, and for nothing below."""
 
     def format(self, record: logging.LogRecord) -> str:
         record.severity = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
-        return redacted_text(super().format(record))
+        return "\n".join(map(printable, redacted_text(super().format(record)).split("\n")))

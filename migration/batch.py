@@ -24,6 +24,7 @@ from typing import Any
 
 from core.devices.host import usable_cores
 from core.errors import LandfallError, OutputError, UsageError
+from core.secrets import masked
 from core.workspace import find_root, write_bytes
 from migration.analysis.requirements import requirements_text, system_text
 from migration.migrate import RUNTIME_MODULE, Migration, migrate
@@ -31,7 +32,6 @@ from migration.notebook.difference import source_diff
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.positions import lines_of_cells
 from migration.notebook.reading import read, source_text
-from migration.notebook.secrets import masked
 from migration.notebook.writing import write
 from migration.planning import Task
 from migration.report.document import (

@@ -10,6 +10,8 @@ import argparse
 import ctypes
 import json
 import logging
+import os
+import re
 import signal
 import sys
 import tempfile
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, NotebookError
-from core.redaction import redacted
+from core.redaction import is_secret, known_values, redacted, redacted_code
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
 from pipelines.notebook_parameters import check_parameters, parameter
@@ -37,6 +39,8 @@ Event = dict[str, Any]
 # After an interrupt for a limit, the time a cell has to save what it can before its kernel is killed.
 _GRACE_S = 120.0
 _PR_SET_PDEATHSIG = 1
+_FETCHED = re.compile(r"""userdata\.get\(\s*\\?['"]([\w.-]+)""")
+_LARGEST_ENV = 1 << 20
 
 
 class NotebookRun:
@@ -70,10 +74,14 @@ class NotebookRun:
     def execute(self, parameters: Mapping[str, Any]) -> None:
         """Raises UsageError for a parameter that the notebook does not have, NotebookError with the error it stopped
         with, LandfallError for a cell that took too long or a kernel that died."""
+        check_parameters(self.notebook, parameters)
+        with known_values(_secrets_near(self.notebook)):
+            self._execute(parameters)
+
+    def _execute(self, parameters: Mapping[str, Any]) -> None:
         import papermill
         from traitlets.config import Config
 
-        check_parameters(self.notebook, parameters)
         self.executed.parent.mkdir(parents=True, exist_ok=True)
         _write_atomically_below(self.executed.parent)
         logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its account of cells drowns the notebook's own
@@ -222,8 +230,26 @@ def _write_executed(path: Path, text: str) -> None:
     """Hides secrets in what the notebook says, not in its JSON, whose quotes would go with them."""
     import nbformat
 
-    notebook = nbformat.from_dict(redacted(nbformat.reads(text, as_version=4)))
-    write_text(path, nbformat.writes(notebook))
+    notebook = nbformat.reads(text, as_version=4)
+    shown = nbformat.from_dict(redacted(notebook))
+    for cell, original in zip(shown.cells, notebook.cells, strict=True):
+        if cell.cell_type == "code":
+            cell.source = redacted_code(original.source)
+    write_text(path, nbformat.writes(shown))
+
+
+def _secrets_near(notebook: Path) -> Iterator[str]:
+    """Values that the notebook may fetch and print: of the secrets it names, and of every `.env` above it."""
+    names = set(_FETCHED.findall(notebook.read_text(encoding="utf-8", errors="replace")))
+    yield from (os.environ[name] for name in names if name in os.environ)
+    for file in (folder / ".env" for folder in notebook.parents):
+        if not file.is_file() or file.stat().st_size > _LARGEST_ENV:
+            continue
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition("=")
+            name = name.strip().removeprefix("export ").strip()
+            if name in names or is_secret(name):
+                yield value.strip().strip("'\"")
 
 
 # --------------------------------------------------------------------------------------------------------- command line

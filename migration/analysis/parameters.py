@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.secrets import find_secrets, is_placeholder, is_secret_name, masked, variable_for
 from migration.analysis.variables import NotebookNames
 from migration.colab.forms import FIELD_TRIGGER, FormField, declaration, form_fields, papermill_comment
-from migration.notebook.secrets import find_secrets, is_placeholder, is_secret_name, masked, variable_for
 from migration.python.source import CellSource
 
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "KERNEL_PYTHON", "os", "sys"})

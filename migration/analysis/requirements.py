@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from core.secrets import masked
 from migration import shell
-from migration.notebook.secrets import masked
 from migration.notebook.texts import FIELD, holding
 from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
 from migration.python.source import CellSource

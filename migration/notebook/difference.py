@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher, unified_diff
 
-from migration.notebook.secrets import masked
+from core.secrets import masked
 
 _ADDED_TAGS = frozenset({"parameters", "landfall-setup"})
 _CONTEXT = 3

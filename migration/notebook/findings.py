@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from migration.notebook.secrets import masked
+from core.secrets import masked
 
 _CELLS_NAMED = 8
 

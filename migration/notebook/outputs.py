@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from core.secrets import find_secrets, masked
 from migration.notebook.findings import Keeps, Notes, listed
 from migration.notebook.repairing_outputs import MANY_LINES
-from migration.notebook.secrets import find_secrets, masked
 
 COLAB_MIME, COLAB_PAGE, WIDGET_VIEW, SECRET = "LF120", "LF121", "LF122", "LF123"
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from core.cli import run_page_command
+from core.secrets import masked
 from core.workspace import json_text
-from migration.notebook.secrets import masked
 from migration.rules.rule import Example, Rule
 from migration.rules.table import RULES
 

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from core.secrets import MASK, Secret, find_secrets, is_placeholder, is_secret_name, variable_for
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.notebook.secrets import MASK, Secret, find_secrets, is_placeholder, is_secret_name, variable_for
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command, compiles
 from migration.python.strings import Literal, read_strings, without_commands

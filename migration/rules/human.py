@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from core.secrets import masked
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Finding, Keeps
-from migration.notebook.secrets import masked
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource

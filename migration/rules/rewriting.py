@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from core.secrets import masked
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Finding
-from migration.notebook.secrets import masked
 from migration.notebook.texts import Edit, Trigger, apply
 from migration.python.source import CellSource
 from migration.rules.rule import Match, Rule

@@ -1,7 +1,7 @@
 import pytest
 
+from core.secrets import find_secrets
 from migration.analysis.facts import NotebookFacts
-from migration.notebook.secrets import find_secrets
 from migration.python.source import CellSource, compiles
 from migration.rules import credentials
 from migration.rules.rewriting import rewrite

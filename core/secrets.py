@@ -190,8 +190,12 @@ def is_placeholder(value: str) -> bool:
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a token, key or password (`hf_token`, `apiKey`, `DB_PASSWORD`)."""
-    words = _snake(name).lower()
-    return bool(_SECRET_VARIABLE.search(words)) and not _NO_SECRET_VARIABLE.search(words)
+    return bool(_SECRET_VARIABLE.search(_snake(name).lower())) and not is_special_token(name)
+
+
+def is_special_token(name: str) -> bool:
+    """Whether it is a token of a language model or a position, such as `mask_token`."""
+    return _NO_SECRET_VARIABLE.search(_snake(name).lower()) is not None
 
 
 def variable_for(name: str, kind: str = "") -> str:

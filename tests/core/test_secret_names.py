@@ -1,6 +1,6 @@
 import pytest
 
-from migration.notebook.secrets import is_secret_name, variable_for
+from core.secrets import is_secret_name, variable_for
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""What is written down holds no secret, and code stays code."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.redaction import HIDDEN, RedactingFormatter, known_values, printable, redacted, redacted_code, redacted_text
+
+VALUE = "hunter2+Xk29"
+LINES = {
+    "basic authorization": "Authorization: Basic " + base64.b64encode(b"reader:hunterpw").decode(),
+    "basic authorization in a command": "curl -H 'Authorization: Basic " + base64.b64encode(b"a:b").decode() + "'",
+    "connection string": f"Server=plant;User=reader;Password={VALUE};Timeout=5",
+    "storage key": "DefaultEndpointsProtocol=https;AccountName=plant;AccountKey=Zm9vYmFyYmF6cXV4==;Endpoint=x",
+    "database": f"mongodb+srv://reader:{VALUE}@plant.example/x",
+    "JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.aB3dE6gH9jK2mN5pQ8",
+    "Google": "AIza" + "SyaB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zAb",
+    "several": f"api_keys=['{VALUE}', 'second {VALUE}']",
+    "camel": f"apiKey: '{VALUE}'",
+    "two words": f"{{'passphrase': 'correct horse {VALUE}'}}",
+    "PEM": "-----BEGIN PRIVATE KEY-----\n" + "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 2] * 2),
+}
+
+
+@pytest.mark.parametrize("text", LINES.values(), ids=LINES)
+def test_a_secret_of_each_kind_is_hidden(text):
+    for hidden in (redacted_text(text), redacted_text(f"x = {text!r}"), redacted_code(f"x = {text!r}")):
+        assert HIDDEN in hidden
+        for secret in (VALUE, "eyJzd", "Zm9v", "AIza", "cmVhZGVyOmh1bnRlcnB3", "YTpi", "MIIEvQ"):
+            assert secret not in hidden
+
+
+CODE = [
+    "token = os.environ['X']",
+    "token = userdata.get('X')",
+    "num_tokens=128",
+    "model(num_tokens=128, max_tokens=5, pad_token='[PAD]')",
+    "password = getpass()",
+    "api_key: str = settings.api_key",
+    "secret = None; token: Optional[str] = None",
+    "if token == other_token: pass",
+    "keys = [token for token in tokens]",
+    "credentials = service.Credentials(token=token, secret=load(secret))",
+    "f'https://{user}:{token}@host/x'",
+]
+
+
+@pytest.mark.parametrize("code", CODE)
+def test_code_without_a_secret_stays(code):
+    assert redacted_code(code) == code
+
+
+@pytest.mark.parametrize("code", ["token = os.environ['X']", "num_tokens=128", "tokens: 40", "mask_token = '[MASK]'"])
+def test_a_line_of_a_log_without_a_secret_stays(code):
+    assert redacted_text(code) == code
+
+
+_NAMES = st.sampled_from(["token", "api_key", "num_tokens", "password", "x", "secrets", "apiKey", "authorization"])
+_VALUES = st.sampled_from([
+    "os.environ['X']", "'hunter2'", '"a b"', "128", "f(x)", "None", '["y"]', "'''p'''", r"r'\d'", "{'token': 'q'}",
+    "f'{x}'", "x.y", r"'a\'b'", "-1", "'Bearer abcdefgh1'", "'k=v;Password=p1;'",
+])  # fmt: skip
+_LINES = st.builds("{} {} {}".format, _NAMES, st.sampled_from(["=", "==", "+=", ": str ="]), _VALUES)
+_COMMENTS = st.sampled_from(["", "  # token=x1", "  # 'Basic YTpi'"])
+
+
+@given(lines=st.lists(_LINES, min_size=1, max_size=4), comment=_COMMENTS)
+def test_redacted_code_can_be_parsed(lines, comment):
+    code = "\n".join(line + comment for line in lines)
+    try:
+        ast.parse(code)
+    except SyntaxError:
+        return
+    ast.parse(redacted_code(code))
+    assert redacted_code(redacted_code(code)) == redacted_code(code)
+
+
+def test_a_known_value_is_hidden_wherever_it_stands(monkeypatch):
+    assert redacted_text("got plain-hunter") == "got plain-hunter"
+    with known_values(["plain-hunter", "x"]):
+        assert redacted_text("got plain-hunter, x") == f"got {HIDDEN}, x"
+    monkeypatch.setenv("PLANT_API_KEY", "simple words")
+    assert redacted_text("the answer: simple words") == f"the answer: {HIDDEN}"
+    assert redacted_code("print('simple words')") == f"print('{HIDDEN}')"
+
+
+def test_lists_under_plural_names_are_hidden_and_counts_stay():
+    given = {
+        "api_keys": ["hunter2", "hunter3"],
+        "tokens": 5,
+        "max_tokens": 9,
+        "passwords": ("hunter4",),
+        "special_tokens": ["<a>"],
+    }
+    assert redacted(given) == given | {"api_keys": [HIDDEN, HIDDEN], "passwords": (HIDDEN,)}
+
+
+@pytest.mark.parametrize("letters", ["\x1b[2J", "\x07", "\r", "\u202e", "\u2066", "\x9b", "\u2028", "\x00"])
+def test_a_log_line_commands_no_terminal_and_forges_no_line(letters):
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "%s", (f"channel a{letters}b",), None)
+    line = RedactingFormatter("%(severity)s%(message)s").format(record)
+    assert line.isprintable()
+    assert line == f"WARNING: channel a{printable(letters)}b"
