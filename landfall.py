@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from core.errors import EXIT_OK, EXIT_USAGE
+__version__ = "0.1.0"
+
+# Where a wheel holds Landfall's packages (setup.py); absent in a repository.
+_HOME = Path(__file__).with_name("landfall_home")
 
 
 class Command(NamedTuple):
@@ -18,6 +23,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "init": Command("pipelines.init_workspace", "make a new workspace: configurations, notebooks, dashboard"),
     "migrate": Command("migration.command", "make local notebooks of Colab ones"),
     "pipeline": Command("pipelines.run_local_training_pipeline", "train, score, validate and export both streams"),
     "quality": Command("pipelines.check_data_quality", "judge the sensor files of a stream"),
@@ -32,29 +38,58 @@ COMMANDS: dict[str, Command] = {
     "dashboard": Command("pipelines.serve_dashboard", "serve the dashboard on this machine"),
     "devices": Command("pipelines.devices.command", "the hardware found and what a run would use"),
     "import-artifacts": Command("pipelines.import_artifacts", "bring a run's files from Colab or a drive into place"),
+    "lab": Command("pipelines.open_lab", "open the notebooks of the workspace in JupyterLab"),
     "sample-data": Command("pipelines.sample_data.command", "make the synthetic plant's data"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    _find_packages()
+    from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
+
     words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        sys.stdout.write(f"landfall {__version__}\n")
+        return EXIT_OK
     for length in (2, 1):
         command = COMMANDS.get(" ".join(words[:length])) if len(words) >= length else None
         if command is None:
             continue
+        try:
+            module = import_module(command.module)
+        except ModuleNotFoundError as error:
+            hint = "make setup installs it; without a clone: install the wheel with its extra, WHEEL[lab]"
+            sys.stderr.write(f"landfall {' '.join(words[:length])}: {error} — {hint}\n")
+            return EXIT_FAILURE
         if argv is not None:
-            return import_module(command.module).main(words[length:])
-        # The command owns this process: it reads the words that are left, and may start anew.
+            return module.main(words[length:])
+        # The command owns this process: it reads the remaining words, and may start it again.
         sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
-        return import_module(command.module).main()
+        return module.main()
     asked_for_help = not words or words[0] in ("-h", "--help")
     stream = sys.stdout if asked_for_help else sys.stderr
     if not asked_for_help:
         stream.write(f"landfall: no command {' '.join(words[:2])!r}\n\n")
     width = max(map(len, COMMANDS))
-    stream.write("usage: landfall COMMAND [arguments]   (landfall COMMAND --help tells more)\n\n")
+    stream.write("usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help tells more)\n\n")
     stream.writelines(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
     return EXIT_OK if asked_for_help else EXIT_USAGE
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext landfall` calls: adds `%migrate`, also where Landfall was installed from a wheel."""
+    _find_packages()
+    import_module("migration").load_ipython_extension(shell)
+
+
+def _find_packages() -> None:
+    """Puts the packages of a wheel on the module path of this process and of those that it starts."""
+    home = str(_HOME)
+    if not _HOME.is_dir() or home in sys.path:
+        return
+    sys.path.insert(0, home)
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([home, inherited] if inherited else [home])
 
 
 if __name__ == "__main__":

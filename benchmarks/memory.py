@@ -66,8 +66,6 @@ def workspace(folder: Path, num_bytes: int) -> list[str]:
     """A workspace with one file; the overrides that read it."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(REPOSITORY / "configs", folder / "configs")
-    (folder / "core").mkdir()
-    (folder / "Makefile").touch()
     write_csv(folder / "data" / "plant.csv", num_bytes)
     parts = (
         f"data.parts.{name}={{files:[data/plant.csv],start:{start},stop:{stop}}}"

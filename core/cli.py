@@ -55,7 +55,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except ModuleNotFoundError as error:
-        hint = "make setup installs what running needs into .venv, make setup-dev what tests need; is this its Python?"
+        hint = "make setup installs it into .venv; without a clone: install the wheel with its extra, WHEEL[lab]"
         _tell(parser.prog, f"{error} ({sys.executable}) — {hint}", show_traceback=arguments.debug)
         return EXIT_FAILURE
     except Exception as error:

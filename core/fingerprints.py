@@ -14,12 +14,11 @@ from pathlib import Path
 from core.config.schema import AnyConfig
 from core.data.files import data_stem, expand
 from core.data.store import Store
-from core.workspace import relative
+from core.workspace import CODE_ROOT, relative
 
 # Kind of input → item → its digest, or its value where that is short.
 Fingerprint = dict[str, dict[str, str]]
 
-CODE_ROOT = Path(__file__).resolve().parents[1]
 # Their versions decide what is computed; others only how it is shown.
 _PACKAGES = ("torch", "numpy", "pandas", "scipy")
 _NUM_NAMED = 3

@@ -21,7 +21,10 @@ from core.owner import Owner
 
 log = logging.getLogger(__name__)
 
-_MARKERS = ("configs", "core", "Makefile")
+# Where this code lies: a clone, or the folder that a wheel installs.
+CODE_ROOT = Path(__file__).resolve().parents[1]
+# Folders of configuration groups, which no other project has.
+_MARKERS = ("configs/local", "configs/trainer")
 # What is being written matches no glob of real files: hidden, and of a kind of its own.
 _PART = ".part"
 # What a file system says that cannot flush a folder, as opposed to one that failed to.
@@ -31,7 +34,7 @@ _SILENT_S = 3600.0
 
 
 def find_root(start: Path | str | None = None) -> Path:
-    """The workspace that holds `start` (default: the current folder): the nearest folder with the project's markers.
+    """The workspace that holds `start` (default: the current folder): the nearest folder with its configurations.
 
     Raises UsageError where no folder above `start` is a workspace.
     """
@@ -40,7 +43,10 @@ def find_root(start: Path | str | None = None) -> Path:
     for folder in (resolved, *resolved.parents):
         if all((folder / marker).exists() for marker in _MARKERS):
             return folder
-    raise UsageError(f"{origin} is not inside a Landfall workspace", hint="change into the repository, or --repo-root")
+    raise UsageError(
+        f"{origin} is not inside a Landfall workspace",
+        hint="change into one, name it with --repo-root, or make one: landfall init DIR",
+    )
 
 
 def relative(path: Path | str, root: Path) -> str:

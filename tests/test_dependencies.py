@@ -1,4 +1,4 @@
-"""What running needs is declared and pinned, and none of the development tools is part of it."""
+"""What the code imports is declared and pinned; running needs no development tools, migrating no torch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,19 @@ from packaging.utils import canonicalize_name
 
 from tests.support import REPO_ROOT
 
-PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
 PROJECT = tomllib.loads((REPO_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-DEVELOP = PROJECT["optional-dependencies"]["dev"]
+# The extras that the code of each folder may rely on; `core` is shared, and migration uses what needs no extra of it.
+EXTRAS = {
+    "migration": (),
+    "core": ("train",),
+    "trainers": ("train",),
+    "inference": ("train",),
+    "pipelines": ("lab",),
+    "benchmarks": ("dev", "bench"),
+    "tools": ("dev",),
+    "tests": ("dev",),
+}
+OWN = {*EXTRAS, "landfall", "landfall_runtime"}
 # Named by import where it differs from the name of its distribution.
 DISTRIBUTIONS = {
     "yaml": "pyyaml",
@@ -25,9 +35,24 @@ DISTRIBUTIONS = {
     "hydra": "hydra-core",
     "sklearn": "scikit-learn",
     "pynvml": "nvidia-ml-py",
+    "pywt": "pywavelets",
+    "websocket": "websocket-client",
+    "pre_commit": "pre-commit",
 }
 # A runtime that only some machines have; the code that imports it looks first.
 OPTIONAL = {"torch-xla"}
+# Checkouts of other projects that benchmarks compare with, and the Colab modules that tests of migration imitate.
+ELSEWHERE = {"benchmarks": {"swin-mae", "models", "src"}, "tests": {"google", "pip"}}
+
+
+def requirements(*extras: str) -> list[str]:
+    """Those without an extra and those of the extras, with what extras include of each other resolved."""
+    found = list(PROJECT["dependencies"])
+    for extra in extras:
+        for text in PROJECT["optional-dependencies"][extra]:
+            included = re.fullmatch(rf"{PROJECT['name']}\[([\w,]+)\]", text)
+            found += requirements(*included[1].split(",")) if included else [text]
+    return found
 
 
 def closure(requirements: Iterable[str]) -> set[str]:
@@ -51,23 +76,30 @@ def pinned(lock: str) -> set[str]:
     return {canonicalize_name(name) for name in re.findall(r"(?m)^([\w.-]+)==\S+$", text)}
 
 
-def declared(requirements: Iterable[str]) -> set[str]:
-    return {canonicalize_name(Requirement(text).name) for text in requirements}
+def declared(*extras: str) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in requirements(*extras)}
 
 
-def imported() -> Iterator[tuple[str, str]]:
+def imported(folder: str) -> Iterator[tuple[str, str]]:
     """Distribution and importing file, of all that is neither the standard library's nor Landfall's."""
-    for path in (path for package in PACKAGES for path in (REPO_ROOT / package).rglob("*.py")):
+    for path in (REPO_ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) else []
-            for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {*PACKAGES}:
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - OWN:
                 yield canonicalize_name(DISTRIBUTIONS.get(name, name)), path.relative_to(REPO_ROOT).as_posix()
 
 
-def test_everything_imported_is_declared():
-    known = declared(PROJECT["dependencies"]) | OPTIONAL
-    assert [(name, file) for name, file in imported() if name not in known] == []
+@pytest.mark.parametrize("folder", EXTRAS)
+def test_everything_imported_is_declared(folder):
+    known = declared(*EXTRAS[folder]) | OPTIONAL | ELSEWHERE.get(folder, set())
+    assert {(name, file) for name, file in imported(folder) if name not in known} == set()
+
+
+def test_migrating_needs_neither_torch_nor_jupyterlab():
+    heavy = {"torch", "numpy", "pandas", "jupyterlab", "jupyter-server", "hydra-core", "matplotlib"}
+    assert closure(requirements()) & heavy == set()
+    assert closure(requirements("lab")) >= heavy
 
 
 @pytest.mark.skipif(
@@ -75,7 +107,7 @@ def test_everything_imported_is_declared():
     reason="the locks are made on Linux with 3.11",
 )
 def test_the_locks_pin_what_the_declarations_need_and_nothing_else():
-    run = closure(PROJECT["dependencies"])
+    run, develop = closure(requirements("lab")), closure(requirements("lab", "dev"))
     assert pinned("requirements.lock") == run | {"setuptools"}  # builds the editable install
-    assert pinned("requirements-dev.lock") == closure([*PROJECT["dependencies"], *DEVELOP]) - run - {"setuptools"}
+    assert pinned("requirements-dev.lock") == develop - run - {"setuptools"}
     assert "--requirement requirements.lock" in (REPO_ROOT / "requirements-dev.lock").read_text(encoding="utf-8")

@@ -15,6 +15,8 @@ from tests.canary import CANARY, SHARE, contents, files_that_hold_it, run
 from tests.inference.trained_workspace import OVERRIDES, SHARED, write_process
 from tests.support import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def said_by(*command: str) -> str:
     """What a command says on both streams."""
@@ -30,8 +32,6 @@ def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     shutil.copytree(
         REPO_ROOT / "training_dashboard", root / "training_dashboard", ignore=shutil.ignore_patterns("data")
     )
-    (root / "core").mkdir()
-    (root / "Makefile").touch()
     write_process(root / SHARE)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"HF_TOKEN = 'hf_{CANARY}'\nprint('x')")])
     nbformat.write(notebook, root / "colab_mine.ipynb")

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.fingerprints import CODE_ROOT, Fingerprint
+from core.fingerprints import Fingerprint
 from core.progress import span
 from core.redaction import redacted_text
 from core.runlog import read_status
+from core.workspace import CODE_ROOT
 from pipelines.steps.table import Step
 
 _TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")

@@ -6,13 +6,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from tests.inference.test_benchmark import pack  # noqa: F401
 
 from benchmarks.detection import choosing
 from benchmarks.detection.__main__ import main
 from benchmarks.detection.choosing import Choosing
 from benchmarks.detection.detectors import LANDFALL
 from benchmarks.detection.sets import SETS
+from tests.benchmarks.test_detection import pack  # noqa: F401
 from tests.support import REPO_ROOT
 
 SHARE, SPAN = "scoring.model_share", "scoring.smoothing_span"

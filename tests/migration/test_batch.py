@@ -105,9 +105,8 @@ def test_the_runtime_module_comes_along_unless_landfall_is_there():
     report = one(save(Path("a.ipynb"), code(UPLOAD)))
     assert report.files == ("landfall_runtime.py",)
     assert Path("landfall_runtime.py").read_bytes() == (REPO_ROOT / "landfall_runtime.py").read_bytes()
-    for folder in ("work/configs", "work/core"):
+    for folder in ("work/configs/local", "work/configs/trainer"):
         Path(folder).mkdir(parents=True)
-    Path("work/Makefile").touch()
     assert one(save(Path("work/notebooks/b.ipynb"), code(UPLOAD))).files == ()
 
 

@@ -53,11 +53,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         port = probe.getsockname()[1]
     token = secrets.token_hex(16)
     command = [
-        sys.executable, "-m", "jupyterlab", f"notebooks/{NOTEBOOK}", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+        sys.executable, "-m", "pipelines.open_lab", "--", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--allow-root",
     ]  # fmt: skip
     own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
-    own["JUPYTER_CONFIG_PATH"] = str(REPO_ROOT / "configs/jupyter")
+    own["PYTHONPATH"] = str(REPO_ROOT)
     log = folder / "server.log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=root, env=os.environ | own, stdout=file, stderr=file)

@@ -363,21 +363,21 @@ def test_lint_fails_for_landfalls_files_and_warns_for_the_users(copied, capsys):
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_what_git_does_not_know_is_the_users_also_in_landfalls_folders(copied):
-    for command in (["init"], ["add", "core", "configs", "notebooks"]):
+    for command in (["init"], ["add", "configs", "notebooks"]):
         subprocess.run(["git", "-C", str(copied), *command], check=True, capture_output=True)
-    (copied / "core/scratch.py").write_text("import os\n", encoding="utf-8")
+    (copied / "configs/scratch.py").write_text("import os\n", encoding="utf-8")
     context = context_of(copied)
-    assert context.is_own("core/errors.py")
-    assert not context.is_own("core/scratch.py")
-    with pytest.raises(CheckWarned, match=r"core/scratch\.py:1:8: F401"):
+    assert context.is_own("configs/trainer/quick.yaml")
+    assert not context.is_own("configs/scratch.py")
+    with pytest.raises(CheckWarned, match=r"configs/scratch\.py:1:8: F401"):
         static.lint(context)
 
 
 def test_lint_names_what_it_finds(copied):
-    (copied / "core/bad.py").write_text("import os\n", encoding="utf-8")
+    (copied / "configs/bad.py").write_text("import os\n", encoding="utf-8")
     assert run(copied, "--skip-smoke") == EXIT_OUTPUT
     assert with_status(copied, "FAIL") == {"V-02.lint"}
-    assert "core/bad.py:1:8: F401" in items_of(copied)["V-02.lint"].detail
+    assert "configs/bad.py:1:8: F401" in items_of(copied)["V-02.lint"].detail
 
 
 def test_a_breach_of_the_migration_contract_is_named(copied):

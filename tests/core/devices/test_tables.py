@@ -95,7 +95,7 @@ def test_a_torn_or_missing_table_is_named(workspace, text, words):
 
 def test_the_workspace_around_the_current_folder_is_read(workspace, monkeypatch):
     edit(workspace, COSTS, "0.50", "0.75")
-    monkeypatch.chdir(workspace / "core")
+    monkeypatch.chdir(workspace / "configs")
     assert load_costs().gpu == 0.75
 
 

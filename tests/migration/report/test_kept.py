@@ -19,9 +19,8 @@ SECRET = code("token = 'hf_" + "a1B2" * 9 + "'")
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """An empty workspace, seen from a folder in it."""
-    for marker in ("configs", "core", "notebooks"):
-        (tmp_path / "workspace" / marker).mkdir(parents=True)
-    (tmp_path / "workspace/Makefile").touch()
+    for name in ("configs/local", "configs/trainer", "notebooks"):
+        (tmp_path / "workspace" / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "workspace/notebooks")
     return tmp_path / "workspace"
 

@@ -16,6 +16,7 @@ from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import StepRecord
 from pipelines.steps.table import Order, Step, pipeline_steps
+from tests.support import REPO_ROOT
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 EVERY = (
@@ -154,9 +155,12 @@ def test_a_changed_notebook_is_told_and_its_outputs_are_no_change(done, root):
 
 
 def test_changed_code_is_told(done, root, monkeypatch):
-    monkeypatch.setattr(fingerprints, "CODE_ROOT", root)  # whose copy of Landfall lacks all but core
-    assert done().startswith("code: ")
-    assert "trainers/" in done() or "inference/" in done()
+    for package in ("core", "trainers", "inference", "pipelines"):
+        shutil.copytree(REPO_ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(fingerprints, "CODE_ROOT", root)
+    assert done() is None
+    (root / "trainers/schedule.py").write_text("")
+    assert done() == "code: trainers/schedule.py changed"
 
 
 def test_a_missing_or_foreign_result_is_told(done, root):

@@ -1,0 +1,41 @@
+"""Opens the notebooks of the workspace in JupyterLab: `landfall lab`.
+
+The kernels find Landfall's packages also where it was installed from a wheel, and JupyterLab takes the settings of
+`configs/jupyter`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from core.cli import add_root_argument, root_of, run_command
+from core.errors import LandfallError
+
+_FIRST_NOTEBOOK = "notebooks/local_patchtst_ssl.ipynb"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="landfall lab", description="Opens the notebooks in JupyterLab.")
+    parser.add_argument("options", nargs="*", help="options of JupyterLab, after --, such as -- --no-browser")
+    add_root_argument(parser)
+    return run_command(_open, parser, argv)
+
+
+def _open(arguments: argparse.Namespace) -> int:
+    root = root_of(arguments)
+    if find_spec("jupyterlab") is None:
+        raise LandfallError(
+            "JupyterLab is not installed", hint="make setup, or install the wheel with its extra: WHEEL[lab]"
+        )
+    os.environ["JUPYTER_CONFIG_PATH"] = str(root / "configs/jupyter")
+    os.chdir(root)
+    # JupyterLab takes the place of this process, so that Ctrl-C and signals go to it alone.
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", _FIRST_NOTEBOOK, *arguments.options])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Where the packages lie in a wheel; everything else about the build is in pyproject.toml.
+
+In the repository `core`, `pipelines` and the others are top-level packages. In site-packages such names would collide
+with those of other distributions, so a wheel holds them in one folder, which the `landfall` command puts on the module
+path of its own processes. The same folder holds what `landfall init` copies into a new workspace. An editable install
+leaves everything where it is.
+"""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+SOURCE = Path(__file__).resolve().parent
+HOME = "landfall_home"
+PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
+WORKSPACE = ("configs", "notebooks", "training_dashboard")
+# What runs and editors leave there is no part of a new workspace.
+LEFT_OUT = shutil.ignore_patterns("data", ".*", "__pycache__")
+
+
+class BuildWheelTree(build_py):
+    def run(self):
+        if self.editable_mode:
+            super().run()
+            return
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # an earlier build may hold modules that are gone
+        super().run()
+        built, home = Path(self.build_lib), Path(self.build_lib, HOME)
+        home.mkdir()
+        for package in PACKAGES:
+            (built / package).rename(home / package)
+        for folder in WORKSPACE:
+            shutil.copytree(SOURCE / folder, home / folder, ignore=LEFT_OUT)
+        shutil.copy(SOURCE / "landfall_runtime.py", home)  # `landfall migrate` copies it beside a notebook
+
+
+setup(cmdclass={"build_py": BuildWheelTree})
