@@ -57,14 +57,20 @@ $(SAMPLE): $(READY) | pipelines/sample_data/command.py
 validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, export the dashboard
 	$(BIN)/python -m pipelines.run_local_training_pipeline $(ARGS)
 
-.PHONY: test
-test: $(READY_DEV) lint  ## Lint, then all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+# A worker that has no tests left takes some of another's.
+PYTEST := -m pytest --numprocesses 2 --dist worksteal
+
+.PHONY: test test-slow test-all
+test: $(READY_DEV) lint  ## Lint, then all tests but those marked slow
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
+test-slow: $(READY_DEV)  ## The tests marked slow
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m slow $(ARGS)
+test-all: test test-slow  ## All tests, which is what CI runs
 
 .PHONY: coverage
 coverage: $(READY_DEV)  ## Which lines the tests run, of each package: at least 90 % (as long as the tests, and a quarter)
 	@rm -rf artifacts/coverage && mkdir -p artifacts/coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run $(PYTEST) $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
@@ -78,7 +84,7 @@ lint: $(READY_DEV)  ## Check style and formatting
 
 .PHONY: lab
 lab: $(READY) $(SAMPLE)  ## Open the notebooks in JupyterLab
-	JUPYTER_CONFIG_PATH=configs/jupyter $(BIN)/python -m jupyterlab notebooks/local_patchtst_ssl.ipynb $(ARGS)
+	$(BIN)/python -m pipelines.open_lab -- $(ARGS)
 
 .PHONY: dashboard
 dashboard: $(READY) export  ## Serve the dashboard on this machine and open it

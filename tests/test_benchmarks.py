@@ -46,6 +46,7 @@ def test_a_floor_is_time():
     assert floor_seconds(lambda: torch.randn(64, 64) @ torch.randn(64, 64), rounds=1) > 0
 
 
+@pytest.mark.slow
 def test_two_processes_work_in_turn(tmp_path):
     settings = {"sizes": SMALL, "arithmetic": "32"}
     ours = Task("Landfall", "benchmarks.patchtst:our_step", settings)
@@ -120,6 +121,7 @@ def test_busy_processes_end_with_the_benchmark(end):
         parent.kill()
 
 
+@pytest.mark.slow
 def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     found = busy.measured("scalograms", rounds=1, seconds=0.01, settling=0.01)
     assert found.alone_per_second > 0
@@ -143,6 +145,7 @@ def test_a_known_table_gives_a_first_batch(tmp_path):
     assert data.our_first_batch(folder)().shape == data.pandas_first_batch(folder)().shape == (16, 512, 64)
 
 
+@pytest.mark.slow
 def test_an_implementation_trains_until_its_error_is_at_the_mark(tmp_path):
     rows = np.sin(np.arange(400)[:, np.newaxis] * [0.1, 0.2, 0.3])
     pd.DataFrame(rows, columns=["a", "b", "c"]).to_csv(tmp_path / "waves.csv", index=False)

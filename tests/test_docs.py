@@ -18,7 +18,7 @@ from tests.support import REPO_ROOT
 from tools import command_reference
 
 PAGES = [
-    REPO_ROOT / "README.md",
+    *(REPO_ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((REPO_ROOT / "docs").glob("**/*.md")),
     *sorted((REPO_ROOT / "dev").glob("*.md")),
 ]
@@ -90,10 +90,10 @@ def test_every_override_shown_is_a_key_or_a_group(page):
     assert sorted(shown - keys - groups) == []
 
 
-def test_the_readme_shows_the_two_commands_and_ci_calls_the_second():
+def test_the_readme_shows_the_two_commands_and_ci_calls_the_second_and_the_slow_tests():
     readme = (REPO_ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```sh\n(.*?)^```", readme, flags=re.DOTALL | re.MULTILINE)[1]
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert commands == [["make", "validate"], ["make", "test"]]
     lines = (REPO_ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
-    assert shlex.split(lines[-1]) == commands[1]
+    assert [shlex.split(line) for line in lines[-2:]] == [commands[1], ["make", "test-slow"]]

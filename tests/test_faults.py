@@ -29,7 +29,7 @@ from inference.run_scoring_example import score_stream
 from pipelines.export_training_dashboard_state import export_state
 from tests.inference.trained_workspace import OVERRIDES, SHARED, build, configuration
 from tests.pipelines.test_execute_notebook import execute, write_notebook
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, built_once
 from tests.support.artifact_checks import artifacts, faults, is_same, leftovers, trained
 from trainers.run import train
 
@@ -39,7 +39,8 @@ EPOCHS = "training.epochs=3"
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """A workspace with both streams trained, one scored, and the dashboard exported. Not to be written to."""
-    root = build(tmp_path_factory.mktemp("finished"))
+    trained = built_once(tmp_path_factory, "trained", build)
+    root = Path(shutil.copytree(trained, tmp_path_factory.mktemp("finished") / "workspace"))
     score_stream(configuration("patchtst", root), root=root)
     export_state(root)
     return root
@@ -354,6 +355,7 @@ def training(workspace) -> Iterator[subprocess.Popen]:
         run.kill()
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
     with pytest.raises(LockedError, match=f"is being written by run first .process {training.pid} on") as refused:
         train(configuration("patchtst", workspace), root=workspace)
@@ -367,6 +369,7 @@ def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
     assert faults(workspace) == leftovers(workspace) == []
 
 
+@pytest.mark.slow
 def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
     """A short soak; `python -m tools.soak` is the long form."""
     kinds = ("--only", "training patchtst", "--only", "export")

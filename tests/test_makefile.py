@@ -11,10 +11,10 @@ from tests.support import REPO_ROOT
 TARGETS = {
     "setup", "setup-dev", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst",
     "train-swinmae", "score", "export", "bench", "bench-full", "clean", "coverage", "import-artifacts",
-    "docs-local", "docs-baseline", "site",
+    "docs-local", "docs-baseline", "site", "test-slow", "test-all",
 }  # fmt: skip
 NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
-DEVELOP = {"setup-dev", "test", "lint", "coverage", "bench", "bench-full"}
+DEVELOP = {"setup-dev", "test", "test-slow", "test-all", "lint", "coverage", "bench", "bench-full"}
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -78,12 +78,9 @@ def test_a_second_validate_neither_installs_nor_makes_data(ready):
     assert plan.strip() == ".venv/bin/python -m pipelines.run_local_training_pipeline trainer=quick"
 
 
-def test_lab_opens_the_notebook_with_the_settings_of_the_repository(ready):
-    (line,) = make(ready, "-n", "lab").splitlines()
-    settings, *command = line.split()
-    assert command == [".venv/bin/python", "-m", "jupyterlab", "notebooks/local_patchtst_ssl.ipynb"]
-    assert (REPO_ROOT / settings.removeprefix("JUPYTER_CONFIG_PATH=") / "jupyter_lab_config.json").is_file()
-    assert (REPO_ROOT / command[-1]).is_file()
+def test_options_reach_jupyterlab(ready):
+    (line,) = make(ready, "-n", "lab", "ARGS=--no-browser").splitlines()
+    assert line.split() == [".venv/bin/python", "-m", "pipelines.open_lab", "--", "--no-browser"]
 
 
 def test_another_interpreter_and_torch_build_may_be_given(clone):

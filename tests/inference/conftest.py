@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.inference.trained_workspace import build
+from tests.support import built_once
 
 TableMaker = Callable[..., pd.DataFrame]
 
@@ -18,7 +19,7 @@ TableMaker = Callable[..., pd.DataFrame]
 @pytest.fixture(scope="session")
 def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with data and a checkpoint of each stream; to copy only."""
-    return build(tmp_path_factory.mktemp("trained"))
+    return built_once(tmp_path_factory, "trained", build)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
-from hypothesis import settings as trials
 from hypothesis import strategies as st
 
 from core.config.schema import Scoring
@@ -158,7 +157,6 @@ def plain_loop(recordings: dict[str, list[float]], settings: Scoring) -> list[tu
 scores_of_a_recording = st.lists(st.sampled_from([0.0, 0.4, 0.75, 0.95, 1.5, 3.0]), min_size=1, max_size=30)
 
 
-@trials(max_examples=60, deadline=None)
 @given(
     st.lists(scores_of_a_recording, min_size=1, max_size=3),
     st.sampled_from([0.3, 0.5, 0.9, 1.0]),

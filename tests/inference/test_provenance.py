@@ -34,12 +34,18 @@ def summary(root: Path) -> dict:
     return json.loads(summary_file(root).read_text(encoding="utf-8"))
 
 
+@pytest.fixture(scope="module")
+def scored_once(trained_once, tmp_path_factory) -> Path:
+    """A scored workspace; to copy only."""
+    root = Path(shutil.copytree(trained_once, tmp_path_factory.mktemp("scored") / "workspace"))
+    assert score(root) == EXIT_OK
+    return root
+
+
 @pytest.fixture
-def scored(trained, caplog) -> Path:
-    assert score(trained) == EXIT_OK
+def scored(scored_once, tmp_path, caplog) -> Path:
     caplog.set_level("INFO")
-    caplog.clear()
-    return trained
+    return Path(shutil.copytree(scored_once, tmp_path / "workspace"))
 
 
 def test_current_scores_are_left_alone(scored, caplog):
@@ -51,6 +57,7 @@ def test_current_scores_are_left_alone(scored, caplog):
     assert summary_file(scored).read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
@@ -76,6 +83,7 @@ def test_another_threshold_is_in_the_files(scored):
     assert table["threshold"].iloc[0] == pytest.approx(told["value"])
 
 
+@pytest.mark.slow
 def test_a_calibration_is_followed_and_so_is_its_undoing(scored, caplog):
     newer = pd.read_csv(scored / "data/fdc/train_1.csv")
     newer["timestamp"] = pd.to_datetime(newer["timestamp"]) + pd.Timedelta(30, "D")
@@ -134,6 +142,7 @@ def test_changed_reference_data_fits_another_detector(scored, caplog):
     assert summary(scored)["detector"]["made_at"] != before["detector"]["made_at"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["scores.parquet", "events.csv", "events.json", "timeline.png", "event", "panel"])
 def test_a_missing_file_is_written_again(scored, caplog, written):
     told = summary(scored)

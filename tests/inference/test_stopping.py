@@ -10,6 +10,8 @@ from inference import stream_scores
 from inference.run_scoring_example import main, read_summary
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 
+pytestmark = pytest.mark.slow
+
 
 def score(root, *overrides: str) -> int:
     return main(["--stream", "patchtst", "--repo-root", str(root), *OVERRIDES["patchtst"], *SHARED, *overrides])

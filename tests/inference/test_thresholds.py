@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import chi2
@@ -94,7 +94,6 @@ def test_fewer_scores_than_the_setting_asks_for_are_refused():
     assert "scoring.threshold.min_calibration" in caught.value.hint
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.floats(1e-5, 0.04), st.floats(1.1, 2.5), st.sampled_from(["conformal", "pot"]))
 def test_a_rarer_alarm_never_has_a_lower_threshold(seed, rate, factor, method):
     scores = sample_of(np.random.default_rng(seed).gamma(2, size=2000))

@@ -70,7 +70,7 @@ def configuration(stream: str, root: Path, *more: str) -> LoadedConfig:
 
 
 def build(root: Path) -> Path:
-    shutil.copytree(REPO_ROOT / "configs", root / "configs")
+    shutil.copytree(REPO_ROOT / "configs", root / "configs", dirs_exist_ok=True)
     write_process(root / "data/fdc")
     write_vibration(root / "data/vib")
     for stream in OVERRIDES:

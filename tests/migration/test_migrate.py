@@ -5,7 +5,7 @@ import json
 
 import nbformat
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.colab_leftovers import code_leftovers, leftovers
@@ -61,7 +61,6 @@ NOTEBOOKS = st.lists(
 
 
 @given(NOTEBOOKS)
-@settings(max_examples=150, deadline=None)
 def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing(notebook):
     before = copy.deepcopy(notebook)
     migration = migrate(notebook)
@@ -80,7 +79,6 @@ def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing
 
 
 @given(NOTEBOOKS)
-@settings(max_examples=60, deadline=None)
 def test_what_a_person_must_do_is_said_with_its_place(notebook):
     rules = {rule.id for rule in RULES}
     for found in migrate(notebook).findings:

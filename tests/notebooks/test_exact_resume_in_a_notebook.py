@@ -11,6 +11,8 @@ from tests.notebooks.test_working_in_a_notebook import PATIENCE_S, Page, page
 from tests.support.killing import Outcome
 from tests.support.small_workspace import CONFIGS
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["page"]  # the fixture: one kernel for the tests of this module
 
 WORDS = ("deterministic=true", "cudnn_benchmark=false", "training.checkpoint_every_minutes=0.001", "model.dropout=0.1")

@@ -110,6 +110,7 @@ def kinds(outputs: list[dict[str, Any]]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
     assert NOTEBOOK in {entry["name"] for entry in lab.ask("/api/contents")["content"]}
     notebook = nbformat.from_dict(lab.ask(f"/api/contents/{NOTEBOOK}")["content"])

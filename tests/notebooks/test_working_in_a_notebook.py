@@ -15,6 +15,8 @@ from core import checkpoint
 from core.runlog import read_metrics, read_status
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 120
 # A window longer than any part.
 WIDE = "wide = load_config(config, ['data.window=8192'], root=root).config"

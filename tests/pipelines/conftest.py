@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, built_once
 from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
 
 
@@ -27,14 +28,21 @@ class FinishedWorkspace(NamedTuple):
 @pytest.fixture(scope="session")
 def finished_workspace(tmp_path_factory: pytest.TempPathFactory) -> FinishedWorkspace:
     """To look at only: every test sees the same one."""
-    root = build_small_workspace(tmp_path_factory.mktemp("finished"))
+    folder = built_once(tmp_path_factory, "pipeline", run_pipeline)
+    ended = json.loads((folder / "ended.json").read_text(encoding="utf-8"))
+    return FinishedWorkspace(folder / "workspace", **ended)
+
+
+def run_pipeline(folder: Path) -> None:
+    root = build_small_workspace(folder / "workspace")
     command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(root)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LANDFALL_")}
     ended = subprocess.run(
         [*command, *PIPELINE_ARGUMENTS, "--run-id", RUN_ID],
         cwd=REPO_ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return FinishedWorkspace(root, ended.returncode, ended.stdout, ended.stderr.splitlines())
+    told = {"exit_code": ended.returncode, "stdout": ended.stdout, "log": ended.stderr.splitlines()}
+    (folder / "ended.json").write_text(json.dumps(told), encoding="utf-8")
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE,
 from pipelines.notebook_parameters import check_parameters, parameters_of
 from tests.support import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 HELD_MB = 300
 TRAINING = """
 import time

@@ -13,6 +13,8 @@ from tests.canary import CANARY, SHARE, files_that_hold_it, run
 from tests.pipelines.test_execute_notebook import write_notebook
 from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, install_page
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = "notebooks/local_patchtst_ssl.ipynb"
 DUMP = f"import os\nprint(dict(os.environ))\napi_key = '{CANARY}'\ndict(os.environ)"
 # Of the other stream there is no data: what the checklist says of that names the folder.

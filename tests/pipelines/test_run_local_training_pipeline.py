@@ -205,6 +205,7 @@ def test_a_failing_checklist_names_the_failed_check(copied, capsys):
     assert step["reason"] in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_result_is_json_on_request(copied, capsys):
     assert run(copied, "--only", "checklist", "--json") == EXIT_OK
     printed = json.loads(capsys.readouterr().out)
@@ -220,6 +221,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     """No part has room for such a window, which the quality check cannot know. One step at a time: of two streams that
     fail at once, either may be the first."""
@@ -244,6 +246,7 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_is_one_line(fresh, capsys):
     path = fresh / "notebooks/local_patchtst_ssl.ipynb"
     notebook = nbformat.read(path, as_version=4)
@@ -272,6 +275,7 @@ def test_the_error_in_a_notebook_decides_the_exit_code(ename, code):
     assert str(error) == f"local.ipynb, In [3]: {ename}: what went wrong — look"
 
 
+@pytest.mark.slow
 def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
     assert run(fresh, "data.parts.test.files=[data/none/*]") == EXIT_DATA
     assert "the pattern 'data/none/*' matches nothing" in last_line(capsys)
@@ -282,6 +286,7 @@ def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
     assert "the pattern 'data/none/*' matches nothing" in verdict["detail"]
 
 
+@pytest.mark.slow
 def test_data_that_fails_the_quality_check_is_told_and_shown(fresh, capsys):
     assert run(fresh, "dqvl.hard.rms_max=0.01") == EXIT_DATA
     assert "none of the 4 files passed the data quality check" in last_line(capsys)
@@ -290,6 +295,7 @@ def test_data_that_fails_the_quality_check_is_told_and_shown(fresh, capsys):
     assert next(node for node in state["pipeline"] if node["id"] == "quality")["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_scores_are_made_again_only_where_the_notebook_left_none(copied):
     folder = copied / "artifacts/scores"
     kept = (folder / "patchtst_summary.json").read_bytes()
@@ -299,6 +305,7 @@ def test_scores_are_made_again_only_where_the_notebook_left_none(copied):
     assert read_json(folder / "swinmae_summary.json")["run_id"] == RUN_ID
 
 
+@pytest.mark.slow
 def test_scores_follow_the_threshold_that_is_asked_for_and_go_back_with_it(copied):
     """What was asked for once is not what a later run without it resumes."""
     file, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst")
@@ -311,6 +318,7 @@ def test_scores_follow_the_threshold_that_is_asked_for_and_go_back_with_it(copie
     assert read_json(file)["threshold"] == before
 
 
+@pytest.mark.slow
 def test_scores_follow_a_calibration(copied):
     summary, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst", "--resume")
     before = read_json(summary)["threshold"]["value"]
@@ -323,6 +331,7 @@ def test_scores_follow_a_calibration(copied):
     assert read_json(summary)["threshold"]["value"] != before
 
 
+@pytest.mark.slow
 def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, capsys):
     (copied / "artifacts/scaler_patchtst.json").unlink()
     assert run(copied, "--from", "checklist") == EXIT_OUTPUT
@@ -331,6 +340,7 @@ def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, capsys):
 
 
 # ------------------------------------------------------------------------------------------------ choosing and resuming
+@pytest.mark.slow
 def test_resuming_a_finished_run_does_nothing_again_but_the_dashboard(copied, capsys):
     before = {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()}
     assert run(copied, "--resume") == EXIT_OK
@@ -376,6 +386,7 @@ def test_options_that_make_no_sense_are_usage_errors(fresh, words):
     assert caught.value.code == EXIT_USAGE
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_resume_goes_on_from_there_under_the_same_name(fresh):
     words = ["--only", "notebook-patchtst", "training.epochs=60"]
     command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(fresh)]

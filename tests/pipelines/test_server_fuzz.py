@@ -17,6 +17,8 @@ from pipelines.serve_dashboard import MOST_CONNECTIONS
 from tests.dashboard.builders import REPOSITORY, write
 from tests.support.small_workspace import install_page
 
+pytestmark = pytest.mark.slow
+
 SECRET = b"what nobody may read"
 NUM_REQUESTS = 10_000
 

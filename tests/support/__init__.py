@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = REPO_ROOT.parent / "shared" / "data"
@@ -12,3 +16,24 @@ SHARED_DATA = REPO_ROOT.parent / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(
     not SHARED_DATA.is_dir(), reason="shared data pack absent: no folder shared/data beside the repository"
 )
+
+
+# Where several test sessions in a row, as in .ci/run, keep what they share.
+_SHARED = os.environ.get("TESTS_SHARED", "")
+
+
+def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
+    """A folder that all workers of this test session share: the first that asks builds it, the others wait for it.
+
+    To look at or to copy only. `build` fills the folder, which exists.
+    """
+    base = factory.getbasetemp()
+    shared = Path(_SHARED or (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base))
+    folder, done = shared / name, shared / f"{name}.done"
+    with FileLock(shared / f"{name}.lock"):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+            folder.mkdir()
+            build(folder)
+            done.touch()
+    return folder

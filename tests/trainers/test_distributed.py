@@ -30,6 +30,8 @@ from trainers.distributed import World
 from trainers.resuming import checkpoint_to_resume
 from trainers.run import train
 
+pytestmark = pytest.mark.slow
+
 # Under batch normalisation some gradients are nothing but rounding, of which the optimizer makes whole steps.
 PLAIN = (*TINY, "data.stride=4", "model.norm=layer", "model.dropout=0", "training.epochs=3")
 # The last step of an epoch has one window: nothing for the second of two processes.
@@ -172,7 +174,6 @@ def test_machines_that_see_different_folders_are_told(plant, monkeypatch):
 
 
 # ------------------------------------------------------------------------------------------------------- the same curve
-@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(plant):
     """The same losses with the same windows in a step, the same weights, and the same output."""
     expected = alone(plant, [*PLAIN, UNEVEN])
@@ -188,7 +189,6 @@ def test_two_processes_learn_what_one_learns(plant):
         torch.testing.assert_close(output, expected_output, rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_two_processes_learn_images_as_one_does(workspace):
     folder = workspace / "data" / "vib"
     folder.mkdir(parents=True)
@@ -201,7 +201,6 @@ def test_two_processes_learn_images_as_one_does(workspace):
 
 
 # -------------------------------------------------------------------------------------------------------------- elastic
-@pytest.mark.slow
 def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path):
     """All start again from the last checkpoint, and the run and its log go on as if nothing had been. Each holds a part
     of the weights; below, on two machines, each holds all."""
@@ -225,7 +224,6 @@ def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path):
         assert err.count(f" epoch {number}/5: ") == 1, "done again"
 
 
-@pytest.mark.slow
 def test_a_kill_that_torchrun_does_not_repair_is_gone_on_from_until_done(plant):
     job = start(plant, [*PLAIN, *LONG, *TOGETHER, "distributed.max_restarts=0", "--until-done"])
     wait_for_epoch(plant, 1, job)
@@ -237,7 +235,6 @@ def test_a_kill_that_torchrun_does_not_repair_is_gone_on_from_until_done(plant):
     assert 1 <= int(re.search(r"resuming \S+ after (\d+) epochs", err)[1]) < 5
 
 
-@pytest.mark.slow
 def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
     """A signal to one ends both, with 75 and no new start; what is left one process learns, from the same windows."""
     other = tmp_path / "other"
@@ -254,7 +251,6 @@ def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
     assert_same_curve(expected, alone(plant, [*words, "training.resume=auto"]))
 
 
-@pytest.mark.slow
 def test_a_wrong_configuration_is_not_tried_again(plant):
     words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.parts.train.files=[data/fdc/none_*.csv]"]
     _, err = finish(start(plant, words), expected=3)
@@ -290,7 +286,6 @@ def two_machines() -> Iterator[list[list[str]]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-@pytest.mark.slow
 def test_two_machines_learn_what_one_process_learns(plant, two_machines, tmp_path):
     """They know each other by address only, and go on after a process was killed on the second."""
     other = tmp_path / "other"

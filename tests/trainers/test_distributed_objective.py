@@ -8,6 +8,8 @@ import pytest
 from tests.support import REPO_ROOT
 from tests.trainers.distributed_checks import CHECKS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):

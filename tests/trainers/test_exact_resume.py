@@ -11,6 +11,8 @@ from core.config.schema import STREAMS
 from tests.support.killing import Nursery, Outcome, kill_until_done
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 
+pytestmark = pytest.mark.slow
+
 KILLS = 10
 WORDS = (
     *(

@@ -184,6 +184,7 @@ def test_a_healthy_run_is_the_same_with_and_without_the_device_being_asked(plant
     assert_equal(last_state(plant), at_once)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "after", ["before the first", "with the first still pending", "right after the first", "later"]
 )

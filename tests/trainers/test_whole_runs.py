@@ -255,6 +255,7 @@ def test_a_model_without_training_state_is_refused(plant):
 
 
 # ------------------------------------------------------------------------------------------------------------- signals
+@pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 75)])
 def test_a_signal_leaves_a_checkpoint_that_resumes(plant, number, code):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(plant), "--run-id", "run-1"]

@@ -250,7 +250,6 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(values=st.dictionaries(_KEYS, _VALUES, max_size=6), stream=st.sampled_from(["patchtst", "swinmae"]))
 def test_whatever_values_come_they_make_a_configuration_or_faults(values, stream):
     whole = {
@@ -264,14 +263,14 @@ def test_whatever_values_come_they_make_a_configuration_or_faults(values, stream
         assert config_from_dict(config.model_dump(mode="json"), source="again") == config
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet=st.sampled_from(list("ab: -[]{}&*!|>'\"#\n\t,.0123${}@_")), max_size=60))
 def test_whatever_text_comes_it_is_read_or_refused(workspace, text):
     with suppress(UsageError):
         load(workspace, BASE + text)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(override=st.text(min_size=1, max_size=30))
 def test_whatever_override_comes_it_is_obeyed_or_refused(workspace, override):
     with suppress(UsageError):

@@ -15,6 +15,8 @@ import pytest
 from benchmarks.memory import write_csv
 from tests.support import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 # Reads files through the store, looks at windows all over them, and tells its peak after each, in megabytes.
 _READ = """
 import json, resource, sys

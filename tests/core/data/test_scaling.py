@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as trials
 from hypothesis import strategies as st
 
 from core.config.schema import Scaling
@@ -213,7 +212,6 @@ VALUES = st.one_of(
     method=st.sampled_from(["robust", "zscore", "none"]),
     floor=st.sampled_from([0.0, 1.0]),
 )
-@trials(max_examples=150, deadline=None)
 def test_whatever_is_measured_is_scaled_within_the_clip(parts, method, floor):
     """In training and later: finite stays finite, missing stays missing, and twice is the same."""
     settings = Scaling(method=method, floor=floor)

@@ -1,7 +1,7 @@
 """Reading a cell's commands the fast way finds what IPython itself finds."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from migration.python import scanning
@@ -70,7 +70,6 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=14).map("".join))
-@settings(max_examples=300, deadline=None)
 @example('=%"""')  # IPython itself fails on it
 def test_placeholders_are_as_long_as_what_they_stand_for(text):
     commands, masked = find_commands(text)

@@ -385,7 +385,7 @@ _PIECES = [
 ]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
 def test_no_cell_fails_and_what_is_written_stays(text):
     rewritten(text)

@@ -2,7 +2,7 @@ import ast
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migration.analysis.facts import NotebookFacts, collect_facts
@@ -309,7 +309,6 @@ PIECES += [
 PIECES += ["%%writefile a.py\n", "%%writefile a.txt\n", "\\/content", " ", "!cp '/content/a", "<<'E'\n", "if a:\n  "]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
 def test_any_cell_comes_through_and_what_was_python_stays_python(text):
     def tree(source):
