@@ -19,11 +19,11 @@ from tests.migration.semantics.kernels import colab_machine, has_private_roots, 
 from tests.migration.semantics.outcome import PREAMBLE_NAMES, Case, Machines, Outcome, notebook_of
 from tests.migration.semantics.web import web
 
-CASES: tuple[Case, ...] = tuple(
-    case
-    for module in (colab_api, detection, family, forms, installs, magics, paths, shell, words)
-    for case in module.CASES
-)
+KINDS = (colab_api, detection, family, forms, installs, magics, paths, shell, words)
+CASES: tuple[Case, ...] = tuple(case for module in KINDS for case in module.CASES)
+# Each takes about a second: some of each kind are in the fast tier.
+FAST = {case.name for module in KINDS for case in module.CASES[:4]}
+TIERED = [pytest.param(case, id=str(case), marks=() if case.name in FAST else pytest.mark.slow) for case in CASES]
 ONLY_REPORT = {
     *("LF204", "LF210", "LF211", "LF212", "LF213", "LF214", "LF215", "LF216", "LF217", "LF218", "LF219", "LF220"),
     *("LF221", "LF222", "LF223", "LF224", "LF225", "LF226", "LF229", "LF232", "LF236", "LF308", "LF309", "LF410"),
@@ -98,7 +98,7 @@ def faults(case: Case, outcome: Outcome) -> dict[str, object]:
     return {what: fault for what, fault in found.items() if fault}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", TIERED)
 def test_a_notebook_does_the_same(run: Run, case: Case):
     assert faults(case, run(case)) == {}
 
