@@ -12,7 +12,7 @@ from tests.dashboard.browsing import card, data_of, serving, settle
 from tests.dashboard.whole import LIVE, change, live_document
 from tests.support.small_workspace import install_page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # Who comes back to a tab sees what is new at once.
 COMING_BACK = "document.dispatchEvent(new Event('visibilitychange'))"

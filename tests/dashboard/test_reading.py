@@ -14,6 +14,7 @@ EVENT = "anomalies?stream=swinmae&event=7"
 ADDRESSES = (*VIEWS, EVENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_any_view(site, visit, scheme):
     """Contrast is among its rules."""
@@ -33,6 +34,7 @@ def test_axe_finds_nothing_serious_in_any_view(site, visit, scheme):
     assert found == {address: [] for address in ADDRESSES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 768, 3840])
 def test_nothing_is_wider_than_the_window(site, visit, width):
     page = visit(site)
