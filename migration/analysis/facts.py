@@ -1,8 +1,9 @@
 """What the rules must know of a whole notebook before they look at one cell, collected once from the original cells.
 
 The passes run in a fixed order, each a function of the cells and of earlier facts: the form fields that can leave their
-place (`parameters`), the names of google.colab (`names`), then in turns the flags, what only Colab's branches bind, and
-whether the drive is only mounted (`flags`, `mounts`) until none of the three changes, last the mount points.
+place (`parameters`), the names of google.colab (`names`), then in turns the flags, what only Colab's branches bind or
+put in place, and whether the drive is only mounted (`flags`, `mounts`) until none of these changes, last the mount
+points.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from migration.analysis.flags import find_needed, with_flags
+from migration.analysis.flags import find_needed, is_as_on_colab, with_flags
 from migration.analysis.mounts import drive_links, is_static, mount_points
 from migration.analysis.names import ColabNames, PerCell, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
@@ -60,10 +61,11 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> N
     colab = with_flags(cells, colab)
     while True:
         static = is_static(cells, colab)
-        missing = find_needed(cells, colab, static_mount=static) - colab.needed
-        if not missing:
+        needed = colab.needed | find_needed(cells, colab, static_mount=static)
+        as_on_colab = colab.as_on_colab or is_as_on_colab(cells, colab)
+        if (needed, as_on_colab) == (colab.needed, colab.as_on_colab):
             break
-        colab = with_flags(cells, replace(colab, needed=colab.needed | missing))
+        colab = with_flags(cells, replace(colab, needed=needed, as_on_colab=as_on_colab))
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     return NotebookFacts(
         language=language,

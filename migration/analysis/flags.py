@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from migration.analysis.names import ColabNames, Flags
 from migration.colab.local_branch import Choice, choices, only_bound_in
@@ -100,6 +100,11 @@ def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount:
     return frozenset(candidates & read - bound)
 
 
+def is_as_on_colab(cells: Sequence[CellSource], colab: ColabNames) -> bool:
+    """Whether a branch for Colab stays that puts files and folders where other cells expect them."""
+    return any(choice.sets_place for source in cells for choice in colab.choices(source))
+
+
 def _gone_statements(found: Sequence[Choice]) -> list[ast.stmt]:
     """The statements that go with the branches not taken."""
     return [statement for choice in found for statement in choice.gone]
@@ -132,7 +137,14 @@ def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterat
             continue
         flag_of = colab.flag_of(source)
         top = {id(node) for node in source.tree.body}
-        for node in own_nodes(source.tree.body, _gone_statements(colab.choices(source))):
+        found = colab.choices(source)
+        claiming = [choice for choice in found if choice.colab and any(map(_claims_colab, choice.kept))]
+        claims = {id(node) for choice in claiming for node in choice.kept if _claims_colab(node)}
+        for choice in claiming:
+            yield from (_Store(_stored_value(source, node, flag_of)) for node in choice.gone if _assigns(node, name))
+        for node in own_nodes(source.tree.body, _gone_statements(found)):
+            if id(node) in claims:
+                continue  # the branch runs here, but not on Colab
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 if any(isinstance(target, ast.Name) and target.id == name for target in _targets(node)):
                     yield _Store(_stored_value(source, node, flag_of), id(node) in top)
@@ -143,6 +155,18 @@ def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterat
         for node in source.nodes:
             if isinstance(node, ast.Global) and name in node.names:
                 yield _Store(None)
+
+
+def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and any(isinstance(part, ast.Name) and part.id == name for part in node.targets)
+
+
+def _claims_colab(node: ast.stmt) -> bool:
+    """`IN_COLAB = True`."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=True)):
+            return _FLAG_NAME.fullmatch(name) is not None
+    return False
 
 
 def _own_names(node: ast.stmt | ast.ExceptHandler | ast.NamedExpr) -> set[str]:

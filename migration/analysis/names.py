@@ -24,6 +24,7 @@ PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab"
 _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\"colab", r"'colab")))
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
+_SPELT_OUT = re.compile(r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w", re.MULTILINE)
 Binding = tuple[int, int, str | None]
 
 _T = TypeVar("_T")
@@ -66,13 +67,17 @@ class ColabNames(PerCell):
     `bindings` are the places (cell, order in the cell) that bind a name to a path below google.colab, or to anything
     else. `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime`
     still counts. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are
-    names that only Colab branches bind though the rest of the notebook reads them.
+    names that only Colab branches bind though the rest of the notebook reads them, `as_on_colab` says that a branch for
+    Colab stays which puts files and folders where other cells expect them. `spelt_out` says that code has
+    `google.colab.x` outside of imports.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
     uses_colab: bool = False
+    spelt_out: bool = False
     flags: Flags = field(default_factory=Flags)
     needed: frozenset[str] = frozenset()
+    as_on_colab: bool = False
 
     def concern(self, source: CellSource) -> bool:
         """Whether a cell's text can ask about Colab or use it; no other cell is parsed."""
@@ -120,7 +125,11 @@ def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
     """The names as the imports of all cells bind them; None where no cell asks about Colab."""
     if not any(_asks_about_colab(source.text) for source in cells):
         return None
-    return ColabNames(bindings=_bindings(cells), uses_colab=any(PACKAGE_WORDS.search(source.text) for source in cells))
+    return ColabNames(
+        bindings=_bindings(cells),
+        uses_colab=any(PACKAGE_WORDS.search(source.text) for source in cells),
+        spelt_out=any(_SPELT_OUT.search(source.text) for source in cells),
+    )
 
 
 def _concern(source: CellSource, colab: ColabNames) -> bool:
@@ -133,7 +142,9 @@ def _concern(source: CellSource, colab: ColabNames) -> bool:
 
 
 def _choices(source: CellSource, colab: ColabNames) -> list[Choice]:
-    return choices(source, colab.flag_of(source), colab.needed) if colab.concern(source) else []
+    if not colab.concern(source):
+        return []
+    return choices(source, colab.flag_of(source), colab.needed, as_on_colab=colab.as_on_colab)
 
 
 def _gone(source: CellSource, colab: ColabNames) -> frozenset[int]:

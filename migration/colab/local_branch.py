@@ -1,15 +1,18 @@
 """Which branch of an `if` or a `try` runs on this machine, where the code asks whether it runs on Colab.
 
-The local branch is the one that stays. The Colab branch stays in its place where the local one refuses to run, or
-where the rest of the notebook needs names that only the Colab branch binds.
+What the notebook does on Colab it must do here. So the branch for Colab stays where it fetches, installs, reads
+secrets, names folders, or does anything else (`colab.effects`) that the other branch does not do; where the other one
+refuses to run; and where the rest of the notebook needs names that only the branch for Colab binds. Else the local
+branch stays: for flags, settings and what only shows something in Colab's page.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from migration.colab.effects import PLACES, Effect, different, effects, needs_colab, uncovered
 from migration.colab.local_value import FlagOf, answer
 from migration.colab.names import PACKAGE, imported_names
 from migration.python.scopes import parameter_names, read_names_of, stored_names
@@ -21,6 +24,7 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
+_OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
@@ -30,8 +34,10 @@ class Choice:
     """An `if` or `try` one of whose branches runs here.
 
     `kept` stays, `gone` goes: blocks of statements, for a `try` what its body holds up to the import that fails and
-    the handler. `colab` says that the Colab branch is the one that stays, `because` why: "refuses", or the names that
-    are needed. `tpu` says that the branch which goes is for Colab's TPU.
+    the handler. `colab` says that the Colab branch is the one that stays, `because` why: "refuses", the names that
+    are needed, or what it does. `stays` says that the statement itself remains around the branch: a `try` that catches
+    more than the import, an `if` with the test `rest`. `tpu` says that the branch which goes is for Colab's TPU.
+    `effects` are those of the branch for Colab that decided for it or, where it goes, that the other one does not have.
     """
 
     node: ast.If | ast.Try
@@ -43,6 +49,14 @@ class Choice:
     colab: bool = False
     because: str = ""
     tpu: bool = False
+    stays: bool = False
+    rest: tuple[ast.expr, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+    @property
+    def sets_place(self) -> bool:
+        """The branch for Colab stays and puts files, folders or the environment where other cells expect them."""
+        return self.colab and any(effect.kind in PLACES for effect in self.effects)
 
 
 def choices(
@@ -50,45 +64,89 @@ def choices(
     flag_of: FlagOf,
     needed: Collection[str] = (),
     *,
+    as_on_colab: bool = False,
     block: Sequence[ast.stmt] | None = None,
     scope: Scope | None = None,
 ) -> list[Choice]:
     """The choices of a cell, an outer one before those inside it; nothing inside a branch that goes is looked at.
 
-    `needed` are names that only Colab branches bind though other cells need them. `block` is looked at in place of the
-    whole cell, with the `scope` it stands in.
+    `needed` are names that only Colab branches bind though other cells need them; `as_on_colab` says that another
+    branch for Colab puts files where it wants them, so that other folders are of no use. `block` is looked at in place
+    of the whole cell, with the `scope` it stands in.
     """
-    found: list[Choice] = []
-    if source.tree is not None:
-        _look(source, source.tree.body if block is None else block, scope or source.tree, flag_of, needed, found)
-    return found
+    if source.tree is None:
+        return []
+    search = _Search(source, flag_of, needed, as_on_colab)
+    search.look(source.tree.body if block is None else block, scope or source.tree)
+    return search.found
 
 
-def _look(
-    source: CellSource,
-    block: Sequence[ast.stmt],
-    scope: Scope,
-    flag_of: FlagOf,
-    needed: Collection[str],
-    found: list[Choice],
-) -> None:
-    for node in block:
+class _Search:
+    """The choices of one cell, found block by block."""
+
+    def __init__(self, source: CellSource, flag_of: FlagOf, needed: Collection[str], as_on_colab: bool):
+        self.source = source
+        self.flag_of = flag_of
+        self.needed = needed
+        self.as_on_colab = as_on_colab
+        self.found: list[Choice] = []
+
+    def look(self, block: Sequence[ast.stmt], scope: Scope) -> None:
+        for index, node in enumerate(block):
+            choice = self._choice(node, scope, block[index + 1 :])
+            if choice is not None:
+                self.found.append(choice)
+                self.look(choice.kept, scope)
+                if isinstance(node, ast.Try) and (choice.stays or not choice.colab):
+                    self.look(node.finalbody, scope)
+                continue
+            inner = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else scope
+            for part in blocks_of(node):
+                self.look(part, inner)
+
+    def _choice(self, node: ast.stmt, scope: Scope, after: Sequence[ast.stmt]) -> Choice | None:
         choice = None
         if isinstance(node, ast.If):
-            choice = _of_if(node, scope, flag_of)
+            choice = _of_if(node, scope, self.flag_of) or self._of_alternative(node, scope)
         elif isinstance(node, ast.Try):
-            choice = _of_try(source, node, scope)
-        if choice is not None and not choice.colab:
-            choice = _unless_needed(source, choice, needed)
-        if choice is not None:
-            found.append(choice)
-            _look(source, choice.kept, scope, flag_of, needed, found)
-            if isinstance(node, ast.Try) and not choice.colab:
-                _look(source, node.finalbody, scope, flag_of, needed, found)
-            continue
-        inner = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else scope
-        for part in blocks_of(node):
-            _look(source, part, inner, flag_of, needed, found)
+            choice = _of_try(self.source, node, scope)
+        if choice is None or choice.colab:
+            return choice
+        if _leaves(choice.kept) and not choice.gone:
+            return self._unless_left(choice, after)
+        return self._unless_lost(choice)
+
+    def _of_alternative(self, node: ast.If, scope: Scope) -> Choice | None:
+        """`if IN_COLAB or x:` whose body does something that only it does: on Colab it always runs."""
+        if not isinstance(node.test, ast.BoolOp) or not isinstance(node.test.op, ast.Or):
+            return None
+        found = [answer(operand, self.flag_of) for operand in node.test.values]
+        if not any(operand is not None and operand.value is False and not operand.tpu for operand in found):
+            return None
+        lost = uncovered(effects(self.source, node.body), effects(self.source, node.orelse))
+        if not lost:
+            return None
+        kept, gone = tuple(node.body), tuple(node.orelse)
+        return Choice(node, kept, gone, scope, colab=True, because=_deeds(lost), effects=tuple(lost))
+
+    def _unless_left(self, choice: Choice, after: Sequence[ast.stmt]) -> Choice:
+        """`if not IN_COLAB: return` before statements that do something."""
+        lost = uncovered(effects(self.source, after), ())
+        if not lost:
+            return choice
+        return replace(choice, kept=(), gone=choice.kept, colab=True, because=_deeds(lost), effects=tuple(lost))
+
+    def _unless_lost(self, choice: Choice) -> Choice | None:
+        """The choice, or the branch for Colab where something would be lost with it."""
+        colab, local = effects(self.source, choice.gone), effects(self.source, choice.kept)
+        lost = uncovered(colab, local)
+        if not choice.tpu and not (lost and needs_colab(self.source, choice.gone)):
+            if lost:
+                return _for_colab(self.source, choice, _deeds(lost), lost)
+            if self.as_on_colab and not colab and any(effect.kind in PLACES for effect in local):
+                return _for_colab(self.source, choice, "places", ())
+        choice = replace(choice, effects=tuple(different(colab, local)))
+        return _unless_needed(self.source, choice, self.needed)
 
 
 def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
@@ -98,9 +156,71 @@ def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
     local, other = (node.body, node.orelse) if found.value else (node.orelse, node.body)
     if found.tpu and _raises(local):
         return None
+    rest: tuple[ast.expr, ...] = ()
+    if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) is bool(found.value):
+        rest = tuple(operand for operand in node.test.values if answer(operand, flag_of) is None)
     if _refuses(local):
         return Choice(node, tuple(other), tuple(local), scope, colab=True, because="refuses")
-    return Choice(node, tuple(local), tuple(other), scope, tpu=found.tpu)
+    return Choice(node, tuple(local), tuple(other), scope, tpu=found.tpu, rest=rest)
+
+
+def _for_colab(source: CellSource, choice: Choice, because: str, lost: Sequence[Effect]) -> Choice:
+    """The choice for the branch for Colab."""
+    node = choice.node
+    if isinstance(node, ast.Try):
+        stays = not _needs_no_try(source, choice, node)
+        kept, gone = (*node.body, *node.orelse), () if stays else tuple(s for h in node.handlers for s in h.body)
+    elif choice.rest:
+        stays, kept, gone = True, (*node.body, *node.orelse), ()
+    else:
+        stays, kept, gone = False, choice.gone, choice.kept
+    return replace(choice, kept=kept, gone=gone, colab=True, because=because, stays=stays, effects=tuple(lost))
+
+
+def _needs_no_try(source: CellSource, choice: Choice, node: ast.Try) -> bool:
+    """Whether the import of Colab's package is all that the `try` is there for."""
+    if node.finalbody or len(node.handlers) != 1:
+        return False
+    others = [statement for statement in node.body if _fails(source, statement) is None]
+    caught = node.handlers[0].type
+    kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    if all(isinstance(kind, ast.Name) and kind.id in _OF_IMPORTS for kind in kinds):
+        return not any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in others)
+    return all(cannot_fail(source, statement) for statement in others)
+
+
+def cannot_fail(source: CellSource, node: ast.stmt) -> bool:
+    """Imports of the standard library aside, what raises nothing: literals, prints of them, shell lines and magics."""
+    match node:
+        case ast.Pass():
+            return True
+        case ast.Assign():
+            return all(isinstance(target, ast.Name) for target in node.targets) and is_literal(node.value)
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
+            return all(map(is_literal, arguments))
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="mount"))):
+            return True  # of a literal place, for any other is an effect that this is asked about
+    return isinstance(node, ast.Expr) and source.command_of(node) is not None
+
+
+def is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _deeds(lost: Sequence[Effect]) -> str:
+    """What a branch does, in words: "fetches and installs"."""
+    kinds = list(dict.fromkeys(effect.kind for effect in lost))
+    return " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+
+
+def _leaves(block: Sequence[ast.stmt]) -> bool:
+    return len(block) == 1 and isinstance(block[0], ast.Return) and block[0].value is None
 
 
 def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
@@ -186,10 +306,7 @@ def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) 
         return choice
     if choice.tpu:
         return None
-    because = ", ".join(f"`{name}`" for name in sorted(lacking))
-    if isinstance(choice.node, ast.Try):
-        return Choice(choice.node, tuple(choice.node.body), (), choice.scope, colab=True, because=because)
-    return Choice(choice.node, choice.gone, choice.kept, choice.scope, colab=True, because=because)
+    return _for_colab(source, choice, ", ".join(f"`{name}`" for name in sorted(lacking)), ())
 
 
 def only_bound_in(choice: Choice) -> set[str]:

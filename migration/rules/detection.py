@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from types import UnionType
 
 from migration.analysis.facts import NotebookFacts
+from migration.colab.effects import Effect, of_expression, uncovered
 from migration.colab.local_branch import Choice
 from migration.colab.local_value import Answer, FlagOf, answer
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
-from migration.python.shell_texts import command_of_list, shell_calls, string_of
+from migration.python.scopes import own_nodes
 from migration.python.source import CellSource
 from migration.python.statements import take_out
 from migration.python.trees import children
@@ -27,15 +28,13 @@ _TENSORFLOW_1_ACTION = (
     "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 by way "
     "of `tf.compat.v1`"
 )
-_SIGNS_IN = re.compile(r"\bauthenticate_user\b")
-_FETCHES = re.compile(r"\b(?:pip|conda|apt|apt-get|npm|git clone|wget|curl|gdown|unzip|tar|cd)\b")
 
 
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.choices(source):
         if isinstance(choice.node, ast.If) and not choice.colab:
-            yield _match(source, choice, "the branch that runs outside Colab takes the place of the test")
+            yield _local(source, choice, "the branch that runs outside Colab takes the place of the test")
 
 
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -46,57 +45,54 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 what = "`google.colab`"
             elif choice.failing is not None and source.command_of(choice.failing) is not None:
                 what = "`%tensorflow_version`"
-            found = _match(source, choice, f"{what} is not to be had here, so the handler takes its place")
+            found = _local(source, choice, f"{what} is not available here, so the handler takes its place")
             if found.edits:
                 yield found
 
 
 def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.choices(source):
-        if isinstance(choice.node, ast.If) and choice.colab:
-            reason = (
-                "the other branch refuses to run outside Colab"
-                if choice.because == "refuses"
-                else f"only it gives {choice.because}, which the notebook needs"
-            )
-            yield _match(source, choice, f"the branch for Colab stays, with local means: {reason}")
+        if not choice.colab:
+            continue
+        edits = fold(source, choice, keep_import=facts.colab.spelt_out)
+        if edits or isinstance(choice.node, ast.If):
+            yield Match(*source.span(choice.node), f"the branch for Colab stays: {_reason(choice)}", edits)
 
 
-def _match(source: CellSource, choice: Choice, message: str) -> Match:
+def _reason(choice: Choice) -> str:
+    if choice.because == "refuses":
+        return "the other branch refuses to run outside Colab"
+    if choice.because == "places":
+        return "the folders that the other branch names are for a notebook without the branches for Colab that stay"
+    if choice.effects:
+        return f"it {choice.because}, which this machine needs too"
+    return f"only it gives {choice.because}, which the notebook needs"
+
+
+def _local(source: CellSource, choice: Choice, message: str) -> Match:
+    """The match that leaves the local branch; a person looks at what the one for Colab does and this one does not."""
     start, end = source.span(choice.node)
     edits = fold(source, choice)
-    if choice.colab:
-        return Match(start, end, message, edits)
-    commands = _commands(source, choice.gone)
-    if any(_TENSORFLOW_1.match(command) for command in commands):
+    if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.gone)):
         return Match(start, end, message, edits, _TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
-    return Match(start, end, message, edits, _lost(source, choice.gone, commands))
+    if not choice.effects:
+        return Match(start, end, message, edits)
+    lost = "; ".join(f"`{_line(source, effect)}`" for effect in choice.effects)
+    action = f"see whether this machine needs what the branch for Colab did, which is gone: {lost}"
+    return Match(start, end, message, edits, action, Keeps.NEEDS_HUMAN)
 
 
-def _commands(source: CellSource, gone: Sequence[ast.stmt]) -> list[str]:
-    """The first line of each command in some statements, those that Python calls behind the notebook's own."""
+def _line(source: CellSource, effect: Effect) -> str:
+    return " ".join(source.text[effect.start : effect.end].split()).replace("`", "'")
+
+
+def _magics(source: CellSource, gone: Sequence[ast.stmt]) -> list[str]:
     spans = [source.span(node) for node in gone]
-    commands = [
-        source.text[command.start : command.end].partition("\n")[0].strip()
+    return [
+        source.text[command.start : command.end]
         for command in source.commands
-        if any(start <= command.start < end for start, end in spans)
+        if command.kind == "magic" and any(start <= command.start < end for start, end in spans)
     ]
-    for call, argument in shell_calls(source):
-        if any(start <= source.span(call)[0] < end for start, end in spans):
-            words, text = command_of_list(argument), string_of(source, argument)
-            commands.append(" ".join(word.value for word in words.words) if words else text.text if text else "")
-    return commands
-
-
-def _lost(source: CellSource, gone: Sequence[ast.stmt], commands: Sequence[str]) -> str:
-    """What a person may have to do because a branch for Colab is gone."""
-    fetches = [command for command in commands if _FETCHES.search(command)]
-    if fetches:
-        more = f" and {len(fetches) - 1} more" if len(fetches) > 1 else ""
-        return f"see that this machine has what Colab got by `{fetches[0][:80]}`{more}"
-    if any(_SIGNS_IN.search(source.segment(node)) for node in gone):
-        return "sign in to Google Cloud once with `gcloud auth application-default login`"
-    return ""
 
 
 # ---------------------------------------------------------------------------------------------------------- expressions
@@ -105,12 +101,14 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         found = answer(node.test, facts.colab.flag_of(source))
         if found is None:
             continue
-        kept = node.body if found.value else node.orelse
+        kept, gone = (node.body, node.orelse) if found.value else (node.orelse, node.body)
+        message = "the value for a run outside Colab takes the place of the choice"
+        if not found.tpu and uncovered(of_expression(source, gone), of_expression(source, kept)):
+            kept, message = gone, "the value for Colab takes the place of the choice: this machine needs what it names"
         text = source.segment(kept)
         if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
             text = f"({text})"
         start, end = source.span(node)
-        message = "the value for a run outside Colab takes the place of the choice"
         yield Match(start, end, message, (Edit(start, end, text),))
 
 
@@ -191,8 +189,10 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`IN_COLAB = True` says where the notebook runs."""
-    tree = source.tree
-    for node in tree.body if tree and facts.colab.flags.names else ():
+    if source.tree is None or not facts.colab.flags.names:
+        return
+    gone = [statement for choice in facts.colab.choices(source) for statement in choice.gone]
+    for node in own_nodes(source.tree.body, gone):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value)) as literal):
                 if facts.colab.flags.variables.get(name, value) is not value:
@@ -265,11 +265,12 @@ RULES: tuple[Rule, ...] = (
         "A branch for Colab",
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
         "`not`, `and`, `or`, `elif` and `else`",
-        "the branch that runs outside Colab, in the place of the whole statement",
+        "the branch that runs outside Colab, in the place of the whole statement, where the other one only sets flags "
+        "and values or shows something; a person decides where both install or run different things",
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,
-        example=Example('if "google.colab" in sys.modules:\n    root = "/a"\nelse:\n    root = "b"', 'root = "b"'),
+        example=Example('if "google.colab" in sys.modules:\n    workers = 2\nelse:\n    workers = 8', "workers = 8"),
     ),
     Rule(
         "LF302",
@@ -288,19 +289,23 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF303",
         "A branch for Colab that is needed",
-        "`if IN_COLAB:` whose body binds names that the rest of the notebook reads and nothing else binds, or whose "
-        "other branch refuses to run",
-        "the branch for Colab, in the place of the whole statement; its calls get local means",
+        "`if IN_COLAB:`, or `try:` with an import of Colab, whose body fetches, installs, reads secrets, names folders "
+        "or sets the environment as the other branch does not; binds names that nothing else binds; or whose other "
+        "branch refuses to run",
+        "the branch for Colab, in the place of the whole statement; its calls get local means, its flags stay False",
         Keeps.EQUIVALENT,
         _find_kept,
         of_colab=True,
-        example=Example('if "google.colab" in sys.modules:\n    root = "a"\nprint(root)', 'root = "a"\nprint(root)'),
+        example=Example(
+            'if "google.colab" in sys.modules:\n    !git clone https://example.org/a/b.git\n    %cd b',
+            "!git clone https://example.org/a/b.git\n%cd b",
+        ),
     ),
     Rule(
         "LF304",
         "A choice of values for Colab",
         "`a if IN_COLAB else b`",
-        "`b`",
+        "`b`; `a` where it fetches, reads a secret or names a folder as `b` does not",
         Keeps.EQUIVALENT,
         _find_conditionals,
         of_colab=True,
@@ -318,8 +323,8 @@ RULES: tuple[Rule, ...] = (
         _find_operands,
         of_colab=True,
         example=Example(
-            'IN_COLAB = "google.colab" in sys.modules\nif fast or IN_COLAB:\n    run()',
-            'IN_COLAB = "google.colab" in sys.modules\nif fast:\n    run()',
+            'IN_COLAB = "google.colab" in sys.modules\nif fast or IN_COLAB:\n    steps = 10',
+            'IN_COLAB = "google.colab" in sys.modules\nif fast:\n    steps = 10',
         ),
     ),
     Rule(

@@ -9,7 +9,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from migration.colab.local_branch import Choice
+from migration.colab.local_branch import Choice, is_literal
+from migration.colab.names import PACKAGE
 from migration.notebook.texts import Edit
 from migration.python.scopes import read_names_of
 from migration.python.source import CellSource
@@ -24,20 +25,26 @@ _ABOUT_COLAB = re.compile(r"[ \t]*#(?![ \t]*@)[^\n]*colab", re.IGNORECASE)
 _COMMENT = re.compile(r"[ \t]*#")
 
 
-def fold(source: CellSource, choice: Choice) -> tuple[Edit, ...]:
-    """Edits that put the branch which runs here in the place of the whole statement."""
-    if isinstance(choice.node, ast.Try):
-        return _fold_try(source, choice, choice.node)
-    return _fold_if(source, choice, choice.node)
+def fold(source: CellSource, choice: Choice, *, keep_import: bool = False) -> tuple[Edit, ...]:
+    """Edits that put the branch which runs here in the place of the whole statement.
 
-
-# ------------------------------------------------------------------------------------------------------ taking it out
+    `keep_import` says that the import of Colab's package in a `try` is used.
+    """
+    if isinstance(choice.node, ast.If):
+        return _fold_if(source, choice, choice.node)
+    if choice.colab:
+        return _without_try(source, choice, choice.node, keep_import)
+    return _fold_try(source, choice, choice.node)
 
 
 # ------------------------------------------------------------------------------------------------- one branch instead
 def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ...]:
     text = source.text
     start = source.span(node)[0]
+    if choice.stays:
+        word = " or " if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) else " and "
+        parts = ((source.segment(part), isinstance(part, ast.BoolOp)) for part in choice.rest)
+        return (Edit(*source.span(node.test), word.join(f"({text})" if mixed else text for text, mixed in parts)),)
     first, last = line_span(source, node, node)
     indent = text[first:start]
     last = _with_comments(source, last, indent)
@@ -70,6 +77,27 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     return _replace(source, choice, kept + _body_text(source, colon, node.orelse, indent))
 
 
+def _without_try(source: CellSource, choice: Choice, node: ast.Try, keep_import: bool) -> tuple[Edit, ...]:
+    """What a `try` does on Colab, without the import that only asks, and without the `try` where nothing needs it."""
+    asks = [part for part in node.body if _only_asks(part)] if not keep_import else []
+    body = [part for part in node.body if part not in asks]
+    if choice.stays:
+        return take_out(source, asks) if asks and body else ()
+    start = source.span(node)[0]
+    indent = source.text[source.line_span(start, start)[0] : start]
+    without = line_span(source, asks[0], asks[0]) if len(asks) == 1 and len(body) < len(node.body) else None
+    pieces = [_body_text(source, _colon(source, start), node.body, indent, without)] if body else []
+    if node.orelse:
+        colon = _colon(source, end_of(source, node.handlers[-1].body[-1]))
+        pieces.append(_body_text(source, colon, node.orelse, indent))
+    return _replace(source, choice, "\n".join(pieces))
+
+
+def _only_asks(node: ast.stmt) -> bool:
+    """`import google.colab`."""
+    return isinstance(node, ast.Import) and all(alias.name == PACKAGE and not alias.asname for alias in node.names)
+
+
 def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, ...]:
     """The handler takes the place of the `try`; where that would not be the same, the import raises what it would."""
     handler, failing = choice.handler, choice.failing
@@ -85,7 +113,8 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     if uses_error or not all(map(_cannot_fail, before)) or (before and (in_a_line or shares_line)):
         if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
             return ()  # it raises KeyError by itself
-        return (Edit(source.span(failing)[0], end_of(source, failing), NOT_HERE),)
+        raised = Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE)
+        return (raised, *_without_else(source, node))
     inner = indent if not node.finalbody else indent + "    "
     pieces = [_body_text(source, _colon(source, start), before, inner)] if before else []
     if not all(map(_does_nothing, handler.body)):
@@ -97,6 +126,14 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
         return _replace(source, choice, _body_text(source, colon, node.finalbody, indent))
     final = _body_text(source, colon, node.finalbody, inner)
     return _replace(source, choice, "\n".join([f"{indent}try:", *pieces, f"{indent}finally:", final]))
+
+
+def _without_else(source: CellSource, node: ast.Try) -> tuple[Edit, ...]:
+    """The removal of the `else:` of a `try` that fails."""
+    if not node.orelse:
+        return ()
+    line = source.line_span(_colon(source, end_of(source, node.handlers[-1].body[-1])) - 1, 0)[0]
+    return (whole_lines(source, line, line_span(source, node.orelse[0], node.orelse[-1])[1]),)
 
 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
@@ -133,8 +170,14 @@ def _comment_above(source: CellSource, choice: Choice) -> Edit | None:
     return Edit(above, first, "")
 
 
-def _body_text(source: CellSource, colon: int, statements: Sequence[ast.stmt], indent: str) -> str:
-    """The lines of a suite that begins after `colon`, moved to `indent`."""
+def _body_text(
+    source: CellSource,
+    colon: int,
+    statements: Sequence[ast.stmt],
+    indent: str,
+    without: tuple[int, int] | None = None,
+) -> str:
+    """The lines of a suite that begins after `colon`, moved to `indent`, but for the lines `without`."""
     start = source.span(statements[0])[0]
     first, last = line_span(source, statements[0], statements[-1])
     if "\n" not in source.text[colon:start]:
@@ -143,7 +186,10 @@ def _body_text(source: CellSource, colon: int, statements: Sequence[ast.stmt], i
     owner_indent = _INDENT.match(source.text, source.line_span(colon - 1, colon)[0])
     begin = source.text.index("\n", colon) + 1
     end = _with_comments(source, last, owner_indent[0] if owner_indent else "")
-    return _moved(source, begin, end, old, indent)
+    if without is None:
+        return _moved(source, begin, end, old, indent)
+    above = _moved(source, begin, without[0], old, indent) if without[0] > begin else ""
+    return above + (_moved(source, without[1] + 1, end, old, indent) if without[1] < end else "")
 
 
 def _moved(source: CellSource, start: int, end: int, old: str, new: str) -> str:
@@ -205,20 +251,12 @@ def _cannot_fail(node: ast.stmt) -> bool:
         case ast.Import() | ast.ImportFrom() | ast.Pass():
             return True
         case ast.Assign():
-            return all(isinstance(target, ast.Name) for target in node.targets) and _is_literal(node.value)
+            return all(isinstance(target, ast.Name) for target in node.targets) and is_literal(node.value)
         case ast.Expr(value=ast.Constant(value=str())):
             return True
         case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
-            return all(map(_is_literal, arguments))
+            return all(map(is_literal, arguments))
     return False
-
-
-def _is_literal(node: ast.expr) -> bool:
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
 
 
 def _does_nothing(node: ast.stmt) -> bool:

@@ -1,0 +1,316 @@
+"""What a block of statements does besides giving values to names: what it fetches, installs, asks for, writes, sets.
+
+A branch for Colab may be left out only where it does nothing of the kind, or where the other branch does the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migration import shell
+from migration.colab.paths import DEFAULT_MOUNTS, find_paths
+from migration.python.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
+from migration.python.source import CellSource, Command
+from migration.python.trees import children, last_name, walk
+
+INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN = (
+    *("installs", "fetches", "reads secrets", "names files", "changes folders"),
+    *("sets the environment", "runs code"),
+)
+PLACES = frozenset({FETCH, FILES, FOLDER})
+"""Kinds on which the rest of a notebook relies: where they stay, what is only for other machines does not apply."""
+
+_PROGRAMS = (
+    (
+        re.compile(
+            r"ls|pwd|echo|cat|head|tail|nvidia-smi|which|whereis|type|df|du|free|lscpu|uname|date|tree|wc|hostname|ps|"
+            r"find|grep|true|cd|printf|lsb_release|nvcc|top"
+        ),
+        None,
+    ),
+    (
+        re.compile(
+            r"pip3?|uv|conda|mamba|micromamba|apt|apt-get|aptitude|dpkg|npm|yarn|gem|cargo|brew|poetry|easy_install|"
+            r"add-apt-repository|make|cmake|ninja"
+        ),
+        INSTALL,
+    ),
+    (
+        re.compile(
+            r"wget|curl|git|gdown|aria2c|axel|gsutil|gcloud|kaggle|svn|hg|rsync|scp|rclone|azcopy|aws|dvc|"
+            r"huggingface-cli|hf"
+        ),
+        FETCH,
+    ),
+    (re.compile(r"cp|mv|mkdir|ln|unzip|tar|rm|7z|gunzip|touch"), FILES),
+)
+_VERSION = frozenset({"--version", "-V", "-v", "version", "list", "freeze", "show", "check", "--help", "-h"})
+_WORKING_MAGICS = {
+    **dict.fromkeys(("pip", "conda", "mamba", "uv"), INSTALL),
+    **dict.fromkeys(("cd", "pushd", "popd"), FOLDER),
+    **dict.fromkeys(("env", "set_env"), ENVIRONMENT),
+    **dict.fromkeys(("run", "system", "sx", "sh", "bash", "shell", "script"), RUN),
+    **dict.fromkeys(("mkdir", "cp", "mv", "rm", "rmdir", "unzip"), FILES),
+}
+_CALLS = (
+    (
+        re.compile(
+            r"urlretrieve|urlopen|get_file|download_file|download_url|snapshot_download|hf_hub_download|load_dataset|"
+            r"download_and_extract|wget|gdown|clone_from"
+        ),
+        FETCH,
+    ),
+    (re.compile(r"authenticate_user|login|notebook_login|Authenticate|getpass|Initialize"), SECRET),
+    (
+        re.compile(
+            r"upload|upload_file|download|makedirs|mkdir|copy2?|copyfile|copytree|move|symlink|symlink_to|rmtree|"
+            r"rename|remove|unlink|extractall|unpack_archive|make_archive|write|write_text|write_bytes|save|savefig|"
+            r"to_csv|dump"
+        ),
+        FILES,
+    ),
+    (re.compile(r"chdir|addsitedir"), FOLDER),
+    (re.compile(r"putenv|load_dotenv"), ENVIRONMENT),
+)
+_USER_INTERFACE = re.compile(
+    r"(?:google\.colab\.|colab\.)?(?:output|data_table|widgets|runtime|snippets|syntax|_message|_shell|_installation_commands"
+    r"|_reprs|colabtools\.\w+)\.[\w.]+|cv2_imshow|print|pprint|display|HTML|Javascript|IFrame|Image|Markdown|"
+    r"display_\w+|clear_output|set_matplotlib_formats|enable_\w+|disable_\w+|register_callback|eval_js|"
+    r"files\.view|drive\.flush_and_unmount|(?:\w+\.)*(?:set_option|set_verbosity\w*|basicConfig|"
+    r"filterwarnings|simplefilter|info|warning|warn|debug|error|setLevel|set_theme|set_style|flush|seed|sleep|use|"
+    r"init_notebook_mode|set_default_renderer|output_notebook|notebook_extension|extension)"
+)
+_ONLY_COLAB = re.compile(
+    r"TPU(?![a-z])|colab_tpu|torch_xla|cloud[_-]tpu|\beval_js\(|_message\.blocking_request|getUserMedia"
+)
+_NAME = re.compile(r"[A-Za-z][\w.-]*$")
+_VERBS = frozenset(
+    {"install", "pip", "pip3", "apt", "apt-get", "uv", "conda", "python", "python3", "update", "upgrade"}
+)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One thing that code does: its kind, the place of its text in the cell, and what it is about, to compare it by."""
+
+    kind: str
+    start: int
+    end: int
+    about: frozenset[str] = frozenset()
+
+
+def effects(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
+    """What a block of a cell does, in the order of the text. What its functions would do is not counted."""
+    found = [effect for statement in block for effect in _of_statement(source, statement)]
+    spans = [_span(source, statement) for statement in block]
+    for text in shell_texts(source):
+        if any(start <= text.start < end for start, end in spans):
+            found += _of_shell(text)
+    for call, argument in shell_calls(source):
+        start = source.span(call)[0]
+        command = command_of_list(argument) if any(low <= start < high for low, high in spans) else None
+        if command is not None and (kind := _kind(command)):
+            found.append(Effect(kind, *source.span(call), _about_command(kind, command)))
+    for command in source.commands:
+        kind = _WORKING_MAGICS.get(command.name) if command.kind == "magic" else None
+        if kind and any(start <= command.start < end for start, end in spans):
+            found.append(_whole(source, kind, command))
+    return sorted(dict.fromkeys(found), key=lambda effect: effect.start)
+
+
+def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
+    """What an expression does, and the folders that it names."""
+    calls = [part for part in walk(value) if isinstance(part, ast.Call)]
+    return [*(effect for call in calls for effect in _of_call(source, call)), *path_effects(source, value)]
+
+
+def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
+    """What the branch for Colab does that the other one does in no way at all.
+
+    Where both install a package, the local branch is the author's own way to get it here, and all else serves that end.
+    """
+    packages, others = (frozenset().union(*(e.about for e in part if e.kind == INSTALL)) for part in (local, colab))
+    if packages & others:
+        return []
+    return [effect for effect in colab if not any(_stands_for(other, effect) for other in local)]
+
+
+def different(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
+    """What the branch for Colab does and the other one does otherwise, or not at all."""
+    return [effect for effect in colab if not any(_is_same(other, effect) for other in local)]
+
+
+def needs_colab(source: CellSource, block: Sequence[ast.stmt]) -> bool:
+    """Whether a block needs what no other machine has: Colab's TPU, or answers of its page."""
+    return any(_ONLY_COLAB.search(source.text, *_span(source, statement)) for statement in block)
+
+
+def _stands_for(local: Effect, colab: Effect) -> bool:
+    if colab.kind in (INSTALL, RUN):
+        return local.kind == colab.kind
+    return _is_same(local, colab)
+
+
+def _is_same(local: Effect, colab: Effect) -> bool:
+    return local.kind == colab.kind and bool(colab.about) and colab.about <= local.about
+
+
+def _span(source: CellSource, statement: ast.stmt) -> tuple[int, int]:
+    start, end = source.span(statement)
+    ends = [command.end for command in source.commands if start <= command.start < end]
+    return start, max([end, *ends])
+
+
+def _whole(source: CellSource, kind: str, command: Command) -> Effect:
+    text = source.text[command.body : command.end]
+    about = _packages(text.split()) if kind == INSTALL else frozenset({" ".join(text.split())})
+    return Effect(kind, command.start, command.end, about)
+
+
+# ------------------------------------------------------------------------------------------------------------- Python
+def _of_statement(source: CellSource, statement: ast.stmt) -> Iterator[Effect]:
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        waiting += reversed(children(node))
+        if isinstance(node, ast.Call):
+            yield from _of_call(source, node)
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            yield from _of_assignment(source, node)
+        elif (
+            isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and "environ" in ast.unparse(node.value)
+        ):
+            yield from _reads_environment(source, node, [node.slice])
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_unknown(source, node.value):
+            yield Effect(RUN, *source.span(node), frozenset({ast.unparse(node)}))
+
+
+def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
+    name, function = last_name(node.func), ast.unparse(node.func)
+    span = source.span(node)
+    if name == "get" and (function.startswith("requests.") or "userdata" in function):
+        kind = SECRET if "userdata" in function else FETCH
+        yield Effect(kind, *span, frozenset(_texts(node.args)) if kind == SECRET else _about(node))
+    elif name in ("append", "insert", "extend") and "sys.path" in function:
+        yield Effect(FOLDER, *span, _about(node))
+    elif name in ("getenv", "get") and ("environ" in function or function == "os.getenv"):
+        yield from _reads_environment(source, node, node.args[:1])
+    elif name in ("setdefault", "update", "pop") and "environ" in function:
+        yield Effect(ENVIRONMENT, *span, frozenset(_texts(node.args)))
+    elif name in ("run_line_magic", "magic"):
+        words = " ".join(_texts(node.args)).lstrip("%").split()
+        if kind := _WORKING_MAGICS.get(words[0] if words else ""):
+            yield Effect(kind, *span, frozenset({" ".join(words)}))
+    elif name == "open" and any(text[:1] in ("w", "a", "x") and len(text) < 4 for text in _texts(node.args[1:])):
+        yield Effect(FILES, *span, _about(node))
+    elif (kind := _first(_CALLS, name)) and not _USER_INTERFACE.fullmatch(function):
+        yield Effect(kind, *span, _about(node))
+
+
+def _reads_environment(source: CellSource, node: ast.expr, key: Sequence[ast.expr]) -> Iterator[Effect]:
+    names = frozenset(_texts(key))
+    if not any(name.startswith("COLAB_") for name in names):
+        yield Effect(SECRET, *source.span(node), names)
+
+
+def _of_assignment(source: CellSource, node: ast.Assign | ast.AugAssign) -> Iterator[Effect]:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        text = ast.unparse(target)
+        if isinstance(target, ast.Subscript) and "environ" in text:
+            yield Effect(ENVIRONMENT, *source.span(node), frozenset(_texts([target.slice])))
+        elif "sys.path" in text:
+            yield Effect(FOLDER, *source.span(node), frozenset({ast.unparse(node.value)}))
+    if isinstance(node, ast.Assign):
+        yield from path_effects(source, node.value)
+
+
+def path_effects(source: CellSource, value: ast.expr) -> Iterator[Effect]:
+    """The folders of Colab that a value names, and relative paths that may stand for them on other machines."""
+    for part in _strings(value):
+        text = str(part.value)
+        if "\n" in text:
+            continue
+        if find_paths(text, DEFAULT_MOUNTS) or "/" in text or text in (".", ".."):
+            yield Effect(FILES, *source.span(value), frozenset({_normal(text)}))
+
+
+def _normal(path: str) -> str:
+    """A path as it is written relative to `/content`."""
+    path = re.sub(r"^/content/?", "", path)
+    return posixpath.normpath(path) if path else "."
+
+
+def _first(table: Sequence[tuple[re.Pattern[str], str | None]], name: str) -> str | None:
+    return next((kind for names, kind in table if names.fullmatch(name)), None)
+
+
+def _is_unknown(source: CellSource, call: ast.Call) -> bool:
+    """A call that stands alone and may do anything."""
+    name, function = last_name(call.func), ast.unparse(call.func)
+    if _first(_CALLS, name) or _USER_INTERFACE.fullmatch(function) or source.command_of(call) is not None:
+        return False
+    if name in ("append", "insert", "extend", "setdefault", "update", "run_line_magic", "magic", "mount"):
+        return name == "mount" and not _texts(call.args)
+    if name in ("decode", "strip") or function.startswith(("subprocess.", "os.system", "os.popen")):
+        return False
+    return "get_ipython" not in function and not isinstance(call.func, ast.Call)
+
+
+def _about(node: ast.Call) -> frozenset[str]:
+    return frozenset({_normal(text) for text in _texts(node.args)} or {ast.unparse(node)})
+
+
+def _texts(nodes: Sequence[ast.expr]) -> list[str]:
+    return [str(part.value) for node in nodes for part in _strings(node)]
+
+
+def _strings(node: ast.AST) -> Iterator[ast.Constant]:
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part
+        waiting += children(part)
+
+
+# -------------------------------------------------------------------------------------------------------------- shell
+def _of_shell(text: ShellText) -> Iterator[Effect]:
+    if text.magic and text.command is not None and text.command.name in _WORKING_MAGICS:
+        return  # a magic, which is counted as such
+    for command in text.commands:
+        kind = _kind(command)
+        if kind:
+            values = [word.value for word in command.arguments]
+            about = (
+                _packages(values[1:])
+                if kind == INSTALL
+                else frozenset({" ".join(word.value for word in command.words)})
+            )
+            yield Effect(kind, *text.span(command), about)
+
+
+def _about_command(kind: str, command: shell.Command) -> frozenset[str]:
+    words = [word.value for word in command.words]
+    return _packages(words[1:]) if kind == INSTALL else frozenset({" ".join(words)})
+
+
+def _kind(command: shell.Command) -> str | None:
+    program = command.program.rpartition("/")[2]
+    values = [word.value for word in command.arguments]
+    if not program or (values and values[0] in _VERSION):
+        return None
+    if program.startswith("python") and values[:2] in (["-m", "pip"], ["-m", "uv"]):
+        return INSTALL
+    return next((kind for names, kind in _PROGRAMS if names.fullmatch(program)), RUN)
+
+
+def _packages(words: Sequence[str]) -> frozenset[str]:
+    """The names of the packages of an installation, without versions."""
+    names = (re.split(r"[\[<>=!~;@ ]", word)[0] for word in words if not word.startswith("-"))
+    return frozenset(name.lower().replace("_", "-") for name in names if _NAME.match(name)) - _VERBS
