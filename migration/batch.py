@@ -63,7 +63,7 @@ class Options:
 
     With `mode` other than `write` nothing is written. `check` reports what Colab alone has, and with `strict` whatever
     a person must act on. `diff` asks for the difference of the sources. `force` overwrites what is there. `details`
-    reports every finding; without it only those a person must act on.
+    reports every finding; without it only those a person must act on. `rerunnable` rewrites plain installs, too.
     """
 
     mode: Mode = "write"
@@ -72,6 +72,7 @@ class Options:
     folders: Folders = field(default_factory=Folders)
     force: bool = False
     details: bool = False
+    rerunnable: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
     notebook, repairs = _read(task.input)
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
     workspace = workspace_of(task.output.parent if task.output else task.input.parent)
-    migration = migrate(notebook, folders=options.folders, workspace=workspace)
+    migration = migrate(notebook, folders=options.folders, workspace=workspace, rerunnable=options.rerunnable)
     del notebook
     findings = [*repairs, *migration.findings]
     if options.mode == "check":

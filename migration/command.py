@@ -51,6 +51,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="what MyDrive becomes, seen from DIR: default of drive_dir",
     )
+    parser.add_argument(
+        "--rerunnable",
+        action="store_true",
+        help="also rewrite plain pip, git clone, wget and curl lines, so that a second run repeats nothing",
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where Colab-only constructs remain")
     parser.add_argument("--diff", action="store_true", help="write nothing; print the difference of the sources")
     parser.add_argument("--strict", action="store_true", help="exit 1 where a person must act on something")
@@ -87,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         diff=arguments.diff,
         folders=Folders(work=arguments.work_dir, drive=arguments.drive_dir),
         force=arguments.force,
+        rerunnable=arguments.rerunnable,
         details=mode == "check" or arguments.format != "text" or arguments.report is not None,
     )
     results = _run_tasks(plan, options, arguments.jobs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from migration.analysis.requirements import Requirements, collect_requirements
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
-from migration.python.source import CellSource
+from migration.python.source import RUNS_CELL, CellSource
 from migration.rules import credentials
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
@@ -21,6 +22,8 @@ from migration.rules.rewriting import Candidates, rewrite
 from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
+_ORIGIN = "origin"  # a key that cells have only in here
+_ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 
 
 @dataclass
@@ -28,7 +31,8 @@ class Migration:
     """What became of one notebook.
 
     `notebook` is valid nbformat 4.5; `uses_runtime` says that it imports the module `landfall_runtime`; `hardware`
-    is the accelerator it was made for ("GPU T4", "TPU", …) or None.
+    is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the positions that its cells have in
+    the original, None for those that were added.
     """
 
     notebook: dict[str, Any]
@@ -36,17 +40,24 @@ class Migration:
     requirements: Requirements = field(default_factory=Requirements)
     hardware: str | None = None
     uses_runtime: bool = False
+    origins: tuple[int | None, ...] = ()
 
     @property
     def needs_human(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.keeps is Keeps.NEEDS_HUMAN]
 
 
-def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, workspace: Path | None = None) -> Migration:
+def migrate(
+    notebook: Mapping[str, Any],
+    *,
+    folders: Folders | None = None,
+    workspace: Path | None = None,
+    rerunnable: bool = False,
+) -> Migration:
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
     `workspace` is the Landfall workspace that holds the output, if any: its local configurations take the place of
-    Colab's.
+    Colab's. `rerunnable` rewrites plain installs and downloads too, so that a second run does not repeat them.
 
     Idempotent: migrating the result changes nothing.
     """
@@ -55,7 +66,7 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
     sources = [CellSource(_unix(text), index=index, language=language) for index, text in enumerate(texts)]
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
-    facts = collect_facts(code, language=language)
+    facts = replace(collect_facts(code, language=language), rerunnable=rerunnable)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     findings: list[Finding] = []
@@ -79,16 +90,47 @@ def migrate(notebook: Mapping[str, Any], *, folders: Folders | None = None, work
         cells.append({**cell, "source": text if new is source else _with_ends_of(text, new.text)})
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
     # Last, for a finding counts the cells of the original.
-    cells = add_preamble(migrated["cells"], facts, folders or Folders(), rewritten)
-    if added := len(cells) - len(migrated["cells"]):
+    prose: dict[int, str] = {}
+    for source in rewritten:
+        if source.prose:
+            above, found = rewrite(_prose(source), cell_type="markdown", rules=RULES, facts=facts)
+            prose[source.index] = above.text
+            findings += found
+    placed = _placed(migrated["cells"], texts, prose)
+    cells = add_preamble(placed, facts, folders or Folders(), rewritten)
+    if added := len(cells) - len(placed):
         findings.append(_added(added))
+    origins = tuple(cell.get(_ORIGIN) for cell in cells)
+    now = {origin: index for index, origin in enumerate(origins) if origin is not None}
+    cells = [{key: value for key, value in cell.items() if key != _ORIGIN} for cell in cells]
     return Migration(
         notebook={**migrated, "cells": with_ids(cells)},
-        findings=cleaned + findings,
+        findings=[replace(found, output_cell=now.get(found.cell)) for found in cleaned + findings],
+        origins=origins,
         requirements=collect_requirements(code),
         hardware=hardware,
         uses_runtime=any(RUNTIME_MODULE in cell["source"] for cell in cells if cell["cell_type"] == "code"),
     )
+
+
+def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mapping[int, str]) -> list[dict[str, Any]]:
+    """The cells with Markdown cells for comments that moved out of them, and without those that the rules emptied."""
+    placed: list[dict[str, Any]] = []
+    for index, (cell, text) in enumerate(zip(cells, texts, strict=True)):
+        if index in prose:
+            placed.append({"cell_type": "markdown", "metadata": {}, "source": prose[index]})
+        if not _is_emptied(cell["source"], text) or cell["metadata"].get("tags"):
+            placed.append({**cell, _ORIGIN: index})
+    return placed
+
+
+def _prose(source: CellSource) -> CellSource:
+    return CellSource(source.prose, index=source.index)
+
+
+def _is_emptied(source: str, original: str) -> bool:
+    """Whether nothing is left of a cell but the magic that ran it."""
+    return source != original and not _ONLY_MAGIC.sub("", source).strip()
 
 
 def _unix(text: str) -> str:

@@ -20,10 +20,10 @@ from migration.colab.paths import DEFAULT_MOUNTS
 from migration.python.source import CellSource
 
 _SETUP = re.compile(
-    r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\)|sys\.executable)$',
+    r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\))$',
     re.MULTILINE,
 )
-_FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR", "python": "KERNEL_PYTHON"}
+_FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class NotebookFacts(PerCell):
     absolute folders at which the notebook mounts its drive, longest first (the customary ones where it names none).
     `parameters` are the form fields in the order of the notebook, and what becomes of each. `colab` is what its names
     have to do with Colab. `static_mount` says that the drive is only ever mounted, at literal places. `local_configs`
-    are the workspace's configurations that have a local twin.
+    are the workspace's configurations that have a local twin. `rerunnable` asks for the rules that are `opt_in`.
     """
 
     language: str = "python"
     work: str = "WORK_DIR"
     drive: str = "DRIVE_DIR"
-    python: str = "KERNEL_PYTHON"
     mounts: tuple[str, ...] = DEFAULT_MOUNTS
     parameters: tuple[Parameter, ...] = ()
     colab: ColabNames = field(default_factory=ColabNames)
     static_mount: bool = False
     local_configs: frozenset[str] = frozenset()
+    rerunnable: bool = False
 
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> NotebookFacts:
@@ -78,10 +78,10 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> N
 
 
 def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:
-    """The names for the folders and the interpreter: those of a set-up cell of Landfall's, else ones that are free."""
+    """The names for the folders: those of a set-up cell of Landfall's, else ones that are free."""
     names = dict(_FOLDER_NAMES)
     text = "\n".join(source.text for source in cells if any(name in source.text for name in names.values()))
-    setup = {match[2] or "python": match[1] for match in _SETUP.finditer(text)}
+    setup = {match[2]: match[1] for match in _SETUP.finditer(text)}
     if setup:
         return {**names, **setup}
     for key, name in _FOLDER_NAMES.items():

@@ -11,15 +11,24 @@ import builtins
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.secrets import find_secrets, is_placeholder, is_secret_name, masked, variable_for
 from migration.analysis.variables import NotebookNames
-from migration.colab.forms import FIELD_TRIGGER, FormField, declaration, form_fields, papermill_comment
+from migration.colab.forms import (
+    FIELD_TRIGGER,
+    MARK,
+    OPTIONS,
+    FormField,
+    declaration,
+    form_fields,
+    marks,
+    papermill_comment,
+)
 from migration.python.source import CellSource
 
-_RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "KERNEL_PYTHON", "os", "sys"})
+_RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "os", "sys"})
 _DRIVE_PATH = re.compile(
     r"(?:/content/[\w-]+|/gdrive|(?:\./)?g?drive)/(?:My ?Drive/(?=[^/])|(?=Shared ?drives/))(?P<rest>.+)"
 )
@@ -39,6 +48,7 @@ class Parameter:
     `# type: int …` form with range and options). `folder` is `work` or `drive` where the value is a path below that
     folder. `environment` names the variable that a secret is read from, and `fallback` is the literal used where
     nothing is given, empty where only a real secret would do. A field with `stays` is not hoisted, and that says why.
+    `above` and `below` are the comments that describe it and go with it.
     """
 
     cell: int
@@ -49,6 +59,13 @@ class Parameter:
     environment: str = ""
     fallback: str = ""
     stays: str = ""
+    above: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
+
+    @property
+    def leaves(self) -> bool:
+        """Its line leaves the cell: nothing is computed from it there."""
+        return not (self.stays or self.folder or self.environment)
 
 
 def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
@@ -62,9 +79,67 @@ def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
         if field.name and not field.obstacle:
             groups.setdefault(field.name, []).append((source, field))
     obstacles = {name: _obstacle(name, group, names) for name, group in groups.items()}
-    return tuple(
-        _parameter(source, field, stays=field.obstacle or obstacles.get(field.name, "")) for source, field in fields
-    )
+    planned: dict[CellSource, list[Parameter]] = {}
+    for source, field in fields:
+        stays = field.obstacle or obstacles.get(field.name, "")
+        planned.setdefault(source, []).append(_parameter(source, field, stays=stays))
+    return tuple(found for source, parameters in planned.items() for found in _described(source, parameters))
+
+
+def _described(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[Parameter]:
+    """The parameters of a cell with the comments that describe their fields."""
+    leaving = {parameter.name for parameter in parameters if parameter.leaves}
+    rows = rows_of(source, [field for field in form_fields(source) if field.name in leaving])
+    texts = source.text.split("\n")
+    for parameter in parameters:
+        if not parameter.leaves:
+            yield parameter
+            continue
+        first, row, last = rows[parameter.name]
+        above, below = (
+            tuple(_plain_comment(text) for text in part if text.strip())
+            for part in (texts[first:row], texts[row + 1 : last + 1])
+        )
+        yield replace(parameter, above=above, below=below)
+
+
+def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple[int, int, int]]:
+    """For each field that leaves a cell its first row, the field's own, and the last, from 0.
+
+    With it go the form texts right above it; in a cell that holds nothing but such fields and comments all that stands
+    above it, and below the last one.
+    """
+    own = {field.name: source.line_of(field.mark.start) for field in leaving}
+    rows = sorted(own.values())
+    if _is_form(source, leaving):
+        ends = [*rows[:-1], source.text.count("\n")]
+        starts = [0, *(row + 1 for row in rows)]
+        return {name: (starts[rows.index(row)], row, ends[rows.index(row)]) for name, row in own.items()}
+    texts = source.text.split("\n")
+    marked = {source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown"}
+    found = {}
+    for name, row in own.items():
+        first = row
+        while first - 1 in marked and texts[first - 1].lstrip().startswith("#"):
+            first -= 1
+        found[name] = first, row, row
+    return found
+
+
+def _is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:
+    """Whether a cell holds nothing but fields that leave it, and comments."""
+    body = source.tree.body if source.tree else []
+    statements = {id(field.statement) for field in leaving}
+    return bool(leaving) and source.magic is None and all(id(node) in statements for node in body)
+
+
+def _plain_comment(line: str) -> str:
+    """`#@title Training {display-mode: "form"}` as `# Training`."""
+    mark = MARK.search(line)
+    if mark is None:
+        return line.strip()
+    text = OPTIONS.sub("", mark["text"]).strip() if mark["kind"] == "title" else mark["text"].strip()
+    return masked(f"{line[: mark.start()].strip()} # {text}".strip())
 
 
 def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: NotebookNames) -> str:
@@ -75,8 +150,10 @@ def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: Noteb
     others = [place for place in names.bindings(name) if place not in own]
     if others:
         return f"the name is also assigned in cell {others[0][0]}"
-    if len({ast.dump(field.value) for _, field in group}) > 1:
-        return f"cells {', '.join(str(cell) for cell in sorted({cell for cell, _ in own}))} give it different values"
+    if len(own) > 1:
+        return (
+            f"cells {', '.join(str(cell) for cell in sorted({cell for cell, _ in own}))} have a field of this name each"
+        )
     before = [use for use in names.uses_before(name, own[0]) if not use.deferred or hasattr(builtins, name)]
     if before:
         return f"the name is used before, in cell {before[0].place[0]}"

@@ -15,6 +15,8 @@ from migration.python.source import CellSource, once_a_cell
 from migration.python.strings import comments
 
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
+OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
+"""What a title says about its form."""
 FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 """What a cell with a `#@param` holds."""
 

@@ -27,8 +27,8 @@ class Keeps(StrEnum):
 class Finding:
     """What a rule found and did, as the report says it: cells count from 0, lines of the original cell from 1.
 
-    `cell` is None where the finding is about the notebook as a whole. `before` and `after` are whole lines of source,
-    `line` is the first of `before`;
+    `cell` is None where the finding is about the notebook as a whole; `output_cell` is its position in the migrated
+    notebook, None where it is gone. `before` and `after` are whole lines of source, `line` is the first of `before`;
     both are free of secrets (`notebook.secrets` masks them when the finding is made).
     """
 
@@ -41,6 +41,7 @@ class Finding:
     after: str = ""
     action: str = ""
     changed: bool = field(default=False, kw_only=True)
+    output_cell: int | None = field(default=None, kw_only=True)
 
 
 @dataclass

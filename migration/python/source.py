@@ -43,13 +43,14 @@ class CellMagic:
 class CellSource:
     """The source of one code cell, parsed when asked for.
 
-    `index` is the cell's position in the original notebook. Raises nothing: where the Python does not parse, `tree` is
-    None and `error` says why.
+    `index` is the cell's position in the original notebook, `prose` Markdown that belongs above it. Raises nothing:
+    where the Python does not parse, `tree` is None and `error` says why.
     """
 
-    def __init__(self, text: str, *, index: int = 0, language: str = "python"):
+    def __init__(self, text: str, *, index: int = 0, language: str = "python", prose: str = ""):
         self.text = text
         self.index = index
+        self.prose = prose
         self.language = language
         self.answers: dict[Callable[[CellSource], object], object] = {}  # of functions marked `once_a_cell`
 

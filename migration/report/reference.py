@@ -43,7 +43,7 @@ Generated from `migration/rules/` by `python -m migration.report.reference --wri
 *Behaviour* says what a rewrite keeps. **exact**: the same values, files and output as before. **equivalent**: the same
 purpose, by local means. **needs-human**: a person must act, and the finding says how; one place may need a person
 although its rule's other places do not. The last line of *matches* and of *writes* is an example, which is also a test:
-a cell before and after the rule alone.
+a cell before and after the rule alone. **Opt-in** rules are not about Colab: they apply with `--rerunnable`.
 """
 
 _WIDTH = 100
@@ -73,7 +73,9 @@ def _row(rule: Rule) -> str:
     matches = _in_table(rule.matches) + _code(example.before)
     writes = _in_table(rule.writes) + _code(example.after or "")
     anchor = f'<a id="{rule.id.lower()}"></a>{rule.id}'
-    return f"| {anchor} | {_in_table(rule.name)} | {matches} | {writes} | {rule.keeps.value} |"
+    return (
+        f"| {anchor} | {_in_table(rule.name)} | {matches} | {writes} | {rule.keeps.value}{', opt-in' * rule.opt_in} |"
+    )
 
 
 def _code(text: str) -> str:
@@ -96,7 +98,7 @@ def rules_text(rules: Sequence[Rule]) -> str:
     """The table of rules."""
     lines = []
     for rule in rules:
-        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}")
+        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}{' (with --rerunnable)' * rule.opt_in}")
         for label, text in (("finds", rule.matches), ("writes", rule.writes)):
             lines += wrapped(text, f"       {label:<7} ", 15) if text else []
     return "".join(f"{line}\n" for line in lines)
@@ -111,6 +113,7 @@ def rules_json(rules: Sequence[Rule]) -> str:
                 "matches": rule.matches,
                 "writes": rule.writes,
                 "keeps": rule.keeps.value,
+                "opt_in": rule.opt_in,
                 "anchor": rule.anchor,
             }
             for rule in rules

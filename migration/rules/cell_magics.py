@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
+from migration.colab.forms import MARK, OPTIONS
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import RUNS_CELL, CellSource
@@ -14,13 +15,6 @@ from migration.rules.rule import Example, Match, Rule
 _RUNS_CELL = RUNS_CELL | {"mprun", "lprun", "debug"}
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}
 _HASH_COMMENTS |= {"python", "python2", "python3", "pypy", "cython", "cython_pyximport", "cython_inline"}
-_COMMENT_FORMS = {
-    **dict.fromkeys(("html", "HTML", "svg", "SVG", "markdown", "md"), "<!-- {} -->"),
-    **dict.fromkeys(("javascript", "js", "cu", "cuda", "cpp"), "// {}"),
-    **dict.fromkeys(("sql", "bigquery"), "-- {}"),
-}
-"""How a comment is written in the body of a cell magic; in the body of any other magic it would be content."""
-
 _STACKED = re.compile(
     r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)(?P<line>[ \t]*%%(?P<name>[^\s?]+)[ \t]*[^\n]*)(?P<end>\n|$)"
 )
@@ -43,24 +37,30 @@ def _find_comments_above(source: CellSource, facts: NotebookFacts) -> Iterator[M
 
 def _moved_below(found: re.Match[str]) -> Match:
     """The match that puts the comments above a cell magic, given as `_STACKED` finds it, where they are comments."""
-    name, above = found["name"], found["above"]
-    form = _COMMENT_FORMS.get(name, "")
-    if name in _HASH_COMMENTS:
-        keeps, below, fate = Keeps.EXACT, above, "it moves below"
-    elif form and not (form.startswith("<!--") and "--" in above):
-        lines = [line.strip().lstrip("#").strip() for line in above.splitlines() if line.strip()]
-        keeps, below = Keeps.EQUIVALENT, "".join(form.format(line) + "\n" for line in lines if line)
-        fate = "it moves below, as a comment of that language"
-    else:
-        keeps, below = Keeps.EQUIVALENT, ""
-        comment = " ".join(line.strip() for line in above.splitlines() if line.strip())
-        fate = f"below it would become content, so it goes ({comment})"
+    name, above, prose = found["name"], found["above"], ""
     edits = [Edit(found.start("above"), found.end("above"), "")]
-    if below:
-        after = below if found["end"] else "\n" + below.rstrip("\n")
-        edits.append(Edit(found.end(), found.end(), after))
+    if name in _HASH_COMMENTS:
+        keeps, fate = Keeps.EXACT, "it moves below"
+        edits.append(Edit(found.end(), found.end(), above if found["end"] else "\n" + above.rstrip("\n")))
+    else:
+        keeps, fate = Keeps.EQUIVALENT, "below it would become content, so it moves to a Markdown cell above"
+        prose = _as_markdown(above)
     message = f"a comment stands above `%%{name}`, which only Colab accepts; {fate}"
-    return Match(found.start("above"), found.end("line"), message, tuple(edits), keeps=keeps)
+    return Match(found.start("above"), found.end("line"), message, tuple(edits), keeps=keeps, prose=prose)
+
+
+def _as_markdown(comments: str) -> str:
+    """Comment lines as Markdown: titles of forms as headings, each other line with its break."""
+    lines = []
+    for line in comments.splitlines():
+        mark = MARK.search(line)
+        if mark is None:
+            lines.append(line.strip().lstrip("#").strip())
+        elif mark["kind"] == "title":
+            lines.append("#### " + OPTIONS.sub("", mark["text"]).strip())
+        else:
+            lines.append(mark["text"].strip())
+    return "  \n".join(lines).strip()
 
 
 def _find_shell_cell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -105,7 +105,8 @@ RULES: tuple[Rule, ...] = (
         id="LF560",
         name="comment above a cell magic",
         matches="`#@title …`, `#@markdown …` or any comment above `%%magic`",
-        writes="the magic in line 1, the comment below it, or nowhere if it would become content (`%%writefile`)",
+        writes="the magic in line 1, the comment below it, or in a Markdown cell above where it would become content "
+        "(`%%writefile`)",
         keeps=Keeps.EXACT,
         find=_find_comments_above,
         trigger=holding("%%", like=r"#.*\n\s*%%"),

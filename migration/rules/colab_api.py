@@ -23,7 +23,6 @@ _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
 _ROOT = re.compile(r"google\s*\.\s*colab")
 _MOUNT_ACTION = "put what the notebook reads from the drive into the folder of the parameter `drive_dir`"
-_NOTHING_TO_MOUNT = "# Nothing to mount: the drive is a folder of this machine."
 
 Import = ast.Import | ast.ImportFrom
 
@@ -165,7 +164,7 @@ def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
             if not mounts_here:
                 message = "Colab's `drive` is imported only to be mounted"
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
-            edits = take_out(source, taken, _NOTHING_TO_MOUNT)
+            edits = take_out(source, taken)
             yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
 
 

@@ -237,6 +237,7 @@ GPU_RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_nvidia_smi,
         trigger=holding("nvidia-smi"),
+        opt_in=True,
         example=Example("!nvidia-smi", '!nvidia-smi || echo "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"'),
     ),
     Rule(

@@ -230,6 +230,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_clone,
         trigger=holding("clone", like=r"\bgit\b.*\bclone\b"),
+        opt_in=True,
         example=Example(
             "!git clone https://example.org/a/x.git", "![ -d x/.git ] || git clone https://example.org/a/x.git"
         ),
@@ -242,6 +243,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_wget,
         trigger=holding("wget"),
+        opt_in=True,
         example=Example("!wget https://example.org/a.csv", "!wget -nc https://example.org/a.csv"),
     ),
     Rule(
@@ -252,6 +254,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_named_download,
         trigger=holding("wget", "curl", "gdown"),
+        opt_in=True,
         example=Example("!curl -o a.csv https://example.org/b", "![ -s a.csv ] || curl -o a.csv https://example.org/b"),
     ),
 )

@@ -140,7 +140,7 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
     """Puts lines in the place of a whole statement, or takes it out where there are none."""
     node = choice.node
     if not text.strip():
-        edits = take_out(source, [node], "# Nothing to do on this machine.")
+        edits = take_out(source, [node])
         above = _comment_above(source, choice)
         if above is None or not (source.text[source.body : above.start] + source.text[edits[-1].end :]).strip():
             return edits  # the comment is all that is left

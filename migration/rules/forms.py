@@ -7,21 +7,20 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
-from migration.analysis.parameters import Parameter
-from migration.colab.forms import FIELD_TRIGGER, FormField, Mark, form_fields, marks
+from migration.analysis.parameters import Parameter, rows_of
+from migration.colab.forms import FIELD_TRIGGER, OPTIONS, FormField, Mark, form_fields, marks
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
-_OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
 _MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
 
 
 def _find_titles(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "title"):
-        text = _OPTIONS.sub("", mark.text).strip()
+        text = OPTIONS.sub("", mark.text).strip()
         yield Match(mark.start, mark.end, "title of a form", (_comment(source, mark, text, keep_empty=False),))
 
 
@@ -53,7 +52,11 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
-    return [mark for mark in marks(source) if mark.kind == kind]
+    found = [mark for mark in marks(source) if mark.kind == kind]
+    if not found or not facts.parameters:
+        return found
+    gone = {row for first, _, last in _leaving(source, facts)[1].values() for row in range(first, last + 1)}
+    return [mark for mark in found if source.line_of(mark.start) not in gone] if gone else found
 
 
 def _comment(source: CellSource, mark: Mark, text: str, *, keep_empty: bool) -> Edit:
@@ -76,18 +79,25 @@ def _fields_to_hoist(source: CellSource, facts: NotebookFacts) -> list[tuple[For
 
 
 def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    hoisted = _fields_to_hoist(source, facts)
-    removed = [field for field, parameter in hoisted if not parameter.folder and not parameter.environment]
-    kept = _needs_statement(source, removed)
-    for field in removed:
+    leaving, rows = _leaving(source, facts)
+    kept = _needs_statement(source, leaving)
+    for field in leaving:
         start, end = source.line_span(field.mark.start, field.mark.end)
+        first, _, last = rows[field.name]
+        low, high = source.line_starts[first], source.line_span(source.line_starts[last], source.line_starts[last])[1]
         if field is kept:
-            edit = Edit(start, end, f"pass  # {field.name} is a parameter")
-        elif end < len(source.text):
-            edit = Edit(start, end + 1, "")
+            edit = Edit(low, high, f"pass  # {field.name} is a parameter")
+        elif high < len(source.text):
+            edit = Edit(low, high + 1, "")
         else:
-            edit = Edit(max(start - 1, 0), end, "")
+            edit = Edit(max(low - 1, 0), high, "")
         yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", (edit,))
+
+
+def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
+    """The fields whose lines leave the cell, and the rows that go with each."""
+    leaving = [field for field, parameter in _fields_to_hoist(source, facts) if parameter.leaves]
+    return leaving, rows_of(source, leaving)
 
 
 def _needs_statement(source: CellSource, removed: list[FormField]) -> FormField | None:

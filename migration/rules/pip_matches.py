@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from migration import shell
-from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
 from migration.python.shell_texts import ShellText, shell_texts
@@ -40,16 +39,6 @@ def match(
     if len(whole) == len(edits):
         start, end = found.span(call.command)
         yield Match(start, end, message, tuple(whole), action, keeps)
-
-
-def kernel_program(found: ShellText, call: PipCall, facts: NotebookFacts) -> list[Edit | None]:
-    """Puts the kernel's interpreter in place of the words that name pip, and takes `sudo` away."""
-    words = call.command.words
-    python = f'"${facts.python}"'
-    edits = [found.edit(words[0].start, words[call.after_sudo].start, "")] if call.after_sudo else []
-    if call.has_options:
-        return [*edits, found.edit(words[call.first].start, words[call.first].end, python)]
-    return [*edits, found.edit(words[call.first].start, words[call.last].end, f"{python} -m pip")]
 
 
 def without(found: ShellText, word: shell.Word) -> Edit | None:

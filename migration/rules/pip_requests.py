@@ -11,7 +11,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
-from migration.rules.pip_matches import kernel_program, match, pip_calls, without
+from migration.rules.pip_matches import match, pip_calls, without
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import Item, PipCall, unquoted_bounds
 
@@ -113,27 +113,16 @@ def _find_addresses(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
         around = _guard(found, call) if frozen else None
         if frozen is None or around is None:
             continue
-        python = f'"${facts.python}" -m pip'
-        head = f"{around[0]}{python} freeze | grep -qF {shlex.quote(frozen)} || "
+        head = f"{around[0]}pip freeze | grep -qF {shlex.quote(frozen)} || "
         words, command = call.command.words, call.command
         if found.magic and found.command:
             edits: list[Edit | None] = [
-                Edit(found.command.start, found.at(words[call.last].end), f"!{head}{python}"),
+                Edit(found.command.start, found.at(words[call.last].end), f"!{head}pip"),
             ]
         else:
-            program = kernel_program(found, call, facts) if call.interpreter == "path" else []
-            edits = [found.edit(command.start, command.start, head), *program]
+            edits = [found.edit(command.start, command.start, head)]
         edits += [found.edit(command.end, command.end, around[1])] if around[1] else []
-        yield from match(
-            found, call, "pip fetches an address again at every run, even if it is installed", _joined(edits)
-        )
-
-
-def _joined(edits: list[Edit | None]) -> list[Edit | None]:
-    """An insertion and a replacement at one place as one edit."""
-    if len(edits) > 1 and edits[0] and edits[1] and edits[0].end == edits[1].start:
-        return [Edit(edits[0].start, edits[1].end, edits[0].text + edits[1].text), *edits[2:]]
-    return edits
+        yield from match(found, call, "pip fetches an address again at every run, even if it is installed", edits)
 
 
 def _find_again(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -172,22 +161,21 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_bounds,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
+        opt_in=True,
         example=Example("%pip install x>=1", '%pip install "x>=1"'),
     ),
     Rule(
         id="LF505",
         name="addresses are fetched once",
         matches="`!pip install git+https://…` without a branch or tag, or the address of a wheel",
-        writes='`!"$KERNEL_PYTHON" -m pip freeze | grep -qF ADDRESS || "$KERNEL_PYTHON" -m pip install ADDRESS`',
+        writes="`!pip freeze | grep -qF ADDRESS || pip install ADDRESS`",
         keeps=Keeps.EQUIVALENT,
         find=_find_addresses,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*://"),
+        opt_in=True,
         example=Example(
             "!pip install git+https://example.org/x.git",
-            (
-                '!"$KERNEL_PYTHON" -m pip freeze | grep -qF git+https://example.org/x.git@ || "$KERNEL_PY'
-                'THON" -m pip install git+https://example.org/x.git'
-            ),
+            "!pip freeze | grep -qF git+https://example.org/x.git@ || pip install git+https://example.org/x.git",
         ),
     ),
     Rule(
@@ -198,6 +186,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EXACT,
         find=_find_pinned,
         trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?:-\w*U|--upgrade)"),
+        opt_in=True,
         example=Example("%pip install -U x==1", "%pip install x==1"),
     ),
     Rule(
@@ -208,6 +197,7 @@ RULES: tuple[Rule, ...] = (
         keeps=Keeps.EQUIVALENT,
         find=_find_again,
         trigger=holding("pip", like=r"\bpip"),
+        opt_in=True,
         example=Example("%pip install -U x"),
     ),
     Rule(

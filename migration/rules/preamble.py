@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from migration.analysis.facts import NotebookFacts
-from migration.analysis.parameters import written_literal
+from migration.analysis.parameters import Parameter, written_literal
 from migration.colab.forms import is_literal
+from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
 from migration.python.source import CellSource
 from migration.rules.commands import needs_bash
 from migration.rules.configurations import localised
@@ -19,8 +20,19 @@ from migration.rules.paths import needs_drive_links
 PARAMETERS_TAG = "parameters"
 SETUP_TAG = "landfall-setup"
 PARAMETERS_TITLE = "# Parameters: edit them here, or let papermill replace them with -p NAME VALUE."
-SETUP_TITLE = "# The folders of this machine, for Python and for shell lines."
+SETUP_TITLE = "# Set-up for this machine: modules beside the notebook, and the programs of its Python, come first."
 _RUNTIME = "landfall_runtime"
+_CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
+# Programs of the system: any other may be one that pip has put beside the kernel's Python.
+_OF_THE_SYSTEM = re.compile(
+    r"(?:ba|da|z)?sh|apt(?:-\w+)?|add-apt-repository|dpkg|sudo|su|ls|cd|pwd|cp|mv|rm|mkdir|rmdir|ln|cat|head|tail|less|more|"
+    r"echo|printf|test|\[|true|false|exit|export|set|unset|source|\.|alias|read|wait|sleep|kill|pkill|killall|ps|top|find|"
+    r"grep|egrep|fgrep|sed|awk|cut|sort|uniq|wc|tr|tee|xargs|diff|touch|chmod|chown|file|stat|du|df|free|date|uname|which|"
+    r"whereis|type|command|hash|tar|g?zip|g?unzip|bzip2|bunzip2|xz|7z[ar]?|unrar|wget|curl|git|svn|hg|ssh|scp|rsync|make|"
+    r"cmake|gcc|g\+\+|cc|nvcc|nvidia-smi|lscpu|lspci|lsb_release|ldconfig|hostname|whoami|id|env|time|nohup|node|npm|npx|"
+    r"java|javac|mvn|go|ruby|perl|ffmpeg|convert|tree|md5sum|sha\d+sum|service|systemctl|mount|umount|docker|R|Rscript|"
+    r"julia|sqlite3|psql|mysql|pandoc|latex|pdflatex|screen|tmux|yes|seq|basename|dirname|realpath|readlink|ngrok|aria2c"
+)
 
 
 @dataclass(frozen=True)
@@ -33,16 +45,17 @@ class Folders:
 
 @dataclass(frozen=True)
 class _Needs:
-    """What the set-up cell must provide, as the migrated cells show."""
+    """What the set-up cell must provide, as the migrated cells show: the two folders and their names for Python and the
+    shell, the modules and programs of the kernel, bash, links in the drive folder."""
 
-    folders: bool
-    drive: bool
-    python: bool
-    bash: bool
-    drive_links: bool
+    work: bool = False
+    drive: bool = False
+    kernel: bool = False
+    bash: bool = False
+    drive_links: bool = False
 
     def __bool__(self) -> bool:
-        return self.folders or self.drive or self.python or self.bash or self.drive_links
+        return self != _Needs()
 
 
 def add_preamble(
@@ -54,11 +67,7 @@ def add_preamble(
     Cells that have the tags are extended where something is missing, and left alone otherwise. `known` are code cells
     that were read before; one with the same text is not read again.
     """
-    fields = {
-        field.name: f"{field.name} = {localised(field.value, facts)}  {field.comment}"
-        for field in facts.parameters
-        if not field.stays
-    }
+    fields = {field.name: _written(field, facts) for field in facts.parameters if not field.stays}
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if facts.language != "python" or first is None:
         return cells
@@ -66,13 +75,16 @@ def add_preamble(
     if not needs and not fields:
         return cells
     work, drive = (written_literal(folder.replace("\\", "/")) for folder in (folders.work, folders.drive))
-    lines = {
-        "work_dir": f"work_dir = {work}  # type: str folder of the notebook's files, "
-        "relative to the one it is started in",
-        "drive_dir": f"drive_dir = {drive}  # type: str folder in place of Google Drive, relative to work_dir",
-        **fields,
-    }
+    lines = dict(fields)
+    if needs.drive:
+        line = f"drive_dir = {drive}  # type: str folder in place of Google Drive, relative to work_dir"
+        lines = {"drive_dir": line, **lines}
+    if needs.work:
+        line = f"work_dir = {work}  # type: str folder of the notebook's files, relative to the one it is started in"
+        lines = {"work_dir": line, **lines}
     parameters, setup = _tagged(cells, PARAMETERS_TAG), _tagged(cells, SETUP_TAG)
+    if setup is not None and not needs:
+        return cells
     if setup is not None:
         return _extended(cells, parameters, setup, lines, _setup_lines(cells, facts, needs))
     if parameters is not None and parameters > first and _is_movable(cells, parameters, facts):
@@ -83,12 +95,19 @@ def add_preamble(
         # their defaults.
         text = "\n".join([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
         return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
-    body = _code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)
-    if parameters is None:
-        head = _code_cell("\n".join([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG)
-        return [*cells[:first], head, body, *cells[first:]]
-    head = {**cells[parameters], "source": _with_parameters(cells[parameters]["source"], lines)}
-    return [*cells[:parameters], head, body, *cells[parameters + 1 :]]
+    added = [_code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)] if needs else []
+    if parameters is not None:
+        head = {**cells[parameters], "source": _with_parameters(cells[parameters]["source"], lines)}
+        return [*cells[:parameters], head, *added, *cells[parameters + 1 :]]
+    if lines:
+        added.insert(0, _code_cell("\n".join([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG))
+    return [*cells[:first], *added, *cells[first:]]
+
+
+def _written(field: Parameter, facts: NotebookFacts) -> str:
+    """A parameter with the comments that describe it; what more than one comment line describes stands by itself."""
+    line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
+    return "\n".join([*[""] * bool(field.above), *field.above, line, *field.below])
 
 
 def _needs(
@@ -98,44 +117,61 @@ def _needs(
     texts = [cell["source"] for cell in cells if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)]
     code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
     text = "\n".join(source.text for source in code)
-    has_fields = any(not parameter.stays for parameter in facts.parameters)
-    drive = _holds(text, facts.drive) or any(parameter.folder == "drive" for parameter in facts.parameters)
+    folders = {parameter.folder for parameter in facts.parameters}
+    drive_links = any(needs_drive_links(source, facts) for source in code)
+    drive = drive_links or "drive" in folders or _holds(text, facts.drive)
+    # The runtime takes the current folder for the work folder.
+    moves = _RUNTIME in text and _CHANGES_FOLDER.search(text) is not None
     return _Needs(
-        folders=has_fields or _holds(text, facts.work) or drive or _RUNTIME in text,
+        work=drive or moves or "work" in folders or _holds(text, facts.work),
         drive=drive,
-        python=_holds(text, facts.python),
+        kernel=_RUNTIME in text
+        or any(parameter.environment for parameter in facts.parameters)
+        or any(map(_runs_programs, code)),
         bash=any(needs_bash(source) for source in code),
-        drive_links=any(needs_drive_links(source, facts) for source in code),
+        drive_links=drive_links,
     )
+
+
+def _runs_programs(source: CellSource) -> bool:
+    """Whether a cell runs a program that may be the kernel's: `!python`, `!gdown`, `run(["accelerate", …])`."""
+    programs = [
+        command.program
+        for text in shell_texts(source)
+        if not (text.magic or text.automagic)
+        for command in text.commands
+    ]
+    programs += [
+        command.program for _, argument in shell_calls(source) if (command := command_of_list(argument)) is not None
+    ]
+    return any(name and "/" not in name and not _OF_THE_SYSTEM.fullmatch(name) for name in programs)
 
 
 def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _Needs) -> list[str]:
     """The lines of the set-up cell below its title."""
-    start = "START_DIR"
+    start, here = "START_DIR", "os.getcwd()"
     if any(_holds(cell["source"], start) for cell in cells if SETUP_TAG not in _tags(cell)):
         start = "LANDFALL_START_DIR"
-    work, drive, python = facts.work, facts.drive, facts.python
-    lines = ["import os"]
-    lines += ["import shutil"] if needs.bash else []
-    lines += ["import sys"] if needs.python else []
-    if needs.drive_links:
-        lines += ["", f"from {_RUNTIME} import link_my_drive"]
+    work, drive = facts.work, facts.drive
+    lines = ["import os", *["import shutil"] * needs.bash, "import sys", ""]
+    if needs.work:
+        lines.append(f'{start} = globals().get("{start}") or os.getcwd()')
+        here = start
     lines += [
-        "",
-        f'{start} = globals().get("{start}") or os.getcwd()',
-        f'{work} = os.environ["{work}"] = os.path.abspath(os.path.join({start}, os.path.expanduser(work_dir)))',
-        f'{drive} = os.environ["{drive}"] = os.path.abspath(os.path.join({work}, os.path.expanduser(drive_dir)))',
+        f"sys.path.insert(0, {here})",
+        'os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]',
     ]
-    if needs.python:
-        lines.append(f'{python} = os.environ["{python}"] = sys.executable')
     if needs.bash:
         lines.append('os.environ["SHELL"] = shutil.which("bash") or os.environ.get("SHELL", "sh")')
-    lines.append(f"os.makedirs({work}, exist_ok=True)")
+    if needs.work:
+        path = f"os.path.join({start}, os.path.expanduser(work_dir))"
+        lines += [f'{work} = os.environ["{work}"] = os.path.abspath({path})', f"os.makedirs({work}, exist_ok=True)"]
     if needs.drive:
-        lines.append(f"os.makedirs({drive}, exist_ok=True)")
+        path = f"os.path.join({work}, os.path.expanduser(drive_dir))"
+        lines += [f'{drive} = os.environ["{drive}"] = os.path.abspath({path})', f"os.makedirs({drive}, exist_ok=True)"]
     if needs.drive_links:
-        lines.append(f"link_my_drive({drive})")
-    return [*lines, f"os.chdir({work})"]
+        lines += [f"from {_RUNTIME} import link_my_drive", f"link_my_drive({drive})"]
+    return [*lines, *[f"os.chdir({work})"] * needs.work]
 
 
 def _extended(
@@ -144,8 +180,9 @@ def _extended(
     """The cells of a notebook that was migrated before, with what is missing in its two cells."""
     texts = {setup: _with_setup(cells[setup]["source"], wanted)}
     if parameters is not None:
-        fields = {name: line for name, line in lines.items() if name not in ("work_dir", "drive_dir")}
-        texts[parameters] = _with_parameters(cells[parameters]["source"], fields)
+        known = _assigned(cells[setup]["source"])
+        lines = {name: line for name, line in lines.items() if name not in known}
+        texts[parameters] = _with_parameters(cells[parameters]["source"], lines)
     if all(cells[at]["source"] == text for at, text in texts.items()):
         return cells
     return [{**cell, "source": texts.get(at, cell["source"])} for at, cell in enumerate(cells)]

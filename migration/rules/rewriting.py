@@ -49,7 +49,8 @@ def rewrite(
             for rule, match in chosen
         ]
         text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
-        source = CellSource(text, index=source.index, language=source.language)
+        prose = "\n\n".join(filter(None, [source.prose, *(match.prose for _, match in chosen)]))
+        source = CellSource(text, index=source.index, language=source.language, prose=prose)
         candidates = Candidates.of(rules, cell_type)
     return source, changes
 
@@ -90,6 +91,8 @@ def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -
     fired: dict[Trigger, bool] = {}
     concerns_colab = facts.colab.concern(source)
     for rule in _asked_by(held, candidates.rules):
+        if rule.opt_in and not facts.rerunnable:
+            continue
         if (rule.of_colab and not concerns_colab) or (facts.language != "python" and not rule.any_language):
             continue
         if (trigger := rule.trigger) is not None and trigger.pattern is not None:

@@ -21,7 +21,7 @@ class Match:
 
     `start:end` is the span found, in characters of the cell's source. Without edits it is only reported. `message`
     says what was found there, `action` what a person must do (needed where behaviour is not kept). `keeps` replaces
-    the rule's own value where this one place differs from the rule's usual case.
+    the rule's own value where this one place differs from the rule's usual case. `prose` is for a Markdown cell above.
     """
 
     start: int
@@ -30,6 +30,7 @@ class Match:
     edits: tuple[Edit, ...] = ()
     action: str = ""
     keeps: Keeps | None = None
+    prose: str = ""
 
 
 Find = Callable[[CellSource, NotebookFacts], Iterator[Match]]
@@ -53,7 +54,8 @@ class Rule:
 
     A cell without the `trigger` is never given to `find`, nor, where `of_colab` says so, one that can neither ask about
     Colab nor use it (`ColabNames.concern`). `cells` are the cell types looked at. Only rules for `any_language` look
-    at the notebooks of another language than Python. A row with `find` has an `example`.
+    at the notebooks of another language than Python. Rules with `opt_in` are about running a notebook again, not about
+    Colab: they apply where `--rerunnable` asks for them. A row with `find` has an `example`.
     A rule must not match what it writes, so that migrating twice changes nothing. A row without `find` documents what
     another stage does (the file's structure, outputs, parameters); that stage reports under its id.
     """
@@ -68,6 +70,7 @@ class Rule:
     cells: tuple[str, ...] = ("code",)
     of_colab: bool = False
     any_language: bool = False
+    opt_in: bool = False
     example: Example | None = None
 
     @property

@@ -78,7 +78,7 @@ def test_a_second_run_over_a_folder_changes_nothing_and_says_what_it_left_out(ca
 
 
 def test_folders_become_parameters_of_the_notebook(capsys):
-    save(Path("a.ipynb"), COLAB)
+    save(Path("a.ipynb"), notebook_of("open('/content/drive/MyDrive/a')"))
     assert main(["a.ipynb", "--work-dir", "scratch", "--drive-dir", "team/drive"]) == 0
     text = Path("local_a.ipynb").read_text(encoding="utf-8")
     assert "scratch" in text

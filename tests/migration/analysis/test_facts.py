@@ -200,17 +200,16 @@ def test_a_static_mount_is_all_that_is_done_with_the_drive(text, static):
 
 def test_the_names_of_the_folders_are_free():
     facts = collect_facts(_sources("WORK_DIR = '/tmp'", "!echo $LANDFALL_WORK_DIR $DRIVE_DIRECTORY"))
-    assert (facts.work, facts.drive, facts.python) == ("LANDFALL_WORK_DIR_2", "DRIVE_DIR", "KERNEL_PYTHON")
+    assert (facts.work, facts.drive) == ("LANDFALL_WORK_DIR_2", "DRIVE_DIR")
 
 
 def test_the_names_of_an_earlier_migration_stay():
     setup = (
         'ROOT = os.environ["ROOT"] = os.path.abspath(os.path.join(START_DIR, os.path.expanduser(work_dir)))\n'
         'DRIVE_DIR = os.environ["DRIVE_DIR"] = os.path.abspath(os.path.join(ROOT, os.path.expanduser(drive_dir)))\n'
-        'KERNEL_PYTHON = os.environ["KERNEL_PYTHON"] = sys.executable\n'
     )
     facts = collect_facts(_sources(setup, "open(f'{ROOT}/x')"))
-    assert (facts.work, facts.drive, facts.python) == ("ROOT", "DRIVE_DIR", "KERNEL_PYTHON")
+    assert (facts.work, facts.drive) == ("ROOT", "DRIVE_DIR")
 
 
 def test_another_language_has_no_facts():

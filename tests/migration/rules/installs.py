@@ -10,7 +10,7 @@ RULES = (*pip_requests.RULES, *installs.RULES, *system_installs.RULES)
 
 
 def rewritten(text, facts=None, language="python"):
-    facts = facts or NotebookFacts(language=language)
+    facts = facts or NotebookFacts(language=language, rerunnable=True)
     new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=RULES, facts=facts)
     again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
     assert again is new

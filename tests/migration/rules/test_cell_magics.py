@@ -26,10 +26,10 @@ def _rewrite(text, *, rules=cell_magics.RULES, language="python"):
         ("# a\n%%bash -s $name\nls\n", "%%bash -s $name\n# a\nls\n", "exact"),
         ("# a\n  %%time\n  x = 1", "  %%time\n# a\n  x = 1", "exact"),
         ("%%capture\n# a\n%%time\nx = 1", "%%capture\n%%time\n# a\nx = 1", "exact"),
-        ("# a\n%%html\n<b>", "%%html\n<!-- a -->\n<b>", "equivalent"),
+        ("# a\n%%html\n<b>", "%%html\n<b>", "equivalent"),
         ("# a -- b\n%%html\n<b>", "%%html\n<b>", "equivalent"),
-        ("## a\n#\n%%javascript\nf()", "%%javascript\n// a\nf()", "equivalent"),
-        ("# a\n%%bigquery df\nSELECT 1", "%%bigquery df\n-- a\nSELECT 1", "equivalent"),
+        ("## a\n#\n%%javascript\nf()", "%%javascript\nf()", "equivalent"),
+        ("# a\n%%bigquery df\nSELECT 1", "%%bigquery df\nSELECT 1", "equivalent"),
         ("# a\n%%latex\n$x$", "%%latex\n$x$", "equivalent"),
         ("# a\n%%writefile f.txt\nbody\n", "%%writefile f.txt\nbody\n", "equivalent"),
         ("# a\n%%my_magic\nbody\n", "%%my_magic\nbody\n", "equivalent"),
@@ -42,10 +42,10 @@ def test_a_comment_above_a_magic_goes_where_it_is_a_comment(before, after, keeps
     assert [(finding.rule, finding.keeps.value) for finding in changes] == [("LF560", keeps)]
 
 
-def test_a_comment_that_has_no_place_is_in_the_finding():
-    _, (finding,) = _rewrite("# the list of classes\n%%writefile f.txt\nbody\n")
-    assert "the list of classes" in finding.message
-    assert finding.line == 1
+def test_a_comment_that_would_become_content_goes_into_a_cell_above():
+    text = "#@title The classes {display-mode: 'form'}\n# one a line\n%%writefile names.txt\ncat"
+    new, _ = rewrite(CellSource(text), cell_type="code", rules=cell_magics.RULES, facts=NotebookFacts())
+    assert (new.text, new.prose) == ("%%writefile names.txt\ncat", "#### The classes  \none a line")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from migration.rules.rewriting import rewrite
 
 API = (*colab_api.RULES, *colab_calls.RULES, *colab_text.RULES)
 RULES = (*detection.RULES, *API)
-NOTHING = "# Nothing to mount: the drive is a folder of this machine."
+NOTHING = ""
 
 
 def _rewrite(*texts, rules=RULES):
@@ -90,8 +90,8 @@ def test_everything_that_is_offered_can_be_imported():
     "before, after",
     [
         ("from google.colab import drive\ndrive.mount('/content/drive')", NOTHING),
-        ("from google.colab import drive; drive.mount('/content/drive', force_remount=True)\n", NOTHING + "\n"),
-        ("%%capture\nfrom google.colab import drive\ndrive.mount('/content/drive')", "%%capture\n" + NOTHING),
+        ("from google.colab import drive; drive.mount('/content/drive', force_remount=True)\n", ""),
+        ("%%capture\nfrom google.colab import drive\ndrive.mount('/content/drive')", "%%capture"),
         ("# Mount.\nfrom google.colab import drive\ndrive.mount('/content/drive')", "# Mount."),
         (
             "from google.colab import drive, files\ndrive.mount('/content/drive')\na()",

@@ -19,7 +19,7 @@ RULES = (*commands.GPU_RULES, *downloads.RULES, *commands.RULES)
 
 
 def _rewrite(text):
-    facts = NotebookFacts()
+    facts = NotebookFacts(rerunnable=True)
     new, found = rewrite(CellSource(text), cell_type="code", rules=RULES, facts=facts)
     again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
     assert again is new

@@ -21,7 +21,7 @@ HOST = "http://files.example.org"
 
 
 def _rewrite(text):
-    facts = NotebookFacts()
+    facts = NotebookFacts(rerunnable=True)
     new, found = rewrite(CellSource(text), cell_type="code", rules=downloads.RULES, facts=facts)
     again, repeated = rewrite(new, cell_type="code", rules=downloads.RULES, facts=facts)
     assert again is new

@@ -66,8 +66,7 @@ def test_a_literal_moves_to_the_parameters_cell(line, written):
     cells, findings = _migrate(f"{line}\nprint(epochs)")
     assert written in cells[0]["source"].splitlines()
     assert cells[0]["metadata"]["tags"] == ["parameters"]
-    assert cells[1]["metadata"]["tags"] == ["landfall-setup"]
-    assert _texts(cells)[2:] == ["print(epochs)"]
+    assert _texts(cells)[1:] == ["print(epochs)"]
     assert [finding.rule for finding in findings] == ["LF610"]
     namespace: dict = {}
     exec(cells[0]["source"], namespace)
@@ -84,8 +83,8 @@ def test_a_literal_moves_to_the_parameters_cell(line, written):
         (["x = 1 #@param\nx += 1"], "assigned in cell 0"),
         (["x = 1 #@param", "%%capture x\nprint()"], "assigned in cell 1"),
         (["x = 1 #@param", "def f():\n    global x\n    x = 2"], "assigned in cell 1"),
-        (["x = 1 #@param", "x = 2 #@param"], "cells 0, 1 give it different values"),
-        (["x = 1 #@param", "x = 1.0 #@param"], "different values"),
+        (["x = 1 #@param", "x = 2 #@param"], "cells 0, 1 have a field of this name"),
+        (["x = 1 #@param", "x = 1 #@param"], "cells 0, 1 have a field of this name"),
         (["print(x)", "x = 1 #@param"], "used before, in cell 0"),
         (["def f(a): return max(a)", "max = 1 #@param"], "used before, in cell 0"),
         (["from a import *", "x = 1 #@param"], "import *"),
@@ -115,18 +114,27 @@ def test_a_field_stays_where_hoisting_would_change_something(cells, reason):
         ["class A:\n    x = 0", "x = 1 #@param"],
         ["x = 1 #@param", "f(x=2)"],
         ["x = 1 #@param", "from a import *"],
-        ["x = 1 #@param", "x = 1 #@param {type:'number'}"],
     ],
 )
 def test_a_field_is_hoisted_where_nothing_else_binds_its_name(cells):
     assert not any(parameter.stays for parameter in _plan(*cells))
 
 
-def test_the_same_literal_in_two_cells_is_one_parameter():
-    cells, findings = _migrate("x = 1 #@param\nprint(x)", "x = 1 #@param\nprint(-x)")
-    assert cells[0]["source"].count("\nx = 1") == 1
-    assert _texts(cells)[2:] == ["print(x)", "print(-x)"]
-    assert len(findings) == 2
+def test_what_describes_a_field_goes_with_it():
+    cells, _ = _migrate(
+        "#@title Run {run: 'auto'}\n#@markdown How long\nx = 1 #@param\n\n# The rate\ny = 2 #@param\n# end"
+    )
+    assert cells[0]["source"].split("\n\n")[1:] == [
+        "# Run\n# How long\nx = 1  # type: int",
+        "# The rate\ny = 2  # type: int\n# end",
+    ]
+    assert _texts(cells)[1:] == [""]
+
+
+def test_a_cell_that_does_more_keeps_its_comments():
+    cells, _ = _migrate("# Setting\n#@markdown How long\nx = 1 #@param\n#@markdown After\nprint(x)")
+    assert cells[0]["source"].endswith("\n\n# How long\nx = 1  # type: int")
+    assert _texts(cells)[1:] == ["# Setting\n#@markdown After\nprint(x)"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +193,7 @@ def test_a_path_becomes_relative_and_joins_its_folder():
 )
 def test_a_field_for_a_secret_reads_the_environment(line, after):
     cells, _ = _migrate(line)
-    assert cells[2]["source"] == after
+    assert cells[-1]["source"] == after
     name = line.split()[0]
     assert f'\n{name} = ""  # type: str secret' in cells[0]["source"]
 
@@ -193,7 +201,7 @@ def test_a_field_for_a_secret_reads_the_environment(line, after):
 def test_a_secret_in_a_field_goes_and_is_never_shown():
     secret = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
     cells, findings = _migrate(f'token = "{secret}" #@param')
-    assert cells[2]["source"] == 'token = token or os.environ["HF_TOKEN"]'
+    assert cells[-1]["source"] == 'token = token or os.environ["HF_TOKEN"]'
     assert findings[0].keeps is Keeps.NEEDS_HUMAN
     assert "HF_TOKEN" in findings[0].action
     assert secret not in json.dumps(cells) + repr(findings)
@@ -218,14 +226,13 @@ def test_a_notebook_that_needs_nothing_gets_nothing():
 def test_the_cells_stand_before_the_first_code_cell_and_hold_what_is_used():
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": "WORK_DIR"},
-        {"cell_type": "code", "metadata": {}, "source": '!"$KERNEL_PYTHON" -m pip list\nopen(f"{WORK_DIR}/a")'},
+        {"cell_type": "code", "metadata": {}, "source": '!pip list | cat\nopen(f"{WORK_DIR}/a")'},
     ]
     new = add_preamble(cells, NotebookFacts(), Folders(work="a b", drive="D:\\drive"))
     assert [cell["metadata"].get("tags") for cell in new] == [None, ["parameters"], ["landfall-setup"], None]
     assert 'work_dir = "a b"' in new[1]["source"]
-    assert 'drive_dir = "D:/drive"' in new[1]["source"]
-    assert "KERNEL_PYTHON" in new[2]["source"]
-    assert "makedirs(DRIVE_DIR" not in new[2]["source"]
+    assert "drive" not in (new[1]["source"] + new[2]["source"]).lower()
+    assert 'os.environ["PATH"] = os.path.dirname(sys.executable)' in new[2]["source"]
     assert "SHELL" not in new[2]["source"]
 
 
@@ -235,16 +242,46 @@ def test_a_second_migration_changes_nothing():
 
 
 def test_what_a_migrated_notebook_lacks_is_added():
-    once, _ = _migrate("x = 1 #@param")
-    more = [*once, {"cell_type": "code", "metadata": {}, "source": '!"$KERNEL_PYTHON" -m pip list {DRIVE_DIR}'}]
-    new = add_preamble(more, NotebookFacts(), Folders())
-    assert new[0] == once[0]
+    once, _ = _migrate("x = 1 #@param\nopen(f'{WORK_DIR}/a')")
+    more = [*once, {"cell_type": "code", "metadata": {}, "source": "!ls {DRIVE_DIR}"}]
+    new = add_preamble(more, NotebookFacts(), Folders(drive="D:\\drive"))
+    assert 'drive_dir = "D:/drive"' in new[0]["source"]
     lines = new[1]["source"].splitlines()
-    assert "import sys" in lines
-    assert lines.index('KERNEL_PYTHON = os.environ["KERNEL_PYTHON"] = sys.executable') < len(lines) - 1
     assert lines[-1] == "os.chdir(WORK_DIR)"
+    assert sum(line.startswith("DRIVE_DIR =") for line in lines) == 1
     assert sum(line.startswith("WORK_DIR =") for line in lines) == 1
     assert compiles(new[1]["source"])
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("%pip install a\n!apt install b && cd c", 0),
+        ("!python train.py", 7),
+        ("%%bash\ntorchrun train.py", 7),
+        ("subprocess.run(['accelerate', 'launch'])", 7),
+        ("from landfall_runtime import files", 7),
+    ],
+)
+def test_the_set_up_makes_the_kernel_complete(text, lines):
+    """The programs of its Python, and the modules beside the notebook, wherever later cells go."""
+    cells = [{"cell_type": "code", "metadata": {}, "source": text}]
+    new = add_preamble(cells, NotebookFacts(), Folders())
+    assert len(new) == 1 + bool(lines)
+    if lines:
+        assert new[0]["source"].count("\n") + 1 <= lines
+        assert "sys.path.insert(0" in new[0]["source"]
+        assert add_preamble(new, NotebookFacts(), Folders()) == new
+
+
+def test_the_runtime_is_imported_from_any_folder(tmp_path, monkeypatch):
+    cells, _ = _migrate("from landfall_runtime import userdata\n%cd sub")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "landfall_runtime.py").write_text("beside = True")
+    code = "\n".join(cell["source"] for cell in cells[:2])
+    code += "\nos.chdir('sub')\nimport landfall_runtime\nprint(landfall_runtime.beside, os.environ['WORK_DIR'])"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout == f"True {tmp_path}\n"
 
 
 def test_a_parameters_cell_of_the_notebook_is_extended_and_comes_first():
@@ -292,7 +329,7 @@ def test_papermill_shows_every_parameter_with_its_type(tmp_path):
     )
     found = inspect_notebook(_write(tmp_path / "n.ipynb", cells))
     types = {name: entry["inferred_type_name"] for name, entry in found.items()}
-    assert types == {"work_dir": "str", "drive_dir": "str", "n": "int", "url": "str", "out": "str", "key": "str",
+    assert types == {"work_dir": "str", "n": "int", "url": "str", "out": "str", "key": "str",
                      "flag": "bool", "many": "list"}  # fmt: skip
     assert found["n"]["help"] == "slider, 1 to 9"
     assert found["out"]["help"] == "path relative to work_dir"
