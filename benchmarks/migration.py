@@ -10,6 +10,7 @@ import argparse
 import ast
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,8 @@ from benchmarks.colab_leftovers import leftovers
 from core.cli import run_command
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
 
-INSERTED = {"parameters", "landfall-setup"}
+_PROSE = re.compile(r"[ \t]*#(?![ \t]*[!%])(?![^\n]*(?:/content|google\.colab|@[ \t]*param))[^\n]*\w")
+_PROSE_MARK = re.compile(r"#[ \t]*@[ \t]*(?:title|markdown|param)|\{[^{}]*\}[ \t]*$")
 
 
 def main() -> int:
@@ -96,19 +98,32 @@ class Survey:
             self.count("broken originals, not compared", example=f"{source}: {error}")
             return
         cells = original.get("cells") or [cell for sheet in original.get("worksheets", []) for cell in sheet["cells"]]
-        inserted = {"landfall-setup"} if any("parameters" in _tags(cell) for cell in cells) else INSERTED
-        kept = [(index, cell) for index, cell in enumerate(migrated["cells"]) if not inserted & {*_tags(cell)}]
-        if len(kept) != len(cells):
-            self.count("cells lost or added", example=f"{source}: {len(cells)} cells, {len(kept)} kept")
+        places = {old: new for new, old in enumerate(entry["cells"]) if old is not None}
+        if len(entry["cells"]) != len(migrated["cells"]) or any(old >= len(cells) for old in places):
+            self.count("cells that the report does not explain", example=str(source))
             return
-        human = {finding["cell"] for finding in entry["findings"] if finding["keeps"] == "needs-human"}
-        self._judge_leftovers(source, migrated, {new: old for old, (new, _) in enumerate(kept)}, human)
+        human = {
+            cell
+            for finding in entry["findings"]
+            if finding["keeps"] == "needs-human"
+            for cell in (finding["cell"], *finding["also"])
+        }
+        self._judge_leftovers(source, migrated, {new: old for old, new in places.items()}, human)
+        self.count("cells added", len(migrated["cells"]) - len(places))
+        added = [cell for cell, old in zip(migrated["cells"], entry["cells"], strict=True) if old is None]
+        self._judge_prose(source, cells, migrated["cells"])
+        if sum(cell["cell_type"] == "code" for cell in added) > 2:
+            self.count("more than two code cells added", example=str(source))
         touched: dict[int, set[int]] = {}
         for finding in entry["findings"]:
             touched.setdefault(finding["cell"], set()).update(_touched_lines(finding))
-        for index, (cell, (_, new)) in enumerate(zip(cells, kept, strict=True)):
+        for index, cell in enumerate(cells):
+            new = migrated["cells"][places[index]] if index in places else None
+            self.count("cells taken out", new is None)
+            if new is not None and _text(cell).strip() and not _text(new).strip():
+                self.count("cells emptied", example=f"{source}:{index}")
             if cell["cell_type"] == "code":
-                self._judge_cell(f"{source}:{index}", _text(cell), _text(new), touched.get(index, set()))
+                self._judge_cell(f"{source}:{index}", _text(cell), _text(new or {}), touched.get(index, set()))
         for finding in entry["findings"]:
             if finding["keeps"] == "needs-human" and not finding["action"]:
                 self.count("needs-human without an action", example=f"{source}: {finding['rule']}")
@@ -138,6 +153,16 @@ class Survey:
         if unexplained:
             cell, construct, text = unexplained[0]
             self.count("unexplained leftovers", example=f"{source}:{cell and old.get(cell)} {construct}: {text:.160}")
+
+    def _judge_prose(self, source: Path, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+        """Comment lines whose words are nowhere in the migrated notebook; forms say theirs in another comment."""
+        kept = _words("\n".join(_text(cell) for cell in after))
+        for cell in before:
+            for line in _text(cell).split("\n") if cell["cell_type"] == "code" else ():
+                words = _words(_PROSE_MARK.sub("", line)) if _PROSE.match(line) else ""
+                self.count("comment lines", bool(words))
+                if words and words not in kept:
+                    self.count("comment lines lost", example=f"{source}: {line.strip()!r:.120}")
 
     def _judge_cell(self, place: str, before: str, after: str, touched: set[int]) -> None:
         self.count("code cells")
@@ -189,6 +214,10 @@ def _text(cell: dict[str, Any]) -> str:
 
 def _load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_bytes().decode("utf-8-sig", errors="replace"), strict=False)
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text))
 
 
 @cache

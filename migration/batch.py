@@ -173,6 +173,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
         keeps=dict(sorted(Counter(found.keeps.value for found in findings).items())),
         requirements=Needs(migration.requirements.python, migration.requirements.system),
         findings=found_items(findings if options.details else filter(_waits, findings), lines),
+        cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
     )
@@ -199,8 +200,7 @@ def _waits(found: Finding) -> bool:
 
 def _diff(name: str, before: Sequence[str], migration: Migration) -> str:
     cells = migration.notebook["cells"]
-    tags = [cell["metadata"].get("tags", ()) for cell in cells]
-    return source_diff(name, before, [source_text(cell) for cell in cells], tags)
+    return source_diff(name, before, [source_text(cell) for cell in cells], migration.origins)
 
 
 # -------------------------------------------------------------------------------------------------------------- writing

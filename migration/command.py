@@ -86,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     mode: Mode = "check" if arguments.check else "diff" if arguments.diff else "write"
     plan = make_plan(arguments.inputs, output=arguments.output, out_dir=arguments.out_dir, writes=mode == "write")
     _require_report_is_no_input(arguments, plan)
+    if not (plan.tasks or plan.failed or plan.left_out):
+        names = ", ".join(map(str, arguments.inputs))
+        raise UsageError(f"there is no notebook in {names}", hint="name a notebook, or a folder that holds some")
     options = Options(
         mode=mode,
         strict=arguments.strict,
@@ -157,8 +160,6 @@ def _report_failures(plan: Plan, report: Report) -> None:
         for notebook in report.notebooks
         if notebook.status == "failed"
     )
-    if not report.notebooks:
-        sys.stderr.write("landfall migrate: no notebook was found\n")
 
 
 def _print_result(arguments: argparse.Namespace, report: Report, results: Sequence[Result]) -> None:

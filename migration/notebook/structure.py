@@ -72,9 +72,9 @@ def _hardware(metadata: dict[str, Any], notes: Notes) -> str | None:
 def _clean_metadata(metadata: dict[str, Any], notes: Notes) -> dict[str, Any]:
     gone = metadata.keys() & _NOTEBOOK_METADATA
     if gone:
-        notes.add("LF110", f"Colab's metadata of the notebook was left out: {listed(gone)}")
+        notes.add("LF110", f"Colab's metadata of the notebook: {listed(gone)}")
     if "widgets" in metadata:
-        notes.add("LF115", "the saved state of widgets was left out", keeps=Keeps.EQUIVALENT)
+        notes.add("LF115", "the saved state of widgets", keeps=Keeps.EQUIVALENT)
     gone |= _TRANSIENT_METADATA | {"widgets"}
     return {key: value for key, value in metadata.items() if key not in gone}
 
@@ -84,13 +84,13 @@ def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
     counts = Counter(key for cell in cells for key in cell["metadata"].keys() & _CELL_METADATA)
     if counts:
         stated = ", ".join(f"`{key}` ({count})" for key, count in sorted(counts.items()))
-        notes.add("LF111", f"Colab's metadata of cells was left out: {stated}")
+        notes.add("LF111", f"Colab's metadata of cells: {stated}")
 
 
 def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any]:
     metadata = cell["metadata"]
     if any(as_dict(as_dict(metadata.get("executionInfo")).get("user")).values()):
-        notes.add("LF112", "the name and account of the person who ran the cell were left out", index)
+        notes.add("LF112", "the name and account of the person who ran the cell", index)
     new = {key: value for key, value in metadata.items() if key not in _CELL_METADATA and key != "trusted"}
     if metadata.get("cellView") == "form":
         new["jupyter"] = {**as_dict(metadata.get("jupyter")), "source_hidden": True}

@@ -43,24 +43,31 @@ def holding(*words: str, like: str | re.Pattern[str] | None = None) -> Trigger:
 
 
 def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, list[int]]:
-    """The text after the edits (sorted, not overlapping), and for each new line the original line it comes from."""
+    """The text after the edits (sorted, not overlapping), and for each new line the original line it comes from.
+
+    That is the line of its first character, or of the place where an edit wrote it.
+    """
     pieces: list[str] = []
     lines: list[int] = []
     at = row = 0
+    begun: int | None = None  # the origin of the line that is being written
 
-    def keep(piece: str) -> None:
-        nonlocal row
+    def put(piece: str, *, moves: bool) -> None:
+        nonlocal begun, row
         pieces.append(piece)
         count = piece.count("\n")
-        lines.extend(origin[row : row + count])
-        row += count
+        for _ in range(count):
+            lines.append(origin[row] if begun is None else begun)
+            begun = None
+            row = min(row + moves, len(origin) - 1)
+        if begun is None and not piece.endswith("\n") and piece:
+            begun = origin[row]
 
     for edit in edits:
-        keep(text[at : edit.start])
-        pieces.append(edit.text)
-        lines.extend([origin[min(row, len(origin) - 1)]] * edit.text.count("\n"))
-        row += text.count("\n", edit.start, edit.end)
+        put(text[at : edit.start], moves=True)
+        put(edit.text, moves=False)
+        row = min(row + text.count("\n", edit.start, edit.end), len(origin) - 1)
         at = edit.end
-    keep(text[at:])
-    lines.append(origin[min(row, len(origin) - 1)])
+    put(text[at:], moves=True)
+    lines.append(origin[row] if begun is None else begun)
     return "".join(pieces), lines

@@ -14,7 +14,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,11 +31,15 @@ LONGEST_TEXT = 4_000
 
 Mode = Literal["write", "check", "diff"]
 Status = Literal["migrated", "unchanged", "failed"]
+Severity = Literal["breaks", "decision", "information"]
 KeepsText = Literal["exact", "equivalent", "needs-human"]
 _DESCRIBED = {"use_attribute_docstrings": True}
 
 # Commands that change the machine, run code of others, or open a way in from outside.
 HAZARDS = frozenset({"LF821", "LF822", "LF823", "LF824", "LF825"})
+# What raises an error, or lacks a program, until a person has acted.
+BREAKS = frozenset({"LF218", "LF224", "LF225", "LF229", "LF308", "LF309", "LF520", "LF521", "LF523", "LF524", "LF545"})
+BREAKS |= {"LF546", "LF563", "LF813", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: what they find does not make it a notebook of Colab's.
 UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
@@ -88,6 +92,12 @@ class FoundItem:
     """What a person must do; empty where nothing."""
     anchor: str
     """Where the rule is documented."""
+    output_cell: int | None = None
+    """Position of the cell in the migrated notebook, from 0; null where it is gone, or none was written."""
+    severity: Severity = "information"
+    """`breaks`: it fails here until a person acts; `decision`: a person decides; `information`: all other."""
+    also: tuple[int, ...] = ()
+    """Other cells of the original in which the same is to be done."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,8 @@ class NotebookReport:
     """What it installs."""
     findings: tuple[FoundItem, ...] = ()
     """Everything found, in the order of the cells."""
+    cells: tuple[int | None, ...] = ()
+    """For each cell of the migrated notebook its position in the original, null where it was added."""
     hazards: tuple[Place, ...] = ()
     """Where the notebook reaches beyond its folder: writes elsewhere, sudo, remote code."""
     secrets: tuple[Place, ...] = ()
@@ -137,7 +149,9 @@ class NotebookReport:
 
     @property
     def needs_human(self) -> list[FoundItem]:
-        return [item for item in self.findings if item.keeps == "needs-human"]
+        """What breaks first, then what a person decides."""
+        waiting = [item for item in self.findings if item.keeps == "needs-human"]
+        return sorted(waiting, key=lambda item: item.severity != "breaks")
 
 
 @dataclass(frozen=True)
@@ -206,11 +220,12 @@ def summarise(notebooks: Sequence[NotebookReport]) -> Summary:
 def found_items(findings: Iterable[Finding], file_lines: Sequence[Sequence[int]] = ()) -> tuple[FoundItem, ...]:
     """The findings as the report has them, in the order of the cells; those about the whole notebook come first.
 
-    `file_lines` are those of `migration.notebook.positions.lines_of_cells`.
+    `file_lines` are those of `migration.notebook.positions.lines_of_cells`. What a person must do in several cells is
+    one item.
     """
     rows = {rule.id: rule for rule in RULES}
     ordered = sorted(findings, key=lambda found: (-1 if found.cell is None else found.cell, found.line or 0))
-    return tuple(
+    items = [
         FoundItem(
             rule=found.rule,
             name=rows[found.rule].name,
@@ -224,9 +239,36 @@ def found_items(findings: Iterable[Finding], file_lines: Sequence[Sequence[int]]
             after=_clipped(found.after),
             action=encodable(found.action),
             anchor=rows[found.rule].anchor,
+            output_cell=found.output_cell,
+            severity=_severity(found),
         )
         for found in ordered
-    )
+    ]
+    return _joined(items)
+
+
+def _severity(found: Finding) -> Severity:
+    if found.keeps is not Keeps.NEEDS_HUMAN:
+        return "information"
+    return "breaks" if found.rule in BREAKS else "decision"
+
+
+def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
+    """One item for what is to be done several times and changed nowhere: a program is installed once."""
+    first: dict[tuple[str, str], int] = {}
+    joined: list[FoundItem] = []
+    for item in items:
+        key = (item.rule, item.action)
+        if item.keeps != "needs-human" or item.changed or not item.action or item.cell is None:
+            joined.append(item)
+        elif key not in first:
+            first[key] = len(joined)
+            joined.append(item)
+        else:
+            known = joined[first[key]]
+            also = () if item.cell in (known.cell, *known.also) else (item.cell,)
+            joined[first[key]] = replace(known, also=(*known.also, *also))
+    return tuple(joined)
 
 
 def as_json(report: Report) -> str:
@@ -257,6 +299,16 @@ def where(cell: int | None, line: int | None) -> str:
     if cell is None:
         return "notebook"
     return f"cell {cell}" if line is None else f"cell {cell}, line {line}"
+
+
+def place_of(item: FoundItem) -> str:
+    """The place of an item, by the cells of the notebook that a person opens: `cell 5 (3 in the original), line 2`."""
+    place = where(item.cell, item.line)
+    if item.cell is not None and item.output_cell is not None and item.output_cell != item.cell:
+        place = place.replace(f"cell {item.cell}", f"cell {item.output_cell} ({item.cell} in the original)", 1)
+    if item.also:
+        place += f", and in {len(item.also)} more"
+    return place
 
 
 def encodable(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.workspace import json_text
-from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, where
+from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
 from migration.report.reference import wrapped
 from migration.rules.rule import Rule
 from migration.rules.table import RULES
@@ -43,7 +43,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield f"  {', '.join(facts)}"
     todo = notebook.needs_human
     for item in todo[:most]:
-        yield from wrapped(f"{where(item.cell, item.line)}: {item.message} ({item.rule})", "  ! ", 4)
+        yield from wrapped(f"{place_of(item)}: {item.message} ({item.rule})", "  ! ", 4)
         yield from wrapped(item.action, "    → ", 6)
     if most is not None and len(todo) > most:
         yield f"  ! {len(todo) - most} more; --report FILE.json lists them all"

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from core.errors import UsageError
 from core.workspace import write_text
-from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, shown, where
+from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, place_of, shown, where
 
 GENERATOR = '<meta name="generator" content="landfall migrate">'
+_SEVERITIES = {"breaks": "breaks now", "decision": "needs a decision", "information": "information"}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _KEEPS = {
     "exact": "same behaviour",
@@ -164,10 +165,12 @@ def _places(title: str, places: Iterable[Place]) -> _Markup:
 
 def _finding(item: FoundItem) -> _Markup:
     return _joined(
-        _element("strong", where(item.cell, item.line)),
+        _element("strong", place_of(item)),
         f" · {item.rule} ",
         _prose(item.name),
         " · ",
+        _element("span", _SEVERITIES[item.severity], class_=item.keeps) if item.keeps == "needs-human" else "",
+        " · " if item.keeps == "needs-human" else "",
         _element("span", _KEEPS[item.keeps], class_=item.keeps),
         _element("div", _prose(item.message)),
         _element("div", _prose(item.action), class_="action") if item.action else "",

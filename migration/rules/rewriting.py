@@ -43,7 +43,8 @@ def rewrite(
         matches = list(_matches(candidates, source, facts))
         chosen = _without_overlap([pair for pair in matches if pair[1].edits])
         if not chosen:
-            return source, changes + [_finding(rule, match, source, origin, "") for rule, match in matches]
+            found = [_finding(rule, match, source, origin, "") for rule, match in matches]
+            return source, _as_they_are(changes, source, origin) + found
         changes += [
             replace(_finding(rule, match, source, origin, _after(source, match)), changed=True)
             for rule, match in chosen
@@ -52,7 +53,30 @@ def rewrite(
         prose = "\n\n".join(filter(None, [source.prose, *(match.prose for _, match in chosen)]))
         source = CellSource(text, index=source.index, language=source.language, prose=prose)
         candidates = Candidates.of(rules, cell_type)
-    return source, changes
+    return source, _as_they_are(changes, source, origin)
+
+
+def _as_they_are(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:
+    """The changes with their lines as all rules together leave them."""
+    lines = source.text.split("\n") if changes else []
+    now: dict[int, list[str]] = {}
+    for line, row in zip(lines, origin, strict=True) if lines else ():
+        now.setdefault(row, []).append(line)
+    return [
+        replace(
+            found,
+            after=_masked(
+                "\n".join(
+                    line
+                    for row in range(found.line, found.line + found.before.count("\n") + 1)
+                    for line in now.get(row, ())
+                )
+            ),
+        )
+        if found.line is not None
+        else found
+        for found in changes
+    ]
 
 
 @dataclass(frozen=True)

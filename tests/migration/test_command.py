@@ -78,7 +78,7 @@ def test_a_second_run_over_a_folder_changes_nothing_and_says_what_it_left_out(ca
 
 
 def test_folders_become_parameters_of_the_notebook(capsys):
-    save(Path("a.ipynb"), notebook_of("open('/content/drive/MyDrive/a')"))
+    save(Path("a.ipynb"), code("open('/content/drive/MyDrive/a')"))
     assert main(["a.ipynb", "--work-dir", "scratch", "--drive-dir", "team/drive"]) == 0
     text = Path("local_a.ipynb").read_text(encoding="utf-8")
     assert "scratch" in text
@@ -160,10 +160,11 @@ def test_check_of_what_is_no_notebook_is_no_success(capsys):
     assert "bad.ipynb" in capsys.readouterr().err
 
 
-def test_a_folder_without_notebooks_is_said(capsys):
+@pytest.mark.parametrize("options", [["--check"], []])
+def test_a_folder_without_notebooks_is_an_error(options, capsys):
     Path("empty").mkdir()
-    assert main(["--check", "empty"]) == 0
-    assert capsys.readouterr().err == "landfall migrate: no notebook was found\n"
+    assert main([*options, "empty"]) == 2
+    assert "empty" in capsys.readouterr().err
 
 
 def test_check_as_json_follows_the_schema(capsys):

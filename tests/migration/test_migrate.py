@@ -70,8 +70,11 @@ def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing
     again = migrate(read_bytes(text.encode("utf-8"), "again")[0])
     assert written(again.notebook) == text
     assert [found for found in again.findings if found.changed] == []
-    emptied = [cell for cell, origin in zip(migration.notebook["cells"], migration.origins, strict=True)
-               if not cell["source"].strip() and (origin is None or notebook["cells"][origin]["source"].strip())]
+    emptied = [
+        cell
+        for cell, origin in zip(migration.notebook["cells"], migration.origins, strict=True)
+        if not cell["source"].strip() and (origin is None or notebook["cells"][origin]["source"].strip())
+    ]
     assert emptied == []
     for cell, origin in zip(migration.notebook["cells"], migration.origins, strict=True):
         if origin is not None and cell["cell_type"] == "code":

