@@ -1,4 +1,4 @@
-"""What a notebook installs, as files for `pip install -r` and for the system's package manager."""
+"""What a notebook installs and imports, as files for `pip install -r` and for the system's package manager."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from core.secrets import masked
 from migration import shell
+from migration.analysis.imports import imported_packages
 from migration.notebook.texts import FIELD, holding
 from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
 from migration.python.source import CellSource
@@ -34,12 +35,13 @@ _EGG = re.compile(r"[#&]egg=([\w.-]+)")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-\d[^-]*-.*\.whl")
 _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _WIDTH = 160
+_IMPORTED = "# Imported by the notebook and installed on Colab:"
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a notebook installs: `python` lines as a requirements file holds them, `system` packages as
+    """What a notebook needs: `python` lines as a requirements file holds them, `system` packages as
     `apt-get install` takes them. A line that begins with `#` says what such a file cannot hold."""
 
     python: tuple[str, ...] = ()
@@ -47,13 +49,18 @@ class Requirements:
 
 
 def collect_requirements(sources: Sequence[CellSource]) -> Requirements:
-    """The requirements of all install commands of the original cells, in every branch. Never raises."""
+    """The requirements of all install commands of the original cells, in every branch, and of their imports.
+
+    Never raises.
+    """
     lines = _Lines()
     for source in sources:
         if _INSTALLS.fires(source.text):
             for command, text in _commands(source):
                 lines.add(command, text)
-    return Requirements(lines.python(), tuple(lines.system.values()))
+    imported = imported_packages(sources, [entry.name for entry in lines.entries.values()])
+    python = (*lines.python(), *[_IMPORTED] * bool(imported), *imported)
+    return Requirements(python, tuple(lines.system.values()))
 
 
 def requirements_text(requirements: Requirements) -> str:
@@ -69,7 +76,7 @@ def system_text(requirements: Requirements) -> str:
 def _text(command: str, lines: tuple[str, ...]) -> str:
     if all(line.startswith(("#", "--")) for line in lines):
         return ""
-    return "\n".join([f"# What the notebook installs: {command}", *lines, ""])
+    return "\n".join([f"# What the notebook needs: {command}", *lines, ""])
 
 
 def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:

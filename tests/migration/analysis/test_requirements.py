@@ -199,3 +199,41 @@ def test_the_files(tmp_path):
     assert text.endswith("(pip does not accept it)\n")
     assert system_text(found).splitlines()[1:] == ["e"]
     assert requirements_text(Requirements()) == system_text(Requirements()) == ""
+
+
+def test_what_colab_has_installed_is_named_by_its_package():
+    found = _python(
+        "import numpy as np, cv2\nfrom sklearn.svm import SVC", "    import yaml  # why", "!pip install numpy==1.26"
+    )
+    assert found == [
+        "numpy==1.26",
+        "# Imported by the notebook and installed on Colab:",
+        "PyYAML",
+        "opencv-python",
+        "scikit-learn",
+    ]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["import os, sys\nfrom google.colab import drive\nimport landfall_runtime"],
+        ["import models_of_mine\nfrom utils import x"],  # another package on the index may have that name
+        ["%%writefile /content/seaborn.py\nx = 1", "import seaborn"],
+        ["!pip install opencv-contrib-python==4", "import cv2"],
+        ["!pip install git+https://github.com/huggingface/transformers", "import transformers"],
+        ["text = 'import numpy'"],
+    ],
+)
+def test_what_needs_no_line_gets_none(texts):
+    assert not any(line.startswith("# Imported") for line in _python(*texts))
+
+
+def test_parts_of_google_are_packages_of_their_own():
+    lines = _python("from google.cloud import bigquery, storage\nimport google.generativeai as genai\nimport google")
+    assert lines[1:] == ["google-cloud-bigquery", "google-cloud-storage", "google-generativeai"]
+
+
+def test_a_file_of_imports_alone_is_one_that_pip_takes(tmp_path):
+    names = [str(found.req) for found in _accepted(requirements_text(_collect("import numpy, PIL, skimage")), tmp_path)]
+    assert names == ["numpy", "pillow", "scikit-image"]

@@ -1,0 +1,171 @@
+"""Which packages a notebook imports that Colab has installed, by the names that pip knows them by."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import packages_distributions
+
+from migration.python.source import CellSource
+
+# Installed on Colab under the name that is imported.
+_SAME_NAME = frozenset(
+    re.findall(
+        r"\S+",
+        """
+    arch geemap httplib2 igraph oauth2client absl-py accelerate aiohttp albumentations altair anthropic arviz astropy autograd babel bigframes bleach
+    blis blosc2 bokeh branca cachetools catalogue catboost certifi cffi chardet chex click cloudpickle cmdstanpy
+    colorcet colorlover community confection contourpy cryptography cufflinks cupy cvxopt cvxpy cycler cython
+    dask datasets decorator diffusers distributed dlib dm-tree docutils duckdb easydict editdistance einops
+    etils fastai fastapi fastcore fastdownload fastprogress ffmpy filelock flask flax folium fsspec future
+    fuzzywuzzy gast gdown gensim geopandas geopy gin gradio graphviz gspread gym gymnasium h5py holidays
+    holoviews html5lib httpx huggingface-hub humanize hyperopt imageio imageio-ffmpeg imgaug imutils inflect
+    ipyevents ipykernel ipython ipywidgets jax jaxlib jinja2 joblib jsonschema kaggle kagglehub keras kiwisolver
+    langchain langsmith librosa lightgbm llvmlite locket lxml markdown markupsafe matplotlib matplotlib-venn
+    missingno mizani mlxtend moviepy mpl-toolkits mpmath msgpack multidict multiprocess music21 narwhals natsort
+    nbconvert nbformat networkx nibabel nltk numba numexpr numpy oauthlib openai openpyxl opt-einsum optax orbax
+    osqp packaging pandas pandas-datareader pandas-gbq panel param partd patsy peewee peft pexpect pickleshare
+    pip platformdirs plotly plotnine pluggy polars pooch portpicker prettytable proglog progressbar2 promise
+    prophet psutil psycopg2 pyarrow pycocotools pycparser pydantic pydot pygame pygments pymc pymysql pyomo
+    pyparsing pyperclip pytensor pytest pytz pyviz-comms qdldl regex requests rich rpy2 safetensors scipy scs
+    seaborn sentence-transformers sentencepiece sentry-sdk setuptools shap shapely six smart-open
+    snowballstemmer soundfile soxr spacy sqlalchemy sqlglot sqlparse srsly stanio statsmodels sympy tables
+    tabulate tblib tenacity tensorboard tensorflow tensorflow-datasets tensorflow-gcs-config tensorflow-hub
+    tensorflow-probability tensorstore termcolor text-unidecode textblob thinc threadpoolctl tifffile timm
+    tinycss2 tokenizers toml tomlkit toolz torch torchao torchaudio torchdata torchsummary torchtext torchvision
+    tornado tqdm transformers trax treelite treescope triton tweepy typer tzlocal ujson uritemplate urllib3
+    uvicorn vega-datasets wandb wasabi wcwidth weasel webcolors websockets widgetsnbextension wordcloud wrapt
+    xarray xarray-einstats xgboost xlrd yarl yellowbrick yfinance zict
+    """,
+    )
+)
+_OTHER_NAMES = {
+    "Crypto": "pycryptodome",
+    "IPython": "ipython",
+    "PIL": "pillow",
+    "OpenGL": "PyOpenGL",
+    "absl": "absl-py",
+    "apiclient": "google-api-python-client",
+    "bs4": "beautifulsoup4",
+    "community": "python-louvain",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "docx": "python-docx",
+    "ee": "earthengine-api",
+    "faiss": "faiss-cpu",
+    "git": "GitPython",
+    "gin": "gin-config",
+    "google.api_core": "google-api-core",
+    "google.auth": "google-auth",
+    "google.cloud.aiplatform": "google-cloud-aiplatform",
+    "google.cloud.bigquery": "google-cloud-bigquery",
+    "google.cloud.bigquery_storage": "google-cloud-bigquery-storage",
+    "google.cloud.firestore": "google-cloud-firestore",
+    "google.cloud.language": "google-cloud-language",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.cloud.translate": "google-cloud-translate",
+    "google.genai": "google-genai",
+    "google.generativeai": "google-generativeai",
+    "google.oauth2": "google-auth",
+    "google.protobuf": "protobuf",
+    "google_auth_oauthlib": "google-auth-oauthlib",
+    "googleapiclient": "google-api-python-client",
+    "grpc": "grpcio",
+    "imblearn": "imbalanced-learn",
+    "jwt": "PyJWT",
+    "magic": "python-magic",
+    "mpl_toolkits": "matplotlib",
+    "orbax": "orbax-checkpoint",
+    "pandas_profiling": "pandas-profiling",
+    "pkg_resources": "setuptools",
+    "progressbar": "progressbar2",
+    "psycopg2": "psycopg2-binary",
+    "pydrive": "PyDrive",
+    "pydrive2": "PyDrive2",
+    "pylab": "matplotlib",
+    "pywt": "PyWavelets",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "slugify": "python-slugify",
+    "sklearn_pandas": "sklearn-pandas",
+    "tree": "dm-tree",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+_VARIANTS = {
+    "opencv-python": ("opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"),
+    "tensorflow": ("tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "tf-nightly-gpu", "tensorflow-macos"),
+    "faiss-cpu": ("faiss-gpu", "faiss"),
+    "scikit-learn": ("sklearn",),
+    "pillow": ("pillow-simd",),
+    "psycopg2-binary": ("psycopg2",),
+    "beautifulsoup4": ("bs4",),
+    "spacy": ("spacy-nightly",),
+}
+_IMPORT = re.compile(
+    r"^[ \t]*(?:>>>[ \t]*)?(?:from[ \t]+(?P<module>[A-Za-z_][\w.]*)[ \t]+import[ \t]+(?P<parts>[^\n#;]*)"
+    r"|import[ \t]+(?P<modules>[A-Za-z_][^\n#;]*))",
+    re.MULTILINE,
+)
+_DOTTED = re.compile(r"[A-Za-z_][\w.]*")
+_WRITES_MODULE = re.compile(r"^[ \t]*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?:\S*/)?(\w+)(?:\.py|/)", re.MULTILINE)
+
+
+def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -> list[str]:
+    """The packages that the code of some cells imports and nothing installs, sorted; `installed` are those that
+    something does. A module that is in no table and not installed here as a package of its own name, such as a file of
+    the notebook's, is left out: another package on the index could have its name."""
+    known = {_normal(name) for name in installed}
+    own = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
+    found = {
+        package
+        for source in sources
+        for module in _modules(source)
+        if module.partition(".")[0] not in own and (package := _package(module))
+    }
+    return sorted(package for package in found if not {_normal(package), *_VARIANTS.get(_normal(package), ())} & known)
+
+
+def _modules(source: CellSource) -> Iterator[str]:
+    """The dotted names that a cell's import lines name, as far as its text shows."""
+    if source.language != "python" or "import" not in source.text:
+        return
+    for match in _IMPORT.finditer(source.text):
+        if match["module"]:
+            yield match["module"]
+            if match["module"] in ("google", "google.cloud"):
+                yield from (f"{match['module']}.{name}" for name in _DOTTED.findall(match["parts"]))
+        else:
+            for part in match["modules"].split(","):
+                if name := _DOTTED.match(part.strip()):
+                    yield name[0]
+
+
+@cache
+def _package(module: str) -> str | None:
+    """What pip calls the package of a module; None for the standard library and for what is not known."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or (top in ("landfall_runtime", "google") and "." not in module):
+        return None
+    parts = module.split(".")
+    for count in range(len(parts), 0, -1):
+        if name := _OTHER_NAMES.get(".".join(parts[:count])):
+            return name
+    name = _normal(top)
+    return name if name in _SAME_NAME or name in _installed() else None
+
+
+@cache
+def _installed() -> frozenset[str]:
+    """The packages on this machine that hold a module of their own name."""
+    found = packages_distributions()
+    return frozenset(_normal(module) for module, names in found.items() if _normal(module) in map(_normal, names)) - {
+        "landfall"
+    }
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
