@@ -15,7 +15,8 @@ _SAME_NAME = frozenset(
     re.findall(
         r"\S+",
         """
-    arch geemap httplib2 igraph oauth2client absl-py accelerate aiohttp albumentations altair anthropic arviz astropy autograd babel bigframes bleach
+    arch geemap httplib2 igraph oauth2client
+    absl-py accelerate aiohttp albumentations altair anthropic arviz astropy autograd babel bigframes bleach
     blis blosc2 bokeh branca cachetools catalogue catboost certifi cffi chardet chex click cloudpickle cmdstanpy
     colorcet colorlover community confection contourpy cryptography cufflinks cupy cvxopt cvxpy cycler cython
     dask datasets decorator diffusers distributed dlib dm-tree docutils duckdb easydict editdistance einops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 
 from migration.analysis.facts import NotebookFacts
@@ -46,6 +47,7 @@ _FROM = re.compile(
 _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
 _IMPORT = re.compile(rf"\bimport(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS}))?(?![\w.])(?P<alias>\s+as\b)?")
 _FULL_NAME = re.compile(rf"\bgoogle\.colab(?=\.(?:{_PARTS})\.\w)")
+_IMPORTS = re.compile(r"(?:^|;|\\n)\s*(?:from\s+google|import\s+google\.colab)", re.MULTILINE)
 _ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
 _LOADS = re.compile(r"import_module|__import__")
 _PAGE_ACTION = (
@@ -116,8 +118,19 @@ def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         if literal.start in loaded:
             yield from _rewritten(source, start, end, "a module of `google.colab` is loaded by its name")
-        else:
+        elif _is_code(source.text[start:end]):
             yield from _rewritten(source, start, end, "a text holds code for `google.colab`", _certain)
+
+
+def _is_code(text: str) -> bool:
+    """Whether a string is Python that imports from Colab, and no message that names a part of it."""
+    if not _IMPORTS.search(text):
+        return False
+    try:
+        ast.parse(textwrap.dedent(text.replace("{{", "{").replace("}}", "}").replace("\\n", "\n")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _find_names_in_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -21,7 +21,6 @@ NOT_HERE = 'raise ModuleNotFoundError("not available on this machine")'
 
 _COLON = re.compile(r"#[^\n]*|:")
 _INDENT = re.compile(r"[ \t]*")
-_ABOUT_COLAB = re.compile(r"[ \t]*#(?![ \t]*@)[^\n]*colab", re.IGNORECASE)
 _COMMENT = re.compile(r"[ \t]*#")
 
 
@@ -67,7 +66,7 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     if len(node.orelse) == 1 and isinstance(other, ast.If) and text.startswith("elif", source.span(other)[0]):
         keyword = source.span(other)[0]
         kept = _comments_between(source, body_end, source.line_span(keyword, keyword)[0])
-        removed = Edit(_first_line(source, choice), source.line_span(keyword, keyword)[0], kept)
+        removed = Edit(first, source.line_span(keyword, keyword)[0], kept)
         return (removed,) if is_elif else (removed, Edit(keyword, keyword + 4, "if"))
     colon = _colon(source, end_of(source, node.body[-1]))
     line = source.line_span(colon - 1, colon)[0]
@@ -140,34 +139,10 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
     """Puts lines in the place of a whole statement, or takes it out where there are none."""
     node = choice.node
     if not text.strip():
-        edits = take_out(source, [node])
-        above = _comment_above(source, choice)
-        if above is None or not (source.text[source.body : above.start] + source.text[edits[-1].end :]).strip():
-            return edits  # the comment is all that is left
-        return tuple(sorted([above, *edits]))
+        return take_out(source, [node])
     first, last = line_span(source, node, node)
     indent = source.text[first : source.span(node)[0]]
-    return (Edit(_first_line(source, choice), _with_comments(source, last, indent), text),)
-
-
-def _first_line(source: CellSource, choice: Choice) -> int:
-    above = _comment_above(source, choice)
-    start = source.span(choice.node)[0]
-    return above.start if above else source.line_span(start, start)[0]
-
-
-def _comment_above(source: CellSource, choice: Choice) -> Edit | None:
-    """The removal of a single comment line right above about Colab, whose branch goes."""
-    start = source.span(choice.node)[0]
-    first = source.line_span(start, start)[0]
-    if choice.colab or first <= source.body or source.text.startswith("elif", start):
-        return None
-    above, end = source.line_span(first - 1, first - 1)
-    before = source.text[source.line_span(above - 1, above - 1)[0] : above] if above > source.body else ""
-    same_indent = source.text[above:end].startswith(source.text[first:start] + "#")
-    if not same_indent or not _ABOUT_COLAB.match(source.text, above, end) or _COMMENT.match(before):
-        return None
-    return Edit(above, first, "")
+    return (Edit(first, _with_comments(source, last, indent), text),)
 
 
 def _body_text(

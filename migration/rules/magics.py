@@ -12,12 +12,10 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, parse
 from migration.python.statements import place_of, removal
-from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
 # Notebooks also spell it `%tensoflow_verion`.
-_VERSION_COMMENT = re.compile(r"#+\s*%?\s*tenso\w*_ver\w*(?:\s+[\d.]+x?)?(?:\s+(?:only\s+)?(?:works|exists)\b.*)?$")
 _AUTOMAGICS = (
     "cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|conda|mamba|load_ext|reload_ext|unload_ext|autoreload|matplotlib|"
     "tensorboard|tensorflow_version|timeit"
@@ -112,23 +110,6 @@ def _does_nothing(handler: ast.ExceptHandler) -> bool:
     return all(isinstance(node, ast.Pass) for node in handler.body)
 
 
-def _find_version_comment(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not source.is_python:
-        return
-    for start, end in _comment_lines(source):
-        if _VERSION_COMMENT.match(source.text[start:end].strip()):
-            stop = end + 1 if end < len(source.text) else end
-            yield Match(start, end, "a comment about `%tensorflow_version`, which is gone", (Edit(start, stop, ""),))
-
-
-def _comment_lines(source: CellSource) -> Iterator[tuple[int, int]]:
-    """The spans of the lines that hold nothing but a comment."""
-    for start, end in comments(source):
-        first, last = source.line_span(start, end)
-        if not source.text[first:start].strip():
-            yield first, last
-
-
 def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for name in ("load_ext", "reload_ext", "unload_ext"):
         for use in _uses(source, name):
@@ -209,18 +190,6 @@ RULES: tuple[Rule, ...] = (
         find=_find_tensorflow_version,
         trigger=holding("tensorflow_version"),
         example=Example("%tensorflow_version 2.x\nimport tensorflow as tf", "import tensorflow as tf"),
-    ),
-    Rule(
-        id="LF564",
-        name="comment about `%tensorflow_version`",
-        matches="`# %tensorflow_version 1.x`, `# %tensorflow_version only exists in Colab.`",
-        writes="nothing",
-        keeps=Keeps.EXACT,
-        find=_find_version_comment,
-        trigger=holding("tenso", like=r"#.*tenso\w*_ver"),
-        example=Example(
-            "# %tensorflow_version only exists in Colab.\nimport tensorflow as tf", "import tensorflow as tf"
-        ),
     ),
     Rule(
         id="LF565",

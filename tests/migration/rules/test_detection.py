@@ -72,7 +72,7 @@ def _one(text):
             "if ASK:\n    a()\n    # of Colab\n\n# of here\nelse:\n    b()\n    # last\n\n# after\nc()",
             "# of here\nb()\n# last\n\n# after\nc()",
         ),
-        ("# On Colab:\nif ASK:\n    print(1)\nb()", "b()"),
+        ("# On Colab:\nif ASK:\n    print(1)\nb()", "# On Colab:\nb()"),
         ("# Two lines,\n# one of Colab\nif ASK:\n    print(1)", "# Two lines,\n# one of Colab"),
         ("#@title On Colab\nif ASK:\n    print(1)", "#@title On Colab"),
         ("%%time\n# On Colab\nif ASK:\n    print(1)\n", "%%time\n# On Colab"),

@@ -87,21 +87,6 @@ def test_a_version_that_asks_where_it_runs_is_left_to_the_detection():
 
 
 @pytest.mark.parametrize(
-    "before, after",
-    [
-        ("# %tensorflow_version 1.x\nimport x", "import x"),
-        ("#tensorflow_version only works on colab\nimport x", "import x"),
-        ("if a:\n  # %tensorflow_version only exists in Colab.\n  !ls\n", "if a:\n  !ls\n"),
-        ("import x\n# %tensoflow_verion 1.x works only in colab", "import x\n"),
-    ],
-)
-def test_comments_about_the_version_go(before, after):
-    new, (finding,) = _rewrite(before)
-    assert new == after
-    assert finding.rule == "LF564"
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "# set tensorflow_version=1.15 in the environment",

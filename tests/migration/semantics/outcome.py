@@ -18,6 +18,7 @@ import PIL.Image
 
 from migration.migrate import Migration, migrate
 from migration.rules.preamble import Folders
+from migration.rules.table import RULES
 from tests.migration.semantics.kernels import COLAB_CONTENT, HERE, CellRun, Machine, copy_modules, environment
 
 # Programs that not every machine has, and what they print.
@@ -29,8 +30,8 @@ _REMARKS = re.compile(
     re.MULTILINE,
 )
 _CONTENT = re.compile(r"(?P<address>https?://\S+)|(?:(?<![\w.])|(?<= -\w))/content(?![\w-])")
-_PREAMBLE_TAGS = {"parameters", "landfall-setup"}
-_NAMES = {"START_DIR", "WORK_DIR", "DRIVE_DIR", "KERNEL_PYTHON"}
+OPT_IN = frozenset(rule.id for rule in RULES if rule.opt_in)
+_NAMES = {"START_DIR", "WORK_DIR", "DRIVE_DIR"}
 PREAMBLE_NAMES = {"work_dir", "drive_dir", *_NAMES, *(f"LANDFALL_{name}" for name in _NAMES)}
 
 Content = str | bytes
@@ -107,22 +108,28 @@ class Machines:
         """Runs a case; `migration` is looked at in place of what `migrate` makes of it."""
         _write(_fresh(self.folder / "workspace"), case.files if case.in_workspace else {})
         workspace = self.folder / "workspace" if case.in_workspace else None
-        migration = migration or migrate(notebook_of(case.cells), folders=case.folders, workspace=workspace)
+        notebook, rerunnable = notebook_of(case.cells), not OPT_IN.isdisjoint(case.rules)
+        migration = migration or migrate(notebook, folders=case.folders, workspace=workspace, rerunnable=rerunnable)
         new_cells = migration.notebook["cells"]
-        sources = [cell["source"] for cell in new_cells]
+        sources = [cell["source"] if cell["cell_type"] == "code" else "" for cell in new_cells]
         with ThreadPoolExecutor(2) as pool:
             run_original = self._on_colab if case.original_on == "colab" else self._locally
             original = pool.submit(run_original, case, case.cells, "original")
             migrated = pool.submit(self._locally, case, sources, "migrated")
             original_runs, original_files = original.result()
             migrated_runs, migrated_files = migrated.result()
-        kept = []
-        for cell, run in zip(new_cells, migrated_runs, strict=True):
-            if _PREAMBLE_TAGS.isdisjoint(cell["metadata"].get("tags", ())):
-                kept.append(run)
+        # A cell that migration has taken out does nothing, and leaves the variables as they are.
+        kept: list[CellRun] = []
+        last = CellRun()
+        origins = migration.origins or range(len(new_cells))
+        for cell, origin, run in zip(new_cells, origins, migrated_runs, strict=True):
+            if origin is None:
+                assert cell["cell_type"] == "markdown" or (run.error, run.stdout) == (None, ""), run.traceback
             else:
-                assert (run.error, run.stdout) == (None, ""), run.traceback or run.stdout
-        assert len(kept) == len(case.cells), "a cell was lost"
+                kept += [CellRun(variables=last.variables)] * (origin - len(kept))
+                kept.append(run)
+            last = run
+        kept += [CellRun(variables=last.variables)] * (len(case.cells) - len(kept))
         return Outcome(original_runs, kept, original_files, migrated_files, migration)
 
     def _on_colab(self, case: Case, cells: Sequence[str], name: str) -> tuple[list[CellRun], dict[str, bytes]]:

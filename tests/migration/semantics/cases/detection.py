@@ -23,10 +23,10 @@ print('start')
 if IN_COLAB:
     from google.colab import drive
     drive.mount('/content/drive')
-    root = '/content/drive/MyDrive'
+    root = 'colab'
 else:
     # The plain machine.
-    root = '.'
+    root = 'here'
 root
 # ----
 if not IN_COLAB:
@@ -36,8 +36,7 @@ where = 'colab' if IN_COLAB else 'local'
 where
 # ----
 if IN_COLAB:
-    !pip install -q nothing-of-this-name
-    %cd /content/nowhere
+    print('go to the menu')
 # ----
 if IN_COLAB and sys.platform == 'linux':
     print('colab on linux')
@@ -48,7 +47,7 @@ else:
 # ----
 def setup(path=None):
     if IN_COLAB:
-        path = '/content'
+        path = 'colab.csv'
     else:
         path = path or 'data.csv'
     return path
@@ -56,7 +55,7 @@ setup()
 # ----
 if IN_COLAB: print('one line')
 # ----
-verbose = root == '.' or IN_COLAB
+verbose = root == 'here' or IN_COLAB
 if sys.platform == 'linux' and not IN_COLAB:
     print('a plain linux')
 # ----
@@ -72,7 +71,7 @@ third'''
     ),
     _local(
         "a flag from a try",
-        ("LF301", "LF302"),
+        ("LF302",),
         r"""
 try:
     import google.colab
@@ -80,22 +79,16 @@ try:
 except ImportError:
     IN_COLAB = False
 # ----
-if IN_COLAB:
-    base = '/content/'
-else:
-    base = ''
-open(base + 'data.csv').read()
-# ----
 try:
-    from google.colab import files
-    files.upload()
+    from google.colab import output
+    output.enable_custom_widget_manager()
 except ModuleNotFoundError:
-    print('no upload')
+    print('no widgets')
 # ----
 try:
     from google.colab import drive
     drive.mount('/content/drive')
-    folder = '/content/drive/MyDrive/x'
+    folder = 'there'
 except:
     folder = 'here'
 folder
@@ -141,6 +134,57 @@ if os.path.exists('/content/missing'):
 else:
     print('not found')
 """,
+    ),
+    Case(
+        "what only the Colab branch does",
+        cells(r"""
+import os, sys
+IN_COLAB = 'google.colab' in sys.modules
+# ----
+if IN_COLAB:
+    from google.colab import drive
+    drive.mount('/content/drive')
+    root = '/content/drive/MyDrive'
+else:
+    root = '.'
+print(open(root + '/data.csv').read())
+# ----
+base = '/content/' if IN_COLAB else ''
+open(base + 'here.txt').read()
+# ----
+try:
+    from google.colab import userdata
+    token = userdata.get('TOKEN')
+except ImportError:
+    token = None
+# ----
+if IN_COLAB and not os.path.exists('made'):
+    os.environ['MADE'] = 'yes'
+    !mkdir -p made/$MADE
+# ----
+try:
+    import google.colab
+    COLAB = True
+    %cd made
+except ImportError:
+    COLAB = False
+# ----
+def save():
+    if not IN_COLAB:
+        return
+    open('saved', 'w').write('1')
+save()
+os.listdir()
+# ----
+if not IN_COLAB:
+    os.chdir('..')
+os.getcwd()
+"""),
+        ("LF303", "LF304", "LF306"),
+        files={"here.txt": "h"},
+        drive={"data.csv": "a,b\n1,2\n"},
+        secrets={"TOKEN": "t"},
+        gone=_FLAGS,
     ),
     Case(
         "names that only the Colab branch binds",

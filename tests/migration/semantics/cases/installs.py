@@ -36,7 +36,7 @@ subprocess.run('pip install -q numpy'.split()).returncode
 !uv pip install --system -q numpy
 """.replace("NUMPY", version("numpy"))
         ),
-        ("LF404", "LF501", "LF502", "LF503", "LF504", "LF506", "LF507", "LF567"),
+        ("LF404", "LF501", "LF503", "LF504", "LF506", "LF567"),
         files={"requirements.txt": "numpy>=1.20\n"},
     ),
     Case(
