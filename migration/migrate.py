@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from migration.analysis.facts import collect_facts
+from migration.analysis.facts import NotebookFacts, collect_facts
+from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
@@ -69,6 +70,7 @@ def migrate(
     facts = replace(collect_facts(code, language=language), rerunnable=rerunnable)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
+    facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))
     findings: list[Finding] = []
     cells, rewritten = [], []
     possible = {
@@ -122,6 +124,18 @@ def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mappin
         if not _is_emptied(cell["source"], text) or cell["metadata"].get("tags"):
             placed.append({**cell, _ORIGIN: index})
     return placed
+
+
+def _with_local_comments(parameter: Parameter, facts: NotebookFacts) -> Parameter:
+    """The parameter with its comments as the rules leave them in a cell."""
+
+    def local(lines: tuple[str, ...]) -> tuple[str, ...]:
+        if not lines:
+            return lines
+        text = rewrite(CellSource("\n".join(lines)), cell_type="code", rules=RULES, facts=facts)[0].text
+        return tuple(text.split("\n"))
+
+    return replace(parameter, above=local(parameter.above), below=local(parameter.below))
 
 
 def _prose(source: CellSource) -> CellSource:
