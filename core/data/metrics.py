@@ -32,8 +32,6 @@ _RECURRING_CHANGES = 0.002
 # Steps above so many robust standard deviations change the level, or are spikes if so much of them is reversed.
 _LARGE_STEP, _REVERSED = 10.0, 0.7
 _LARGEST, _TINY = (float(bound) for bound in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
-
-
 _NS_PER_S = 1e9
 
 
@@ -90,7 +88,8 @@ def _time_metrics(raw: Recording, clean: Recording, declared_hz: float | None, s
 def channel_metrics(values_t: np.ndarray, gap_g: np.ndarray) -> dict[str, Any]:
     """JSON values; None where one does not apply. gap_g: int64 (G,) rows that follow a gap."""
     observed, differences = partial(_observed, values_t), partial(_steps, values_t, gap_g)
-    num_rows, num_observed = len(values_t), sum(map(len, observed()))
+    summaries = [(len(n), n.min(), n.max(), n.sum(dtype=np.float64)) for n in observed() if len(n)]
+    num_rows, num_observed = len(values_t), sum(count for count, _, _, _ in summaries)
     metrics: dict[str, Any] = {
         "missing_ratio": (num_rows - num_observed) / num_rows if num_rows else 1.0,
         "constant": False,
@@ -104,9 +103,10 @@ def channel_metrics(values_t: np.ndarray, gap_g: np.ndarray) -> dict[str, Any]:
     }
     if not num_observed:
         return metrics
-    low = min(block.min() for block in observed() if len(block))
-    high = max(block.max() for block in observed() if len(block))
-    metrics |= {"minimum": float(low), "maximum": float(high), "rms": _deviation(observed, num_observed)}
+    low, high = min(each for _, each, _, _ in summaries), max(each for _, _, each, _ in summaries)
+    mean = sum(total for _, _, _, total in summaries) / num_observed
+    deviation = math.sqrt(sum(np.square(block - mean).sum() for block in observed()) / num_observed)
+    metrics |= {"minimum": float(low), "maximum": float(high), "rms": deviation}
     num_steps, num_flat = (
         sum(counts) for counts in zip(*((len(n), int((n == 0).sum())) for n in differences()), strict=True)
     )
@@ -140,12 +140,6 @@ def _steps(values_t: np.ndarray, gap_g: np.ndarray) -> Iterator[np.ndarray]:
         step_n[gap_g[first:last] - row - 1] = np.nan
         yield step_n[~np.isnan(step_n)]
         row += len(step_n)
-
-
-def _deviation(observed: Numbers, count: int) -> float:
-    """The standard deviation."""
-    mean = sum(block.sum(dtype=np.float64) for block in observed()) / count
-    return float(np.sqrt(sum(np.square(block - mean).sum() for block in observed()) / count))
 
 
 def _longest_run(values_t: np.ndarray) -> int:

@@ -258,9 +258,9 @@ def test_segments_are_free_of_gaps():
 def test_a_large_recording_is_judged_in_seconds():
     values_tc = np.random.default_rng(0).standard_normal((200_000, 40), dtype=np.float32)
     found = dataclasses.replace(recording(values_tc[:, :1]), values_tc=values_tc, channels=tuple(map(str, range(40))))
-    began = time.perf_counter()
+    began = time.process_time()
     judge(found)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @needs_shared_data
