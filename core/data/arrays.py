@@ -27,7 +27,7 @@ class Array(NamedTuple):
 
 
 @contextmanager
-def array_of(path: Path, key: str | None, folder: Path | None) -> Iterator[Array]:
+def array_of(path: Path, key: str | None, scratch: Path | None) -> Iterator[Array]:
     """The array of an `.npy` file, or the array `key` of an `.npz` file.
 
     Raises DataError for anything but real numbers: objects are never unpickled, because that runs code.
@@ -41,7 +41,7 @@ def array_of(path: Path, key: str | None, folder: Path | None) -> Iterator[Array
                 archive = opened.enter_context(zipfile.ZipFile(path))
                 member = _member(archive, key, path)
                 file, num_bytes = opened.enter_context(archive.open(member)), member.file_size
-            yield _array(file, num_bytes, path, folder)
+            yield _array(file, num_bytes, path, scratch)
     except WriteError:
         raise
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
@@ -56,7 +56,7 @@ def _member(archive: zipfile.ZipFile, key: str, path: Path) -> zipfile.ZipInfo:
     return archive.getinfo(f"{key}.npy")
 
 
-def _array(file: BinaryIO, num_bytes: int, path: Path, folder: Path | None) -> Array:
+def _array(file: BinaryIO, num_bytes: int, path: Path, scratch: Path | None) -> Array:
     """The array in a stream of `num_bytes`, after a check of its header."""
     version = np.lib.format.read_magic(file)
     read_header = _HEADERS.get(version)
@@ -80,7 +80,7 @@ def _array(file: BinaryIO, num_bytes: int, path: Path, folder: Path | None) -> A
         file.seek(0)
         whole = np.lib.format.read_array(file, allow_pickle=False)
         return Array(shape, iter([_as_float32(whole.reshape(-1))]))
-    refuse_large(path, (declared if folder is None else 0) + 4 * math.prod(shape), folder)
+    refuse_large(path, (declared if scratch is None else 0) + 4 * math.prod(shape), scratch)
     return Array(shape, _numbers(file, declared, dtype, math.prod(shape[1:]) * dtype.itemsize))
 
 

@@ -1,6 +1,8 @@
 """Arrays larger than memory: read in blocks of rows, and written to temporary files without a name.
 
 Pages of memory-mapped files that were read are released, so that the memory of a process does not grow with its files.
+
+In this package, `scratch` is the folder for long temporary arrays, in files without a name; None keeps them in memory.
 """
 
 from __future__ import annotations
@@ -84,14 +86,14 @@ def _mapping_of(array: np.ndarray) -> mmap.mmap | None:
 
 
 class Rows:
-    """An array that is built block by block: in memory while it is short or without a `folder`, else in a file in
-    `folder` that has no name and is deleted with the array.
+    """An array that is built block by block: in memory while it is short or without a `scratch`, else in a file in
+    `scratch` that has no name and is deleted with the array.
 
-    Raises WriteError where the disk of the folder is full.
+    Raises WriteError where the disk is full.
     """
 
-    def __init__(self, folder: Path | None):
-        self.folder = folder
+    def __init__(self, scratch: Path | None):
+        self.scratch = scratch
         self._blocks: list[np.ndarray] = []
         self._num_bytes = self._num_rows = 0
         self._file = None
@@ -99,8 +101,8 @@ class Rows:
     def add(self, block: np.ndarray) -> None:
         self._num_bytes, self._num_rows = self._num_bytes + block.nbytes, self._num_rows + len(block)
         self._blocks.append(block)
-        if self.folder is not None and self._num_bytes > IN_MEMORY:
-            with writing(self.folder / "rows"):
+        if self.scratch is not None and self._num_bytes > IN_MEMORY:
+            with writing(self.scratch / "rows"):
                 self._write()
 
     def whole(self) -> np.ndarray:
@@ -108,55 +110,55 @@ class Rows:
         if self._file is None:
             return self._blocks[0] if len(self._blocks) == 1 else np.concatenate(self._blocks)
         like = self._blocks[0]
-        with writing(self.folder / "rows"), self._file as file:
+        with writing(self.scratch / "rows"), self._file as file:
             file.flush()
             return np.memmap(file, dtype=like.dtype, mode="c", shape=(self._num_rows, *like.shape[1:]))
 
     def _write(self) -> None:
         if self._file is None:
-            self._file = _without_name(self.folder)  # `whole` closes it
+            self._file = _without_name(self.scratch)  # `whole` closes it
         for block in self._blocks:
             self._file.write(np.ascontiguousarray(block).data)
         self._blocks = [block[:0] for block in self._blocks[:1]]
 
 
-def _without_name(folder: Path) -> IO[bytes]:
+def _without_name(scratch: Path) -> IO[bytes]:
     """Also creates the folder: the store may be deleted while it is in use."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryFile(dir=folder)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryFile(dir=scratch)
 
 
-def gathered(parts: Iterable[np.ndarray], folder: Path | None) -> np.ndarray:
+def gathered(parts: Iterable[np.ndarray], scratch: Path | None) -> np.ndarray:
     """Blocks of rows as one array."""
-    rows = Rows(folder)
+    rows = Rows(scratch)
     for part in parts:
         rows.add(part)
     return rows.whole()
 
 
-def blank(shape: tuple[int, ...], folder: Path | None, dtype: np.typing.DTypeLike = np.float32) -> np.ndarray:
-    """Zeros that may be overwritten in any order: in memory while the array is short or without a `folder`, else in a
-    file in `folder` that has no name and is deleted with the array.
+def blank(shape: tuple[int, ...], scratch: Path | None, dtype: np.typing.DTypeLike = np.float32) -> np.ndarray:
+    """Zeros that may be overwritten in any order: in memory while the array is short or without a `scratch`, else in a
+    file in `scratch` that has no name and is deleted with the array.
 
-    Raises WriteError where the disk of the folder is full. The space is reserved at once: without space for a page, the
-    process would be killed when it writes to it.
+    Raises WriteError where the disk is full. The space is reserved at once: without space for a page, the process would
+    be killed when it writes to it.
     """
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-    if folder is None or num_bytes <= IN_MEMORY:
+    if scratch is None or num_bytes <= IN_MEMORY:
         return np.zeros(shape, dtype)
-    with writing(folder / "rows"), _without_name(folder) as file:
+    with writing(scratch / "rows"), _without_name(scratch) as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, num_bytes)
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
-def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
+def by_column(parts_tc: Sequence[np.ndarray], scratch: Path | None) -> np.ndarray:
     """The columns (C, T) of the rows of all parts, each contiguous."""
     num_rows, num_columns = sum(map(len, parts_tc)), parts_tc[0].shape[1]
     itemsize, dtype = parts_tc[0].itemsize, parts_tc[0].dtype
-    if folder is None or num_rows * num_columns * itemsize <= IN_MEMORY:
+    if scratch is None or num_rows * num_columns * itemsize <= IN_MEMORY:
         return np.ascontiguousarray((parts_tc[0] if len(parts_tc) == 1 else np.concatenate(parts_tc)).T)
-    with writing(folder / "columns"), _without_name(folder) as file:
+    with writing(scratch / "columns"), _without_name(scratch) as file:
         file.truncate(num_rows * num_columns * itemsize)
         start = 0
         for block in (block for part_tc in parts_tc for block in blocks(part_tc)):
@@ -168,12 +170,12 @@ def by_column(parts_tc: Sequence[np.ndarray], folder: Path | None) -> np.ndarray
         return np.memmap(file, dtype=dtype, mode="c", shape=(num_columns, num_rows))
 
 
-def as_one(parts: Sequence[np.ndarray], folder: Path | None) -> np.ndarray:
+def as_one(parts: Sequence[np.ndarray], scratch: Path | None) -> np.ndarray:
     """Arrays (n, …), concatenated; a view where they are contiguous already, as the records of a set are."""
     if lie_back_to_back(parts):
         first = parts[0]
         return np.lib.stride_tricks.as_strided(first, (sum(map(len, parts)), *first.shape[1:]), first.strides)
-    return gathered((block for part in parts for block in blocks(part)), folder)
+    return gathered((block for part in parts for block in blocks(part)), scratch)
 
 
 def lie_back_to_back(parts: Sequence[np.ndarray]) -> bool:

@@ -41,13 +41,12 @@ class Channels:
         chosen: Sequence[str],
         exclude: Sequence[str],
         path: Path,
-        folder: Path | None,
+        scratch: Path | None,
     ):
-        """table: the first block, which has the names of the columns. folder: for long arrays; None keeps them in
-        memory."""
+        """table: the first block, which has the names of the columns."""
         names = list(table.frame.columns)
         require(table.frame, chosen, path)
-        self.path, self.folder, self.chosen = path, folder, chosen
+        self.path, self.scratch, self.chosen = path, scratch, chosen
         self._notes = [f"nothing to exclude: no column {name!r}" for name in exclude if name not in names]
         self._columns: list[_Column] = []
         for name in list(chosen) or [name for name in names if name not in time_names]:
@@ -57,7 +56,7 @@ class Channels:
                 self._notes.append(f"column {name!r} left out: {reason}")
             else:
                 self._columns.append(_Column(name))
-        self._rows, self._sentinels = Rows(folder), Sentinels(len(self._columns))
+        self._rows, self._sentinels = Rows(scratch), Sentinels(len(self._columns))
 
     def add(self, table: Table) -> None:
         if self._columns:
@@ -73,7 +72,7 @@ class Channels:
             raise DataError("no numeric channel", path=self.path, hint=hint)
         values_tc = self._rows.whole()
         if len(kept) < len(self._columns):
-            values_tc = gathered((block[:, kept] for block in blocks(values_tc)), self.folder)
+            values_tc = gathered((block[:, kept] for block in blocks(values_tc)), self.scratch)
         notes = self._sentinels.notes({number: self._columns[number].name for number in kept})
         return values_tc, tuple(self._columns[number].name for number in kept), [*self._notes, *notes]
 

@@ -14,16 +14,16 @@ from core.data.recording import NOT_A_TIME, Recording
 from core.data.sampling import steps
 
 
-def cleaned(recording: Recording, gap_factor: float, folder: Path | None = None) -> Recording:
+def cleaned(recording: Recording, gap_factor: float, scratch: Path | None = None) -> Recording:
     """The recording in order of time, without rows that have no time stamp or a repeated one, and with its gaps.
 
     The first of several rows with one time stamp is kept. A gap is a step longer than `gap_factor` median steps.
-    Sorting takes 32 bytes of memory for each row; folder: for long arrays, None keeps them in memory.
+    Sorting takes 32 bytes of memory for each row.
     """
     if not len(recording):
         return recording
     if not _is_in_order(recording.time_ns):
-        recording = _in_order(recording, folder)
+        recording = _in_order(recording, scratch)
     return dataclasses.replace(recording, gap_g=_gaps(recording.time_ns, gap_factor))
 
 
@@ -32,7 +32,7 @@ def _is_in_order(time_ns: np.ndarray) -> bool:
     return time_ns[0] != NOT_A_TIME and all(in_order)
 
 
-def _in_order(recording: Recording, folder: Path | None) -> Recording:
+def _in_order(recording: Recording, scratch: Path | None) -> Recording:
     time_ns = recording.time_ns
     row_n = np.flatnonzero(time_ns != NOT_A_TIME)
     num_untimed = len(recording) - len(row_n)
@@ -48,17 +48,17 @@ def _in_order(recording: Recording, folder: Path | None) -> Recording:
     )
     return dataclasses.replace(
         recording,
-        values_tc=_chosen(recording.values_tc, row_n, folder),
-        time_ns=_chosen(time_ns, row_n, folder),
+        values_tc=_chosen(recording.values_tc, row_n, scratch),
+        time_ns=_chosen(time_ns, row_n, scratch),
         notes=(*recording.notes, *(note for happened, note in changes if happened)),
     )
 
 
-def _chosen(array: np.ndarray, row_n: np.ndarray, folder: Path | None) -> np.ndarray:
+def _chosen(array: np.ndarray, row_n: np.ndarray, scratch: Path | None) -> np.ndarray:
     """The rows `row_n` of an array, in this order."""
     if not len(row_n):
         return array[:0]
-    return gathered((array[block] for block in blocks(row_n)), folder)
+    return gathered((array[block] for block in blocks(row_n)), scratch)
 
 
 def _gaps(time_ns: np.ndarray, gap_factor: float) -> np.ndarray:

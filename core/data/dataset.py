@@ -74,7 +74,7 @@ def load_stream_data(
         rows = [(recordings[span.recording], span.start, span.stop) for span in spans["train"]]
         training = [recording.values_tc[start:stop] for recording, start, stop in rows]
         scaler = store.scaler(
-            partial(Scaler.fit, training, channels, config.data.scaling, store.room()),
+            partial(Scaler.fit, training, channels, config.data.scaling, store.scratch()),
             rows=rows,
             channels=channels,
             scaling=config.data.scaling.model_dump(mode="json"),
@@ -86,7 +86,7 @@ def load_stream_data(
             path=recordings[0].path,
             hint="score data of the same sensors, or set data.channels",
         )
-    series = Series.of(recordings, store.joined(recordings), scaler, store.room())
+    series = Series.of(recordings, store.joined(recordings), scaler, store.scratch())
     store.forget_oldest()
     windows = {name: windows_of(name, spans[name], series, config) for name in parts}
     return StreamData(windows, scaler, channels, rate_hz, tuple(reports), config)

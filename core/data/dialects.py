@@ -36,10 +36,10 @@ class Dialect(NamedTuple):
     quoted: bool
 
 
-def sniff(path: Path, folder: Path | None = None) -> Dialect:
+def sniff(path: Path, scratch: Path | None = None) -> Dialect:
     """The dialect, from the first rows of the file, after a check of all its bytes.
 
-    folder: where the values will be stored; None for memory. Raises DataError with the row for NUL bytes, for a header
+    Raises DataError with the row for NUL bytes, for a header
     of values and for two columns of one name; and where memory or disk is too small for the file.
     """
     head, is_cut = _head(path)
@@ -48,7 +48,7 @@ def sniff(path: Path, folder: Path | None = None) -> Dialect:
             f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is not a table"
         )
     encoding = _encoding(head, is_cut)
-    quoted = True if encoding.startswith("utf-16") else _look_through(path, folder)
+    quoted = True if encoding.startswith("utf-16") else _look_through(path, scratch)
     lines = head.decode(encoding, errors="replace").splitlines()
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
@@ -87,7 +87,7 @@ def _head(path: Path) -> tuple[bytes, bool]:
         return b"".join(blocks), bool(stream.read(1))
 
 
-def _look_through(path: Path, folder: Path | None) -> bool:
+def _look_through(path: Path, scratch: Path | None) -> bool:
     """Whether the file has a quotation mark. Raises DataError for a NUL byte, and for more text than fits."""
     row, size, quoted = 1, 0, False
     with _opened(path) as stream:
@@ -101,7 +101,7 @@ def _look_through(path: Path, folder: Path | None) -> bool:
                     hint="cut the file before this row, or export it again",
                 )
             row, size, quoted = row + block.count(b"\n"), size + len(block), quoted or b'"' in block
-            refuse_large(path, size, folder)
+            refuse_large(path, size, scratch)
     return quoted
 
 

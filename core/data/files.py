@@ -57,16 +57,16 @@ def _glob(pattern: str, root: Path) -> Iterable[Path]:
         return ()
 
 
-def refuse_large(path: Path, num_bytes: int, folder: Path | None = None) -> None:
-    """Raises DataError where `num_bytes` exceed the free space on the disk of `folder`, or without one the memory."""
+def refuse_large(path: Path, num_bytes: int, scratch: Path | None = None) -> None:
+    """Raises DataError where `num_bytes` exceed the free space on the disk of `scratch`, or without one the memory."""
     import psutil
 
-    if folder is None:
+    if scratch is None:
         free, what = psutil.virtual_memory().available, "memory"
         hint = "set data.store_dir to a folder for large arrays, or split the file by time"
     else:
-        there = next(place for place in (folder, *folder.parents) if place.is_dir())
-        free, what = psutil.disk_usage(str(there)).free, f"the disk of {folder}"
+        there = next(place for place in (scratch, *scratch.parents) if place.is_dir())
+        free, what = psutil.disk_usage(str(there)).free, f"the disk of {scratch}"
         hint = "set data.store_dir to a folder on a larger disk, or split the file by time; data.parts takes globs"
     if num_bytes > free:
         raise DataError(

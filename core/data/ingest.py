@@ -28,24 +28,24 @@ class Reading:
     metrics: dict[str, Any] | None
 
 
-def ingest(path: Path, *, root: Path, config: AnyConfig, folder: Path | None) -> Reading:
-    """folder: for long arrays; None keeps them in memory. Raises DataError as `read_recordings` does."""
+def ingest(path: Path, *, root: Path, config: AnyConfig, scratch: Path | None) -> Reading:
+    """Raises DataError as `read_recordings` does."""
     from core.data.readers import read_recordings  # imports pandas, which a cached file does not need
 
-    raw = read_recordings(path, root=root, stream=config.stream, settings=config.data, folder=folder)
-    clean = [cleaned(recording, config.data.gap_factor, folder) for recording in raw]
+    raw = read_recordings(path, root=root, stream=config.stream, settings=config.data, scratch=scratch)
+    clean = [cleaned(recording, config.data.gap_factor, scratch) for recording in raw]
     metrics = None
     if config.dqvl.enabled:
-        metrics = measure(_as_one(raw, folder), _as_one(clean, folder), stream=config.stream, folder=folder)
+        metrics = measure(_as_one(raw, scratch), _as_one(clean, scratch), stream=config.stream, scratch=scratch)
     if config.data.resample_hz is not None and config.stream == "swinmae":
-        clean = [resampled(recording, config.data.resample_hz, folder=folder) for recording in clean]
+        clean = [resampled(recording, config.data.resample_hz, scratch=scratch) for recording in clean]
     return Reading(tuple(clean), metrics)
 
 
-def _as_one(records: Sequence[Recording], folder: Path | None) -> Recording:
+def _as_one(records: Sequence[Recording], scratch: Path | None) -> Recording:
     """The records of a set, which have no time stamps, as one recording: a file has one quality report."""
     if len(records) == 1:
         return records[0]
-    values_tc = as_one([recording.values_tc for recording in records], folder)
+    values_tc = as_one([recording.values_tc for recording in records], scratch)
     rate_hz = records[0].sampling_rate_hz or 1.0
-    return replace(records[0], values_tc=values_tc, time_ns=even_times(len(values_tc), rate_hz, folder=folder))
+    return replace(records[0], values_tc=values_tc, time_ns=even_times(len(values_tc), rate_hz, scratch=scratch))

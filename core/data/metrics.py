@@ -41,16 +41,16 @@ def measure(
     *,
     stream: Stream,
     declared_rate_hz: float | None = None,
-    folder: Path | None = None,
+    scratch: Path | None = None,
 ) -> dict[str, Any]:
     """JSON values that the quality rules compare with their limits.
 
     raw: the recording as it was read; clean: the same after `core.data.cleaning.cleaned`. The sampling rate of the time
     stamps is compared with `declared_rate_hz`, by default with that of the recording. `notes` say what was left out or
-    read as missing, and which rows were dropped. folder: for long arrays; None keeps them in memory.
+    read as missing, and which rows were dropped.
     """
     num_missing = sum(int(np.count_nonzero(np.isnan(block))) for block in blocks(raw.values_tc))
-    columns = zip(clean.channels, by_column([clean.values_tc], folder), strict=True)
+    columns = zip(clean.channels, by_column([clean.values_tc], scratch), strict=True)
     channels = {name: channel_metrics(values_t, clean.gap_g) for name, values_t in columns}
     constant = sum(metrics["constant"] for metrics in channels.values())
     return {

@@ -48,12 +48,12 @@ _BYTES_PER_STAMP = 300
 
 
 class Source(NamedTuple):
-    """A file to read. folder: for long arrays, in files without a name; None keeps them in memory."""
+    """A file to read."""
 
     path: Path
     stream: Stream
     settings: Data
-    folder: Path | None
+    scratch: Path | None
 
 
 class _Read(NamedTuple):
@@ -67,11 +67,11 @@ class _Read(NamedTuple):
 
 
 def read_recordings(
-    path: Path, *, root: Path, stream: Stream, settings: Data, folder: Path | None = None
+    path: Path, *, root: Path, stream: Stream, settings: Data, scratch: Path | None = None
 ) -> list[Recording]:
     """Reads one sensor file in blocks; an `.npz` set has many recordings, every other file one.
 
-    folder: as in `Source`. Raises DataError with the file, with row and column where they are known, and with a remedy.
+    Raises DataError with the file, with row and column where they are known, and with a remedy.
     """
     reader = READERS[stream].get(data_suffix(path))
     if reader is None:
@@ -80,7 +80,7 @@ def read_recordings(
     if not path.is_file():
         raise DataError("the file does not exist", path=path, hint=f"see the folder {path.parent}")
     refuse_foreign(path)
-    source, file_id = Source(path, stream, settings, folder), relative(path, root)
+    source, file_id = Source(path, stream, settings, scratch), relative(path, root)
     read = reader(source)
     if read.values.ndim == 2:
         return [_recording(source, read, file_id, read.values)]
@@ -104,20 +104,22 @@ def _recording(source: Source, read: _Read, file_id: str, values_tc: np.ndarray)
 
 # ------------------------------------------------------------------------------------------------------------- readers
 def _read_fdc_table(source: Source) -> _Read:
-    return _from_tables(source, read_blocks(source.path, source.folder), source.settings.channels)
+    return _from_tables(source, read_blocks(source.path, source.scratch), source.settings.channels)
 
 
 def _from_tables(source: Source, tables: Iterable[Table], chosen: Sequence[str]) -> _Read:
     """chosen: names of channels; none takes all."""
-    path, folder = source.path, source.folder
-    channels, times, notes = None, _TimeColumn(path, source.settings.timestamp, folder), {}
+    path, scratch = source.path, source.scratch
+    channels, times, notes = None, _TimeColumn(path, source.settings.timestamp, scratch), {}
     for table in tables:
         if table.frame.empty:
             raise DataError("the table has no rows", path=path, hint="remove it from data.parts or export it again")
         time_names = times.add(table)
         if channels is None:
             exclude = source.settings.exclude
-            channels = Channels(table, time_names=time_names, chosen=chosen, exclude=exclude, path=path, folder=folder)
+            channels = Channels(
+                table, time_names=time_names, chosen=chosen, exclude=exclude, path=path, scratch=scratch
+            )
         channels.add(table)
         notes |= dict.fromkeys(table.notes)
     values_tc, names, found = channels.whole()
@@ -129,9 +131,9 @@ class _TimeColumn:
     """The time stamps of a table that is read in blocks. Where a block alone does not determine their form, such as the
     order of day and month, the column is read again as a whole."""
 
-    def __init__(self, path: Path, wanted: str, folder: Path | None):
+    def __init__(self, path: Path, wanted: str, scratch: Path | None):
         self.path, self.wanted = path, wanted
-        self._rows = Rows(folder)
+        self._rows = Rows(scratch)
         self._found: list[tuple[tuple[str, ...], Times]] = []  # for each block, without its times
         self._num_rows, self._can_be_read, self._first = 0, False, None
 
@@ -174,7 +176,7 @@ class _TimeColumn:
 
 
 def _read_vibration_table(source: Source) -> _Read:
-    tables = read_blocks(source.path, source.folder)
+    tables = read_blocks(source.path, source.scratch)
     first = next(tables)
     axes = {match[1].lower(): name for name in first.frame.columns if (match := _AXIS.fullmatch(name))}
     chosen = source.settings.channels or tuple(axes[axis] for axis in _AXES if axis in axes)
@@ -191,7 +193,7 @@ def _read_vibration_table(source: Source) -> _Read:
 
 
 def _read_array(source: Source) -> _Read:
-    with array_of(source.path, None, source.folder) as array:
+    with array_of(source.path, None, source.scratch) as array:
         shape = array.shape
         if len(shape) == 2 and shape[0] <= 3 < shape[1]:
             hint = "save the array transposed, as (T, axes)"
@@ -203,7 +205,7 @@ def _read_array(source: Source) -> _Read:
 
 
 def _read_set(source: Source) -> _Read:
-    with array_of(source.path, "x", source.folder) as array:
+    with array_of(source.path, "x", source.scratch) as array:
         if len(array.shape) != 3 or array.shape[2] > 3:
             hint = "save x as (records, T, 1 to 3 axes)"
             raise DataError(f"x has shape {array.shape}", path=source.path, hint=hint)
@@ -227,7 +229,7 @@ def _from_array(source: Source, array: Array) -> _Read:
         raise DataError("no such axis", path=path, column=missing[0], hint=f"its axes are {', '.join(channels)}")
     chosen = [name for name in settings.channels or channels if name not in settings.exclude]
     columns = [channels.index(name) for name in chosen]
-    rows, sentinels, first_row = Rows(source.folder), Sentinels(len(chosen)), 1
+    rows, sentinels, first_row = Rows(source.scratch), Sentinels(len(chosen)), 1
     for number_n in array.numbers:
         block = number_n.reshape(-1, *array.shape[1:])
         block = block if chosen == list(channels) else block[..., columns]
@@ -246,7 +248,7 @@ def _timing(
 
     The rate of the sidecar wins over the time stamps, and these over `data.sampling_rate_hz`.
     """
-    is_vibration, folder = source.stream == "swinmae", source.folder
+    is_vibration, scratch = source.stream == "swinmae", source.scratch
     stamped = read.times is not None and read.times.source == "timestamp"
     rate_hz, notes = _rate(
         {
@@ -261,10 +263,10 @@ def _timing(
             notes.append(
                 "the time stamps are coarser than the sampling: the samples are spaced evenly from the first one"
             )
-            time_ns = even_times(rows, rate_hz, start_ns=int(time_ns[0]), folder=folder)
+            time_ns = even_times(rows, rate_hz, start_ns=int(time_ns[0]), scratch=scratch)
         return time_ns, rate_hz, "timestamp", notes
     if rate_hz:
-        return even_times(rows, rate_hz, folder=folder), rate_hz, "sampling_rate", notes
+        return even_times(rows, rate_hz, scratch=scratch), rate_hz, "sampling_rate", notes
     if is_vibration:
         raise DataError(
             "the sampling rate is unknown",
@@ -272,7 +274,7 @@ def _timing(
             hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or set data.sampling_rate_hz',
         )
     if read.times is None:
-        return even_times(rows, 1.0, folder=folder), None, "index", [*notes, "no time column: rows are numbered"]
+        return even_times(rows, 1.0, scratch=scratch), None, "index", [*notes, "no time column: rows are numbered"]
     return read.times.time_ns, None, "index", notes
 
 

@@ -19,20 +19,19 @@ _LARGEST_TERM = 1000
 _BYTES_PER_VALUE = 40
 
 
-def resampled(recording: Recording, rate_hz: float, *, folder: Path | None = None) -> Recording:
+def resampled(recording: Recording, rate_hz: float, *, scratch: Path | None = None) -> Recording:
     """The recording at `rate_hz`: each segment separately, low-pass filtered below half of the lower rate.
 
     Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
     missing. Times are interpolated between those of the measured rows. Labels follow by time, or by
-    `Recording.resampled_from_hz` where rows have no time stamps. One segment at a time is in memory; folder: for a long
-    result, None keeps it in memory.
+    `Recording.resampled_from_hz` where rows have no time stamps. One segment at a time is in memory.
     Raises DataError where one rate is more than a thousand times the other, and for a segment that exceeds the memory.
     """
     own_hz = recording.sampling_rate_hz
     if own_hz is None or not len(recording) or np.isclose(own_hz, rate_hz, rtol=RATE_TOLERANCE):
         return recording
     ratio = _ratio(recording, rate_hz)
-    values, times, ends = Rows(folder), Rows(folder), [0]
+    values, times, ends = Rows(scratch), Rows(scratch), [0]
     for start, stop in recording.segments_s2:
         needed = _BYTES_PER_VALUE * (stop - start) * recording.values_tc.shape[1] * max(float(ratio), 1.0)
         refuse_large(recording.path, int(needed))

@@ -49,11 +49,11 @@ def _no_gaps(longest: float, step_n: np.ndarray) -> np.ndarray:
     return step_n[(step_n >= 0) & (step_n <= longest)]
 
 
-def even_times(rows: int, rate_hz: float, *, start_ns: int = 0, folder: Path | None = None) -> np.ndarray:
-    """int64 (rows,) nanoseconds of evenly spaced samples; folder: for a long array, None keeps it in memory."""
+def even_times(rows: int, rate_hz: float, *, start_ns: int = 0, scratch: Path | None = None) -> np.ndarray:
+    """int64 (rows,) nanoseconds of evenly spaced samples."""
     size = BLOCK_BYTES // 8
     places = (np.arange(first, min(first + size, rows)) for first in range(0, rows, size))
-    return gathered(_evenly(places, rate_hz, start_ns), folder) if rows else np.empty(0, dtype=np.int64)
+    return gathered(_evenly(places, rate_hz, start_ns), scratch) if rows else np.empty(0, dtype=np.int64)
 
 
 def _evenly(places: Iterable[np.ndarray], rate_hz: float, start_ns: int) -> Iterator[np.ndarray]:

@@ -45,17 +45,14 @@ class Scaler:
 
     @classmethod
     def fit(
-        cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling, folder: Path | None = None
+        cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling, scratch: Path | None = None
     ) -> Self:
-        """Fits on training spans (T, C), without NaN; no difference is taken from one span to the next.
-
-        folder: for long arrays; None keeps them in memory.
-        """
+        """Fits on training spans (T, C), without NaN; no difference is taken from one span to the next."""
         if settings.method == "none":
             zeros, ones = (0.0,) * len(channels), (1.0,) * len(channels)
             return cls("none", tuple(channels), zeros, ones, settings.clip, {})
         last_row_p = np.cumsum([len(part_tc) for part_tc in parts_tc]) - 1
-        statistics = [_statistics(values_t, last_row_p, settings) for values_t in by_column(parts_tc, folder)]
+        statistics = [_statistics(values_t, last_row_p, settings) for values_t in by_column(parts_tc, scratch)]
         center_c, *spreads, runaways_c = np.stack(statistics, axis=1)
         scale_c, floored = _with_floors(*spreads, channels)
         for i in np.flatnonzero(runaways_c):

@@ -73,7 +73,7 @@ class Store:
     def read(self, path: Path, *, root: Path, config: AnyConfig) -> Reading:
         """The recordings of a file, with ids relative to `root`. Raises DataError as `read_recordings` does."""
         if self.folder is None or not path.is_file():
-            return ingest(path, root=root, config=config, folder=None)
+            return ingest(path, root=root, config=config, scratch=None)
         self._refuse_unusable(path)
         before = state_of(path)
         digest = self._digest(path, config)
@@ -82,7 +82,7 @@ class Store:
         if reading is not None:
             self.num_cached += 1
             return reading
-        reading = ingest(path, root=root, config=config, folder=self.room())
+        reading = ingest(path, root=root, config=config, scratch=self.scratch())
         if any(map(len, reading.recordings)):
             with self._keeping("a reading"):
                 if state_of(path) != before:
@@ -97,7 +97,7 @@ class Store:
         """Raises DataError before a file is digested, which takes minutes where it is large."""
         refuse_foreign(path)
         if data_suffix(path) in PLAIN_TEXT_SUFFIXES and ends_in_nul(path):
-            sniff(path, self.room())  # finds the row
+            sniff(path, self.scratch())  # finds the row
         num_bytes = path.stat().st_size
         if num_bytes > max(self.limit_bytes, IN_MEMORY):
             raise DataError(
@@ -105,9 +105,9 @@ class Store:
                 path=path,
                 hint="raise data.store_gb, if the disk of data.store_dir has the space, or split the file by time",
             )
-        refuse_large(path, num_bytes, self.room())
+        refuse_large(path, num_bytes, self.scratch())
 
-    def room(self) -> Path | None:
+    def scratch(self) -> Path | None:
         """The folder for arrays that exceed the memory; None where nothing can be written."""
         if self.folder is None:
             return None
@@ -160,7 +160,7 @@ class Store:
             return as_one(values, None)
         digests = [recording.digest for recording in recordings]
         if self.folder is None or not all(digests):
-            return as_one(values, self.room())
+            return as_one(values, self.scratch())
         entry = self.folder / "series" / _digest_of(digests)
         if not entry.is_dir():
             log.info("joining %d recordings of %.1f GB on disk, once", len(values), sum(v.nbytes for v in values) / 1e9)
@@ -172,7 +172,7 @@ class Store:
         except UNREADABLE as error:
             log.warning("the joined recordings %s cannot be read (%s): joining them again", entry.name[:12], error)
             _delete(entry)
-            return as_one(values, self.room())
+            return as_one(values, self.scratch())
         _mark_used(entry)
         return values_nc
 

@@ -57,14 +57,14 @@ def read_table(path: Path, columns: Collection[str] | None = None) -> Table:
         return _named(next(_blocks_of(path, None, columns=columns, at_once=True)))
 
 
-def read_blocks(path: Path, folder: Path | None) -> Iterator[Table]:
+def read_blocks(path: Path, scratch: Path | None) -> Iterator[Table]:
     """A csv (plain or gzipped) or parquet file in blocks of rows: at least one table, which may have no rows.
 
-    folder: where the values will be stored; None for memory. Raises DataError with the file, and with row and column
+    Raises DataError with the file, and with row and column
     where they are known, for anything that is not a table, and for a table that does not fit.
     """
     with _data_errors(path):
-        yield from map(_named, _blocks_of(path, folder))
+        yield from map(_named, _blocks_of(path, scratch))
 
 
 @contextmanager
@@ -80,10 +80,10 @@ def _data_errors(path: Path) -> Iterator[None]:
 
 
 def _blocks_of(
-    path: Path, folder: Path | None, *, columns: Collection[str] | None = None, at_once: bool = False
+    path: Path, scratch: Path | None, *, columns: Collection[str] | None = None, at_once: bool = False
 ) -> Iterator[Table]:
     read = _parquet_blocks if path.name.lower().endswith(".parquet") else _csv_blocks
-    return read(path, folder, columns, at_once)
+    return read(path, scratch, columns, at_once)
 
 
 def _named(table: Table) -> Table:
@@ -126,11 +126,13 @@ def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- parquet
-def _parquet_blocks(path: Path, folder: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
+def _parquet_blocks(
+    path: Path, scratch: Path | None, columns: Collection[str] | None, at_once: bool
+) -> Iterator[Table]:
     with pq.ParquetFile(path, pre_buffer=False) as file:  # otherwise it keeps everything that was read
         described = file.metadata
         refuse_doubles(file.schema_arrow.names, path)
-        refuse_large(path, 8 * described.num_rows * (len(columns) if columns else described.num_columns), folder)
+        refuse_large(path, 8 * described.num_rows * (len(columns) if columns else described.num_columns), scratch)
         size = max(1, described.num_rows if at_once else _BLOCK_CELLS // max(1, described.num_columns))
         names = [name for name in file.schema_arrow.names if name.strip() in columns] if columns else None
         first_row = 1
@@ -153,8 +155,8 @@ def _frame_of(table: pa.Table) -> pd.DataFrame:
 
 
 # ----------------------------------------------------------------------------------------------------------------- csv
-def _csv_blocks(path: Path, folder: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
-    dialect = sniff(path, folder)
+def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
+    dialect = sniff(path, scratch)
     size = None if at_once else max(1, min(_BLOCK_TEXT // dialect.row_bytes, _BLOCK_CELLS // dialect.num_columns))
     first_row, notes = 2, None
     for frame in _parsed(path, dialect, size, columns):

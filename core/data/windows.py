@@ -27,7 +27,7 @@ class Series:
     offsets_r: int64 (R + 1,): recording r has the rows offsets_r[r] to offsets_r[r + 1].
     scaler: scales each batch of windows; None leaves the values as they are.
     pages: the pages of a memory-mapped file that are in memory.
-    room: folder for long arrays that are computed from the rows; None keeps them in memory.
+    scratch: for long arrays that are computed from the rows (`core.data.blocks`).
     """
 
     values_nc: torch.Tensor
@@ -35,7 +35,7 @@ class Series:
     offsets_r: np.ndarray
     scaler: Scaler | None = None
     pages: Pages = field(default_factory=Pages, compare=False)
-    room: Path | None = field(default=None, compare=False)
+    scratch: Path | None = field(default=None, compare=False)
     _copies: WeakValueDictionary[torch.device, Series] = field(
         default_factory=WeakValueDictionary, init=False, repr=False, compare=False
     )
@@ -46,17 +46,21 @@ class Series:
         recordings: Sequence[Recording],
         values_nc: np.ndarray,
         scaler: Scaler | None = None,
-        room: Path | None = None,
+        scratch: Path | None = None,
     ) -> Series:
         """`values_nc`: the rows of all recordings, float32 (N, C); copied only where it is not contiguous."""
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
-        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc), room)
+        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc), scratch)
 
     @property
     def rows_nc(self) -> np.ndarray:
         """The rows as a numpy array; memory-mapped where they are in a file, so that its pages can be released."""
         return self.values_nc.numpy() if self.pages.array is None else self.pages.array
+
+    @property
+    def room(self) -> Path | None:
+        return self.scratch
 
     def to(self, device: torch.device) -> Series:
         """The series on a device: one copy for all that use it, for as long as one of them does."""

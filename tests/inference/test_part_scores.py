@@ -252,7 +252,7 @@ def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatc
     windows = windows_over([coupled(500, seed=1), coupled(300, seed=2)], window=32, stride=8)
 
     def scores(room: Path | None):
-        apart = replace(windows, series=replace(windows.series, room=room))
+        apart = replace(windows, series=replace(windows.series, scratch=room))
         errors = part_errors(scoring_with(OthersModel(), channels=6), apart, batch_size=16)
         return score_part(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
 

@@ -33,7 +33,7 @@ def look_through(root, name, stream):
     store = Store.of(config, root)
     recordings = store.read(root / name, root=root, config=config).recordings
     values_nc = store.joined(recordings)
-    scaler = Scaler.fit([values_nc], recordings[0].channels, Scaling(), store.room())
+    scaler = Scaler.fit([values_nc], recordings[0].channels, Scaling(), store.scratch())
     windows = WindowSet(Series.of(recordings, values_nc, scaler), torch.arange(0, len(values_nc) - 256, 256), 256)
     return sum(float(batch_btc.nansum()) for batch_btc in windows.batches(64))
 

@@ -41,6 +41,6 @@ def test_a_file_is_cleaned_once_and_its_gaps_are_found_once(tmp_path, monkeypatc
     write_ramp(tmp_path, "a.csv", 100, gap_at=30)
     calls, gaps = [], cleaning._gaps
     monkeypatch.setattr(cleaning, "_gaps", lambda *arguments: calls.append(1) or gaps(*arguments))
-    reading = ingest(tmp_path / "data/a.csv", root=tmp_path, config=make_config(), folder=None)
+    reading = ingest(tmp_path / "data/a.csv", root=tmp_path, config=make_config(), scratch=None)
     assert reading.recordings[0].segments_s2.tolist() == [[0, 30], [30, 100]]
     assert (reading.metrics["gap_count"], len(calls)) == (1, 1)
