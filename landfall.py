@@ -46,7 +46,10 @@ COMMANDS: dict[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     _find_packages()
     from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
+    from core.signals import heed_signals
 
+    if argv is None:
+        heed_signals()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         sys.stdout.write(f"landfall {__version__}\n")

@@ -6,18 +6,31 @@ Configuration is imported where it is used: `--help` does not wait for it.
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import sys
 import traceback
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, LandfallError, UsageError
+from core.errors import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_OUTPUT,
+    EXIT_RESUMABLE,
+    EXIT_USAGE,
+    LandfallError,
+    UsageError,
+    WriteError,
+)
 from core.progress import ConsoleHandler
 from core.redaction import RedactingFormatter, printable, redacted_text
+from core.signals import SignalStop, heed_signals
 from core.workspace import find_root, write_text
 
 if TYPE_CHECKING:
@@ -37,38 +50,73 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error too")
     arguments = parser.parse_intermixed_args(argv)
     arguments.owns_process = argv is None
+    if arguments.owns_process:
+        heed_signals()
+        _open_streams()
     handler = ConsoleHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(severity)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.raiseExceptions = False  # a log that cannot be written is no reason to end
     try:
         code = command(arguments)
         sys.stdout.flush()
         return code
     except LandfallError as error:
-        _tell(parser.prog, str(error), show_traceback=arguments.debug)
-        return error.exit_code
+        return _tell(parser.prog, str(error), error.exit_code, show_traceback=arguments.debug)
+    except SignalStop as stop:
+        return _tell(parser.prog, f"stopped: {stop} — start it again", EXIT_RESUMABLE, show_traceback=arguments.debug)
     except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: interrupted\n")
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our stdout has what it wanted (`… | head`); what is still buffered goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _tell(parser.prog, "interrupted", EXIT_INTERRUPTED, show_traceback=False)
+    except BrokenPipeError:  # the reader of our stdout has what it wanted (`… | head`)
+        _close_stdout()
         return EXIT_OK
-    except ModuleNotFoundError as error:
-        hint = "make setup installs it into .venv; without a clone: install the wheel with its extra, WHEEL[lab]"
-        _tell(parser.prog, f"{error} ({sys.executable}) — {hint}", show_traceback=arguments.debug)
-        return EXIT_FAILURE
     except Exception as error:
-        hint = "" if arguments.debug else " — --debug shows where"
-        _tell(parser.prog, f"unexpected {type(error).__name__}: {error}{hint}", show_traceback=arguments.debug)
-        return EXIT_FAILURE
+        message, code = _in_words(error, debug=arguments.debug)
+        return _tell(parser.prog, message, code, show_traceback=arguments.debug)
 
 
-def _tell(program: str, message: str, *, show_traceback: bool) -> None:
-    """One line on stderr, whatever is in the names and cells it quotes: no line break, no command to the terminal."""
-    if show_traceback:
-        sys.stderr.write(redacted_text(traceback.format_exc()))
-    sys.stderr.write(f"{program}: {printable(redacted_text(message))}\n")
+def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
+    """What to say of an error that no part of Landfall raised on purpose, and its exit code."""
+    if isinstance(error, ModuleNotFoundError):
+        hint = "make setup installs it into .venv; without a clone: install the wheel with its extra, WHEEL[lab]"
+        return f"{error} ({sys.executable}) — {hint}", EXIT_FAILURE
+    if isinstance(error, OSError) and error.errno in WriteError.WAYS_OUT:
+        place = error.filename if error.filename is not None else "the output of this command"
+        code = EXIT_OUTPUT if error.filename is None or error.errno != errno.EACCES else EXIT_USAGE
+        if error.filename is None:
+            _close_stdout()
+        return f"{place}: {os.strerror(error.errno)} — {WriteError.WAYS_OUT[error.errno]}", code
+    hint = "" if debug else " — --debug shows where"
+    return f"unexpected {type(error).__name__}: {error}{hint}", EXIT_FAILURE
+
+
+def _open_streams() -> None:
+    """Streams that were closed by the caller lead nowhere, and names of files that are not UTF-8 can be printed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _close_stdout() -> None:
+    """What is still buffered goes nowhere: else Python ends with 120 where it cannot be written."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell(program: str, message: str, code: int, *, show_traceback: bool) -> int:
+    """One line on stderr, whatever is in the names and cells it quotes: no line break, no command to the terminal.
+
+    Gives the exit code.
+    """
+    with suppress(OSError, ValueError):  # stderr is full or closed: the code tells
+        if show_traceback:
+            sys.stderr.write(redacted_text(traceback.format_exc()))
+        sys.stderr.write(f"{program}: {printable(redacted_text(message))}\n")
+        sys.stderr.flush()
+    return code
 
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:

@@ -17,19 +17,14 @@ import psutil
 
 from core.devices.process import command_start
 from core.errors import LandfallError, StoppedError, UsageError
+from core.signals import STOP_SIGNALS, SignalStop
 
 log = logging.getLogger(__name__)
 
-# SIGUSR1 is how SLURM tells that the time is nearly over; Windows has none.
-STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 # Kept free before the limit, beyond the time of the next step: for the checkpoint and for what runs after training.
 _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.02, 60.0
 # Work that had more of the limit than this will hardly end within it when it has all of it.
 _MOST_OF_LIMIT = 0.5
-
-
-class _Stop(KeyboardInterrupt):
-    """A stop on its way out of the work: no Exception, which those take who expect any of a driver or a log line."""
 
 
 class StopRequest:
@@ -76,7 +71,7 @@ class StopRequest:
             self._alarm.join()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if isinstance(error, _Stop):
+        if isinstance(error, SignalStop):
             raise self._ended().with_traceback(trace) from None
 
     @contextmanager
@@ -101,7 +96,7 @@ class StopRequest:
         if self.reason is None:
             self.reason = f"received {signal.Signals(number).name}"
         if not self._is_deferred:
-            raise _Stop
+            raise SignalStop(number)
         self.interrupted = number == signal.SIGINT
         log.warning("%s: saving a checkpoint after this step (Ctrl-C again aborts)", self.reason)
 

@@ -38,7 +38,10 @@ def find_root(start: Path | str | None = None) -> Path:
 
     Raises UsageError where no folder above `start` is a workspace.
     """
-    origin = Path(start) if start is not None else Path.cwd()
+    try:
+        origin = Path(start) if start is not None else Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder was removed", hint="change into the workspace, or --repo-root") from error
     resolved = origin.resolve()
     for folder in (resolved, *resolved.parents):
         if all((folder / marker).exists() for marker in _MARKERS):
@@ -179,7 +182,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode("utf-8"))
+    """UTF-8. Names of files that are not valid UTF-8 are written with escapes, which JSON reads back."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def json_text(value: Any) -> str:

@@ -24,7 +24,7 @@ from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.devices.host import usable_cores
 from core.devices.process import start_right
-from core.errors import EXIT_OK
+from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE
 from core.lock import Lock
 from core.progress import span
 from core.runlog import loss_csv_path
@@ -43,6 +43,7 @@ from pipelines.validate_training_outputs import REPORT, add_stream_config_argume
 log = logging.getLogger(__name__)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
+_ENDINGS = {EXIT_OK: "done", EXIT_RESUMABLE: "stopped", EXIT_INTERRUPTED: "stopped"}
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -146,7 +147,7 @@ def _run(arguments: argparse.Namespace) -> int:
         run = Run(order, root, how)
         outcomes = run.run(steps)
         _show(outcomes, order, root, as_json=arguments.json)
-    log.info("%s in %s", "done" if run.exit_code == EXIT_OK else "failed", span(time.monotonic() - started))
+    log.info("%s in %s", _ENDINGS.get(run.exit_code, "failed"), span(time.monotonic() - started))
     failed = next((outcome for outcome in outcomes if outcome.exit_code != EXIT_OK), None)
     if failed is not None:
         sys.stderr.write(f"landfall pipeline: {failed.reason}\n")

@@ -28,6 +28,8 @@ WITH_LAYERS = ("core/data", "migration")
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/compat.py"}
+# For a command that gets a signal while it is still being imported.
+ENDS_ENTRY_POINTS = {"core/signals.py"}
 STARTS_FAST = (
     "core.errors", "core.config", "core.config.*", "core.cli", "core.workspace", "core.checkpoint", "core.runlog",
     "migration", "migration.*", "migration.notebook.*", "migration.shell.*", "migration.python.*", "migration.colab.*",
@@ -147,7 +149,7 @@ def test_only_entry_points_print_or_exit():
         if name_of(path) not in SPEAKS_FOR_ENTRY_POINTS:
             forbidden |= {"sys.stdout.write", "sys.stderr.write"}
         calls = {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
-        if not is_entry_point(path):
+        if not is_entry_point(path) and name_of(path) not in ENDS_ENTRY_POINTS:
             offenders |= {(name_of(path), call) for call in calls & forbidden}
     assert offenders == set()
 

@@ -16,7 +16,7 @@ from core.cli import add_config_arguments, config_of, print_config, root_of, run
 from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.devices.process import start_right
-from core.errors import EXIT_OK
+from core.errors import EXIT_OK, UsageError
 from core.workspace import new_run_id
 from trainers import elastic
 from trainers.supervising import Supervisor, is_supervised, training_command
@@ -39,7 +39,9 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     def command(arguments: argparse.Namespace) -> int:
         if (code := elastic.ending()) is not None:
             return code
-        if arguments.resume:
+        if arguments.resume is not None:
+            if not arguments.resume.strip():
+                raise UsageError("--resume names nothing", hint="--resume auto, never, unfinished or a checkpoint")
             arguments.overrides.append(f"training.resume='{arguments.resume}'")
         if arguments.allow_changes:
             arguments.overrides.append("training.allow_changes=true")

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import EXIT_DATA, EXIT_INTERRUPTED, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_USAGE
+from core.errors import EXIT_DATA, EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_USAGE
+from core.owner import Owner
 from core.workspace import temporary_folder, write_text
 
 # Names the folder of the notes. Not a LANDFALL_ name: those are configuration.
 _FOLDER = "_LANDFALL_JOB"
-_ENDING, _BEGUN = "ending", "begun"
+_ENDING, _BEGUN, _PROCESS = "ending", "begun", "process-"
 _PLANNED = (EXIT_RESUMABLE, EXIT_INTERRUPTED)
 # Errors that a restart would repeat.
 _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
@@ -44,12 +45,29 @@ def ending() -> int | None:
 
 
 def ended(code: int) -> int:
-    """The exit code of a process. In a job, a planned stop is noted and is 0 for torchrun."""
+    """The exit code of a process. In a job, a planned stop is noted and is 0 for torchrun.
+
+    torchrun also sends SIGTERM to the processes that are left when one has died: that is not a planned stop.
+    """
     if _FOLDER not in os.environ:
         return code
+    if code in _PLANNED and _has_lost_a_process():
+        return EXIT_FAILURE
     if code in (*_PLANNED, *_FINAL):
         _write(_ENDING, str(code))
     return EXIT_OK if code in _PLANNED else code
+
+
+def note_process() -> None:
+    """Call it first in a process: the others of this machine can then see whether it has died."""
+    if _FOLDER in os.environ:
+        _write(f"{_PROCESS}{os.environ.get('RANK', '0')}", Owner.this_process().token)
+
+
+def _has_lost_a_process() -> bool:
+    notes = Path(os.environ[_FOLDER]).glob(f"{_PROCESS}*")
+    owners = (Owner.named_in(note.read_text(encoding="utf-8")) for note in notes)
+    return any(owner is not None and owner.is_dead() for owner in owners)
 
 
 def begun() -> str | None:

@@ -121,7 +121,9 @@ def launch(
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:
-            return _exit_code_of(error, count)
+            # One process that was asked to stop ends the others too, which then fail without it.
+            planned = elastic.ending()
+            return planned if planned is not None else _exit_code_of(error, count)
         except SignalException as stopped:
             if (code := elastic.ending()) is None:
                 log.error("stopped by %s before a checkpoint was written", signal.Signals(stopped.sigval).name)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from trainers.command import main_for
+from core.signals import heed_signals
+from trainers import elastic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if argv is None:
+        heed_signals(elastic.ended)
+        elastic.note_process()
+    from trainers.command import main_for  # only now: it takes a while
+
     return main_for("patchtst", "PatchTST-SSL on process sensors", argv)
 
 

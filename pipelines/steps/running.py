@@ -18,6 +18,7 @@ from typing import Literal
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.fingerprints import Fingerprint, file_digests
 from core.progress import span
+from core.signals import STOP_SIGNALS
 from core.workspace import relative
 from pipelines.steps.display import Display
 from pipelines.steps.fingerprints import fingerprint
@@ -81,6 +82,7 @@ class Run:
         self._free_cores: list[set[int]] = []
         self._at_once = 1
         self._stopped_for = ""
+        self._is_signalled = False
         self._problems: set[str] = set()
         self._deadline = None if how.timeout_s is None else time.monotonic() + how.timeout_s
 
@@ -230,7 +232,10 @@ class Run:
             self._end(self._failure(job, code))
 
     def _failure(self, job: Job, code: int) -> Outcome:
-        """A step that was interrupted for a limit is resumable if it says so, and else it failed."""
+        """A step that was interrupted for a limit is resumable if it says so, and else it failed; after a signal to the
+        pipeline every step that did not complete has stopped."""
+        if self._is_signalled:
+            return Outcome(job.step, "stopped", f"{self._stopped_for}: {job.cause}", self.exit_code, job.seconds)
         if code < 0 or (code == EXIT_INTERRUPTED and self.exit_code != EXIT_INTERRUPTED):
             code = EXIT_FAILURE
         ending: Ending = "failed" if code not in (EXIT_RESUMABLE, EXIT_INTERRUPTED) else "stopped"
@@ -282,11 +287,11 @@ class Run:
             if self._stopped_for:
                 self._kill()
                 raise KeyboardInterrupt
-            if number == signal.SIGINT:
-                self.exit_code = EXIT_INTERRUPTED
+            self._is_signalled = True
+            self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
             self._stop(f"received {signal.Signals(number).name}")
 
-        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ from core.config.compose import load_config, local_config_file
 from core.config.execution import Distributed
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
-from core.errors import ConfigError, LandfallError
+from core.errors import EXIT_KILLED, EXIT_OK, EXIT_RESUMABLE, ConfigError, LandfallError
 from trainers import elastic
 from trainers.launching import MeetingPoint, launch, torchrun_arguments
 
@@ -215,3 +215,18 @@ def test_recipes_start_a_process_for_each_device(notes, workspace, stream, recip
     assert launch(module, recipe, plan.count, config.distributed, notes=notes, run=started.append) == 0
     assert (started[0].nproc_per_node, started[0].training_script) == (str(count), module)
     assert started[0].training_script_args == list(recipe)
+
+
+# ------------------------------------------------------------------------------------- processes that die, or are asked
+@pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
+@pytest.mark.parametrize(
+    "what, restarts, code",
+    [("died", 1, EXIT_OK), ("died", 0, EXIT_KILLED), ("asked", 0, EXIT_RESUMABLE), ("asked", 1, EXIT_RESUMABLE)],
+)
+def test_a_process_that_dies_while_data_is_read_is_restarted_and_one_that_is_asked_to_stop_ends_all(
+    what, restarts, code, notes, tmp_path
+):
+    module = "tests.trainers.worker_that_stops"
+    assert launch(module, [what, str(tmp_path)], 2, Distributed(max_restarts=restarts), notes=notes) == code
+    starts = len(list(tmp_path.glob("begun-0-*")))
+    assert starts == (2 if what == "died" and restarts else 1)

@@ -178,6 +178,13 @@ def test_a_signal_lets_the_step_save_and_starts_nothing_more(do, number, code):
     assert signal.getsignal(number) is before
 
 
+def test_a_step_that_saves_nothing_has_stopped_too(do):
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    run, endings = do(step("long", "--sleep", "30"), step("next"))
+    assert endings == {"long": "stopped", "next": "not run"}
+    assert run.exit_code == EXIT_RESUMABLE
+
+
 def test_the_second_ctrl_c_ends_it_at_once(do):
     for seconds in (1.0, 1.5):
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -1,0 +1,61 @@
+"""Signals that ask a command to stop, from its first line on: before anything heavy is imported.
+
+Batch systems start a job again after exit code 75 only. While modules are imported, an exception may be lost or leave
+half of a module behind, so the process ends at once; later `SignalStop` is raised, until work that can be saved
+(`core.stopping`) takes the signals over. Imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
+
+# SIGUSR1 is how SLURM tells that the time is nearly over; Windows has none.
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+_IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
+
+
+class SignalStop(KeyboardInterrupt):
+    """A stop on its way out of the work: not an Exception, as code that expects any error of a driver would take it."""
+
+    def __init__(self, number: int):
+        super().__init__(f"received {signal.Signals(number).name}")
+        self.number = number
+
+
+def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
+    """Call it first in a process that is a command, in its main thread.
+
+    ended: gives the process's exit code for that of the command; called also where the process ends at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if not _is_importing(frame):
+            raise KeyboardInterrupt if number == signal.SIGINT else SignalStop(number)
+        code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
+        try:
+            sys.stderr.write(f"stopped: received {signal.Signals(number).name}; there was nothing to save yet\n")
+            sys.stderr.flush()
+            code = ended(code)
+        finally:
+            os._exit(code)
+
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as of `nohup` and background jobs of a shell
+            signal.signal(number, on_signal)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _IMPORTING:
+            return True
+        frame = frame.f_back
+    return False

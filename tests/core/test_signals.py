@@ -1,0 +1,70 @@
+"""A command that is asked to stop ends with its documented code, whenever it is asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
+from tests.support import REPO_ROOT
+
+# The module that is imported lets the test know, and takes its time.
+_SLOW = "import pathlib, time\nprint('importing', flush=True)\ntime.sleep(30)\n"
+_COMMAND = "from core.signals import heed_signals\nheed_signals()\nimport slow_to_import\n"
+_IN_COMMAND = """
+import argparse, sys, time
+from core.cli import run_command
+def work(arguments):
+    print("working", flush=True)
+    time.sleep(30)
+sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
+"""
+CODES = [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGUSR1, EXIT_RESUMABLE), (signal.SIGINT, EXIT_INTERRUPTED)]
+
+
+def ended_by(number: int, program: str, folder: Path) -> tuple[int, list[str]]:
+    (folder / "slow_to_import.py").write_text(_SLOW)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO_ROOT), str(folder)])}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.readline()
+        process.send_signal(number)
+        _, said = process.communicate()
+    return process.returncode, said.splitlines()
+
+
+@pytest.mark.parametrize("number, code", CODES)
+@pytest.mark.parametrize("program", [_COMMAND, _IN_COMMAND], ids=["while it imports", "while it works"])
+def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, program, tmp_path):
+    ended, said = ended_by(number, program, tmp_path)
+    assert ended == code
+    assert len(said) == 1
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
+    program = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + _COMMAND.replace(
+        "slow_to_import", "math"
+    )
+    program += "\nprint(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("module", ["trainers.train_patchtst_ssl", "landfall"])
+def test_the_commands_that_import_much_heed_signals_before_that(module):
+    """By what is imported until then."""
+    program = (
+        f"import sys, {module} as entry\n"
+        "import core.signals as signals\n"
+        "def stop(*_):\n    print(*sorted(sys.modules))\n    sys.exit()\n"
+        "entry.heed_signals = signals.heed_signals = stop\nsys.argv = ['landfall', 'score']\nentry.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    assert {"torch", "numpy", "pandas", "pydantic", "yaml"} & set(done.stdout.split()) == set()

@@ -1,0 +1,38 @@
+"""Stands in for a training process that reads data: `python -m … died|asked FOLDER`; see test_launching."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
+from core.signals import SignalStop, heed_signals
+from trainers import elastic
+
+
+def main() -> int:
+    what, folder = sys.argv[1], Path(sys.argv[2])
+    heed_signals(elastic.ended)
+    elastic.note_process()
+    if (code := elastic.ending()) is not None:
+        return code
+    rank, number = os.environ["RANK"], len(list(folder.glob("begun-0-*")))
+    (folder / f"begun-{rank}-{os.getpid()}").touch()
+    if what == "died" and number > 0 and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+        return EXIT_OK
+    while not (list(folder.glob("begun-0-*")) and list(folder.glob("begun-1-*"))):
+        time.sleep(0.01)
+    try:
+        if rank == "1":
+            os.kill(os.getpid(), signal.SIGKILL if what == "died" else signal.SIGTERM)
+        time.sleep(3 if what == "asked" else 30)
+    except SignalStop:
+        return elastic.ended(EXIT_RESUMABLE)
+    return EXIT_FAILURE  # it has lost the other one
+
+
+if __name__ == "__main__":
+    sys.exit(main())
