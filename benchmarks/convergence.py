@@ -145,7 +145,7 @@ Built = tuple[torch.nn.Module, Callable[[torch.Tensor], torch.Tensor]]
 def _landfall(setting: Setting, channels: int, sees: str) -> Built:
     settings = PatchTSTModel(
         patch_length=setting.patch, patch_stride=setting.patch, mask_ratio=MASK_RATIO, d_model=128, num_heads=16,
-        num_layers=3, d_ff=512, encoder_sees=sees,
+        num_layers=3, d_ff=512, drop_masked_tokens=sees == "visible",
     )  # fmt: skip
     model = PatchTST(settings, num_channels=channels, window=setting.window)
     return model, lambda x_btc: model(x_btc).loss

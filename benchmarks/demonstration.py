@@ -41,7 +41,7 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make_sample_data(root, seed=seed)
-        overrides = [f"data.root={root}", "scoring.model_share=0", "logging.progress=off"]
+        overrides = [f"data.root={root}", "scoring.model_weight=0", "logging.progress=off"]
         config = load_config(local_config_file(stream), overrides, root=REPOSITORY, environment={}).config
         data = load_stream_data(config, root=root, parts=PART_NAMES)
         config = data.config

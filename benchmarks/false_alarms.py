@@ -44,7 +44,7 @@ class Process:
     recordings: int
     rows: int
     others: float
-    model_share: float
+    model_weight: float
     rate: float
 
     @classmethod
@@ -56,7 +56,7 @@ class Process:
             recordings=recordings,
             rows=int(rng.choice([96, 300, 1000, 3000, 10_000] if recordings == 1 else [96, 300])),
             others=float(rng.choice([0.0, 0.5, 3.0])),
-            model_share=float(rng.choice([0.0, 0.15, 1.0])),
+            model_weight=float(rng.choice([0.0, 0.15, 1.0])),
             rate=float(rng.choice([0.001, 0.01, 0.02])),
         )
 
@@ -70,7 +70,7 @@ class Process:
         test = _part(series, others + self.rows, others + self.rows + later)
         overrides = [
             f"scoring.smoothing_span={self.span}",
-            f"scoring.model_share={self.model_share}",
+            f"scoring.model_weight={self.model_weight}",
             f"scoring.threshold.false_alarm_rate={self.rate}",
             "scoring.threshold.false_events_per_day=null",
             "scoring.operating_context=off",

@@ -23,8 +23,8 @@ BATCH, SIZE, MASK_RATIO = 8, 224, 0.75
 SHALLOW, DEEP = (2, 2, 2, 2), (2, 2, 6, 2)
 # As published, and as the reduced size trains.
 FORMS = {
-    "Landfall": {"encoder_sees": "all", "decoder": "mirror", "decoder_depths": (2, 2, 2)},
-    "Landfall, visible windows": {"encoder_sees": "visible", "decoder": "light", "decoder_depths": (1,)},
+    "Landfall": {"drop_masked_tokens": False, "decoder": "mirror", "decoder_depths": (2, 2, 2)},
+    "Landfall, visible windows": {"drop_masked_tokens": True, "decoder": "light", "decoder_depths": (1,)},
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from core.config.renames import current_key
 from core.config.schema import AnyConfig, Scoring, Stream
 from core.data.dataset import PartName
 from core.data.identity import digest_of_recording
@@ -188,7 +189,7 @@ class Detector:
         return cls(
             stream=header["stream"],
             checkpoint_sha256=header["checkpoint_sha256"],
-            settings=header["settings"],
+            settings={current_key(key): value for key, value in header["settings"].items()},
             alarm_settings=Scoring(**header["alarm_settings"]),
             baseline_c=arrays["baseline_c"],
             statistics=STATISTICS[header["stream"]].from_arrays(statistics) if statistics else None,
@@ -241,7 +242,7 @@ def fit_with_scores(
     calibration, settings = normal["calibration"], settings_of(config)
     alone = alone_in(config.stream, normal.values())
     second_s = second_half(calibration, errors["calibration"], alone)
-    learn = settings["scoring.model_share"] < 1.0
+    learn = settings["scoring.model_weight"] < 1.0
 
     def judged_by(past_of: tuple[str, ...]) -> tuple[Statistics | None, np.ndarray]:
         """Statistics, and calibration scores (S,), those of each half without its own model errors."""
@@ -343,7 +344,7 @@ def alarm_settings(settings: Scoring) -> Scoring:
 def settings_of(config: AnyConfig) -> dict[str, Any]:
     """What decides how errors become scores, by its keys in the configuration."""
     return {
-        "scoring.model_share": config.scoring.model_share,
+        "scoring.model_weight": config.scoring.model_weight,
         "scoring.smoothing_span": config.scoring.smoothing_span,
         "scoring.look_ahead": config.scoring.look_ahead,
         "scoring.operating_context": config.scoring.operating_context,
@@ -356,7 +357,7 @@ def settings_of(config: AnyConfig) -> dict[str, Any]:
 def _scores(
     errors: PartErrors, baseline_c: np.ndarray, statistic_sc: np.ndarray | None, settings: Mapping[str, Any]
 ) -> PartScores:
-    share, span = settings["scoring.model_share"], settings["scoring.smoothing_span"]
+    share, span = settings["scoring.model_weight"], settings["scoring.smoothing_span"]
     return score_part(errors, baseline_c, smoothing_span=span, statistic_sc=statistic_sc, share=share)
 
 

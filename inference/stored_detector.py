@@ -134,7 +134,7 @@ def load_stored(path: Path) -> tuple[Detector | None, str]:
 
 def learning_parts(config: AnyConfig) -> tuple[PartName, ...]:
     """The statistics learn from every normal row there is, so the parts of training are wanted too."""
-    if config.scoring.model_share == 1.0 and config.stream == "swinmae":
+    if config.scoring.model_weight == 1.0 and config.stream == "swinmae":
         return ("calibration",)
     return tuple(name for name in PART_NAMES if name != "test")
 

@@ -89,7 +89,7 @@ class ReferenceFeatures:
 
 
 def reference_features(config: AnyConfig, normal: Mapping[PartName, WindowSet]) -> ReferenceFeatures:
-    if config.stream != "swinmae" or config.scoring.model_share == 1.0:
+    if config.stream != "swinmae" or config.scoring.model_weight == 1.0:
         return ReferenceFeatures({}, {})
     windows = as_scored(config, normal)
     settings = config.scoring.charts.vibration

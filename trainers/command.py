@@ -37,7 +37,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run's folder (default: a new one)")
 
     def command(arguments: argparse.Namespace) -> int:
-        if (code := elastic.ending()) is not None:
+        if (code := elastic.final_exit_code()) is not None:
             return code
         if arguments.resume is not None:
             if not arguments.resume.strip():
@@ -71,7 +71,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
             sys.stdout.write("\n")
         return EXIT_OK
 
-    return elastic.ended(run_command(command, parser, argv))
+    return elastic.record_exit(run_command(command, parser, argv))
 
 
 def _manager_of_several(loaded: LoadedConfig) -> DeviceManager | None:

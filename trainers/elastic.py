@@ -1,8 +1,8 @@
-"""Notes of the processes of a job, for the command that started them and for the processes torchrun restarts.
+"""Notes of the processes of a job: for the command that started them, and for processes that torchrun restarts.
 
-torchrun restarts all processes when one ends with anything but 0. A planned stop is not a failure, and a restart does
-not repair a wrong configuration. Restarted processes must resume the run of those before: torchrun counts restarts per
-machine, and does not count those caused by a machine that joined or left.
+torchrun restarts all processes when one ends with an exit code other than 0. But a planned stop is not a failure, and a
+restart does not repair a wrong configuration. Restarted processes must resume the run of the previous ones. The restart
+count of torchrun is not sufficient: it is per machine, and excludes restarts because a machine joined or left.
 
 Imports no torch.
 """
@@ -20,16 +20,15 @@ from core.workspace import temporary_folder, write_text
 
 # Names the folder of the notes. Not a LANDFALL_ name: those are configuration.
 _FOLDER = "_LANDFALL_JOB"
-_ENDING, _BEGUN, _PROCESS = "ending", "begun", "process-"
+_EXIT_CODE, _RUN, _PROCESS = "exit_code", "run", "process-"
 _PLANNED = (EXIT_RESUMABLE, EXIT_INTERRUPTED)
 # Errors that a restart would repeat.
 _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
 
 
 @contextmanager
-def taking_notes(path: Path) -> Iterator[None]:
-    """For the command that starts processes: keeps their notes in a temporary folder next to `path`. Each machine has
-    its own."""
+def job_notes(path: Path) -> Iterator[None]:
+    """For the command that starts processes: keeps their notes in a temporary folder next to `path`."""
     with temporary_folder(path) as folder:
         os.environ[_FOLDER] = str(folder)
         try:
@@ -38,28 +37,28 @@ def taking_notes(path: Path) -> Iterator[None]:
             del os.environ[_FOLDER]
 
 
-def ending() -> int | None:
-    """The final exit code of a process of this job; None where none has ended for good."""
-    code = _read(_ENDING)
+def final_exit_code() -> int | None:
+    """The final exit code of a process of this job; None if no process has ended with one."""
+    code = _read(_EXIT_CODE)
     return int(code) if code is not None else None
 
 
-def ended(code: int) -> int:
-    """The exit code of a process. In a job, a planned stop is noted and is 0 for torchrun.
+def record_exit(code: int) -> int:
+    """Records the exit code of a process; returns the code for torchrun, which is 0 after a planned stop.
 
-    torchrun also sends SIGTERM to the processes that are left when one has died: that is not a planned stop.
+    torchrun also sends SIGTERM to the remaining processes when one has died; that is not a planned stop.
     """
     if _FOLDER not in os.environ:
         return code
     if code in _PLANNED and _has_lost_a_process():
         return EXIT_FAILURE
     if code in (*_PLANNED, *_FINAL):
-        _write(_ENDING, str(code))
+        _write(_EXIT_CODE, str(code))
     return EXIT_OK if code in _PLANNED else code
 
 
-def note_process() -> None:
-    """Call it first in a process: the others of this machine can then see whether it has died."""
+def record_process() -> None:
+    """Records this process, so that the others on this machine notice if it dies. Call it first in a process."""
     if _FOLDER in os.environ:
         _write(f"{_PROCESS}{os.environ.get('RANK', '0')}", Owner.this_process().token)
 
@@ -70,15 +69,15 @@ def _has_lost_a_process() -> bool:
     return any(owner is not None and owner.is_dead() for owner in owners)
 
 
-def begun() -> str | None:
-    """The run that earlier processes of this job trained; None in the first ones."""
-    return _read(_BEGUN)
+def previous_run() -> str | None:
+    """The run that previous processes of this job trained; None in the first ones."""
+    return _read(_RUN)
 
 
-def begin(run_id: str) -> None:
-    """Call it only after every process of the job has called `begun`."""
+def record_run(run_id: str) -> None:
+    """Records the run of this job. Call it only after every process has called `previous_run`."""
     if _FOLDER in os.environ:
-        _write(_BEGUN, run_id)
+        _write(_RUN, run_id)
 
 
 def _read(name: str) -> str | None:

@@ -117,7 +117,7 @@ def launch(
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     # Else torchrun sets it to 1, which each process then takes for its limit.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // count)))
-    with elastic.taking_notes(notes):
+    with elastic.job_notes(notes):
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:
@@ -125,11 +125,11 @@ def launch(
             planned = elastic.ending()
             return planned if planned is not None else _exit_code_of(error, count)
         except SignalException as stopped:
-            if (code := elastic.ending()) is None:
+            if (code := elastic.final_exit_code()) is None:
                 log.error("stopped by %s before a checkpoint was written", signal.Signals(stopped.sigval).name)
                 return EXIT_FAILURE
             return code
-        return elastic.ending() or EXIT_OK
+        return elastic.final_exit_code() or EXIT_OK
 
 
 def _exit_code_of(error: ChildFailedError, count: int) -> int:

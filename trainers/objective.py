@@ -244,7 +244,7 @@ class Objective:
             if self.mean_input is not None:
                 sums = sums + error_sums(
                     inputs.batch(micro_index_b), output.reconstruction, self.mean_input,
-                    self.model.hidden_values(micro_mask_b), channel_axis=self.model.channel_axis,
+                    self.model.masked_values(micro_mask_b), channel_axis=self.model.channel_axis,
                 )  # fmt: skip
         return measured, sums
 

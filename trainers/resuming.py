@@ -14,6 +14,7 @@ import torch
 
 from core import checkpoint
 from core.config.compose import flatten
+from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig
 from core.data.identity import changes
 from core.environment import version_of
@@ -151,7 +152,7 @@ def check_fit(
 
 def config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
     """The differences of two configurations that change what is learned: `key was …, is …`."""
-    old, new = dict(flatten(saved)), dict(flatten(current))
+    old, new = (dict(flatten(with_current_keys(each)[0])) for each in (saved, current))
     for key in sorted(old | new):
         if not key.startswith(_FREE_TO_CHANGE) and old.get(key) != new.get(key):
             yield f"{key} was {old.get(key)}, is {new.get(key)}"

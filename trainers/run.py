@@ -106,12 +106,12 @@ def train(
 def _agree_on_run(world: World, run_id: str | None) -> tuple[str | None, bool]:
     """The run that all processes train, where each machine proposes a name; and whether earlier processes of this job
     trained it and died."""
-    proposals = world.gather((elastic.begun(), run_id))
-    begun = next((run for run, _ in proposals if run is not None), None)
-    run_id = begun or proposals[0][1]
+    proposals = world.gather((elastic.previous_run(), run_id))
+    previous = next((run for run, _ in proposals if run is not None), None)
+    run_id = previous or proposals[0][1]
     if run_id is not None:
-        elastic.begin(run_id)
-    return run_id, begun is not None
+        elastic.record_run(run_id)
+    return run_id, previous is not None
 
 
 def _resume_or_restart(context: RunContext, manager: DeviceManager) -> TrainingResult:

@@ -40,7 +40,7 @@ Constants = Mapping[str, float]
 # Values to choose from, the neutral one first: what a textbook says, equal shares, equal spans.
 GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
     "patchtst": {
-        "scoring.model_share": (0.5, 0.0, 0.15, 0.3),
+        "scoring.model_weight": (0.5, 0.0, 0.15, 0.3),
         "scoring.smoothing_span": (10, 5, 20, 30),
         "scoring.charts.process.components_share": (1 / 3, 0.0, 0.6, 0.8),
         "scoring.charts.process.components_spans": (1.0, 3.0, 6.0),
@@ -51,7 +51,7 @@ GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
         "scoring.charts.process.residual_floor": (0.1, 0.03, 0.3),
     },
     "swinmae": {
-        "scoring.model_share": (0.5, 0.0, 0.1, 0.3),
+        "scoring.model_weight": (0.5, 0.0, 0.1, 0.3),
         "scoring.smoothing_span": (8, 4, 16),
         "scoring.charts.vibration.level_weight": (1.0, 0.0, 0.5, 0.7, 2.0),
         "scoring.charts.vibration.excess_weight": (1.0, 0.0, 0.5, 2.0),

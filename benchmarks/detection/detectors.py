@@ -137,7 +137,7 @@ def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Ite
 
 def with_share(config: AnyConfig, share: float) -> AnyConfig:
     """The configuration with another share of the model in the score, and for however few calibration scores."""
-    values = {"scoring.model_share": share, "scoring.threshold.min_calibration": 1}
+    values = {"scoring.model_weight": share, "scoring.threshold.min_calibration": 1}
     return with_values(config, values, source="a share of the model")
 
 

@@ -32,7 +32,7 @@ def _alarms(
     """Landfall with and without its model, and with one that was pre-trained; other models alone; simple methods."""
     ours = models[LANDFALL]
     data = load_stream_data(ours.config, root=root, parts=PART_NAMES, scaler=ours.scoring.scaler)
-    share = ours.config.scoring.model_share
+    share = ours.config.scoring.model_weight
     shares = {
         LANDFALL: {LANDFALL: share, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0},
         PRETRAINED: {PRETRAINED: share, PRETRAINED_ALONE: 1.0},

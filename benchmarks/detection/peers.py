@@ -23,7 +23,9 @@ class TransformersPatchTST(PatchTST):
         from transformers import PatchTSTConfig as TheirConfig
         from transformers import PatchTSTForPretraining
 
-        super().__init__(settings.model_copy(update={"encoder_sees": "all"}), num_channels=num_channels, window=window)
+        super().__init__(
+            settings.model_copy(update={"drop_masked_tokens": False}), num_channels=num_channels, window=window
+        )
         theirs = PatchTSTForPretraining(
             TheirConfig(
                 num_input_channels=num_channels,

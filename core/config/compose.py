@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from core.config.execution import Execution
 from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
 from core.config.overrides import CONFIG_DIR, Setting, apply, flatten, from_command_line, from_environment, is_group
+from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Stream
 from core.config.sources import Source, calls_resolver, read_sources
 from core.errors import ConfigError, ConfigFault, UsageError
@@ -71,6 +72,7 @@ def load_config(
         raise UsageError(f"configuration file {source} does not end in .yaml", hint="rename it")
     layers = (from_environment(os.environ if environment is None else environment, root), from_command_line(overrides))
     values, origins = _compose(path, layers, root=root)
+    values, origins = with_current_keys(values, origins)
     config = validate(values, source=source, origins=origins)
     refuse_outputs_elsewhere(config, source, origins, root)
     _warn_of_overruled_sizes(config, [setting for layer in layers for setting in layer], origins)
@@ -94,7 +96,7 @@ def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], ori
 
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
     """Validates plain values, such as a checkpoint holds. Raises ConfigError."""
-    return validate(values, source=source, origins={})
+    return validate(with_current_keys(values)[0], source=source, origins={})
 
 
 def with_values(config: AnyConfig, values: Mapping[str, Any], *, source: str) -> AnyConfig:

@@ -24,19 +24,19 @@ class PatchTSTModel(Section):
     patch_stride: CountOrAuto = Field(
         16, description="Samples between patch starts; equal to the length in pre-training, as `auto` makes it."
     )
-    mask_ratio: Ratio = Field(0.4, description="Share of patches hidden from the encoder, equal in every sample.")
+    mask_ratio: Ratio = Field(0.4, description="Share of masked patches, equal in every sample.")
     d_model: Count = Field(128, description="Width of the encoder.")
     num_heads: Count = Field(4, description="Attention heads.")
     num_layers: Count = Field(3, description="Encoder layers.")
     d_ff: Count = Field(256, description="Width of the feed-forward layers.")
-    encoder_sees: Literal["all", "visible"] = Field(
-        "all",
-        description="Patches that pass through the encoder: `all`, the hidden ones as zeros, as in the paper; or only "
-        "the `visible` ones, which is faster, with a small decoder behind it that predicts the hidden ones.",
+    drop_masked_tokens: bool = Field(
+        False,
+        description="Encode visible patches only, which is faster; a small decoder then predicts the masked ones. "
+        "Otherwise all patches pass through the encoder, the masked ones as zeros, as in the paper.",
     )
-    decoder_width: Count = Field(64, description="Width of the decoder where the encoder sees only visible patches.")
-    decoder_layers: Count = Field(1, description="Its layers.")
-    decoder_heads: Count = Field(4, description="Its attention heads.")
+    decoder_width: Count = Field(64, description="Width of the decoder that `drop_masked_tokens` adds.")
+    decoder_layers: Count = Field(1, description="Layers of this decoder.")
+    decoder_heads: Count = Field(4, description="Attention heads of this decoder.")
     dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
     norm_windows: Count = Field(
@@ -58,7 +58,7 @@ class PatchTSTModel(Section):
             yield Contradiction(
                 f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}", ("d_model", "num_heads")
             )
-        if self.encoder_sees == "visible" and self.decoder_width % self.decoder_heads:
+        if self.drop_masked_tokens and self.decoder_width % self.decoder_heads:
             yield Contradiction(
                 f"decoder_width = {self.decoder_width} is not divisible by decoder_heads = {self.decoder_heads}",
                 ("decoder_width", "decoder_heads"),
@@ -68,8 +68,8 @@ class PatchTSTModel(Section):
 class SwinMAEModel(Section):
     size: ModelSize = Field("custom", description=_SIZE)
     patch_size: Count = Field(4, description="Pixels per side of a patch.")
-    mask_unit: Count = Field(4, description="Patches per side of a mask unit: window masking hides whole units.")
-    mask_ratio: Ratio = Field(0.75, description="Share of mask units hidden, equal in every sample.")
+    mask_unit: Count = Field(4, description="Patches per side of a mask unit: patches are masked by unit.")
+    mask_ratio: Ratio = Field(0.75, description="Share of masked units, equal in every sample.")
     embed_dim: Count = Field(48, description="Width of the first encoder stage; it doubles at each later stage.")
     depths: tuple[Count, ...] = Field((2, 2, 2), description="Swin blocks per encoder stage.")
     num_heads: tuple[Count, ...] = Field((3, 6, 12), description="Attention heads per encoder stage.")
@@ -83,11 +83,11 @@ class SwinMAEModel(Section):
         description="Swin blocks per decoder stage, deepest first: one stage fewer than the encoder has; under "
         "`decoder: light` one stage.",
     )
-    encoder_sees: Literal["all", "visible"] = Field(
-        "all",
-        description="Patches that pass through the encoder: `all`, a learned token for each hidden one, as in the "
-        "paper; or only the `visible` ones, which is faster, and the token before the decoder. Mask units must then be "
-        "whole patches of the deepest stage.",
+    drop_masked_tokens: bool = Field(
+        False,
+        description="Encode visible patches only, which is faster; a learned token replaces the masked ones before the "
+        "decoder, and a mask unit must consist of complete patches of the deepest stage. Otherwise the token replaces "
+        "them before the encoder, as in the paper.",
     )
     window_size: Count = Field(4, description="Patches per side of an attention window.")
     mlp_ratio: Positive = Field(4.0, description="Width of the feed-forward layers over the stage width.")
@@ -112,20 +112,20 @@ class SwinMAEModel(Section):
                 yield Contradiction(
                     f"stage {stage} is {width} wide: {heads} heads do not divide it", ("num_heads", "embed_dim")
                 )
-        if self.encoder_sees == "visible":
-            yield from self._hidden_patches_cannot_be_left_out()
+        if self.drop_masked_tokens:
+            yield from self._masked_patches_cannot_be_dropped()
 
-    def _hidden_patches_cannot_be_left_out(self) -> Iterator[Contradiction]:
+    def _masked_patches_cannot_be_dropped(self) -> Iterator[Contradiction]:
         if len(self.depths) < 2 and self.decoder == "mirror":
             yield Contradiction(
-                "encoder_sees = visible needs two stages or more, or decoder = light: the mirror of one stage has no "
-                "block to fill in the rest",
-                ("encoder_sees", "depths", "decoder"),
+                "drop_masked_tokens needs two stages or more, or decoder = light: the mirror of a single stage has no "
+                "block",
+                ("drop_masked_tokens", "depths", "decoder"),
             )
         joined = 2 ** (len(self.depths) - 1)
         if self.mask_unit % joined:
             yield Contradiction(
                 f"mask_unit = {self.mask_unit} is not divisible by the {joined} patches per side that "
-                f"{len(self.depths)} stages merge into one, as encoder_sees = visible needs",
+                f"{len(self.depths)} stages merge into one, as drop_masked_tokens needs",
                 ("mask_unit", "depths"),
             )

@@ -294,12 +294,12 @@ class Threshold(Section):
 
 class Scoring(Section):
     batch_size: Count = Field(64, description="Windows per scoring pass.")
-    model_share: float = Field(
+    model_weight: float = Field(
         1.0,
         ge=0.0,
         le=1.0,
-        description="Share of the model in a score; the rest are statistics: of process sensors control charts of what "
-        "the channels foretell of each other, of vibration how far level and spectrum lie from normal ones.",
+        description="Weight of the model in a score; the rest is the weight of the control charts. 0 uses the charts "
+        "only, 1 the model only.",
     )
     look_ahead: bool = Field(
         False,

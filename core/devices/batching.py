@@ -14,6 +14,7 @@ from typing import Any
 
 from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
 from core.config.recipe import as_trained
+from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Training
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.memory import memory_limit_mb
@@ -169,6 +170,7 @@ def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tie
         return config
     if size != "auto":
         return _resized(config, size, tiers, loaded.origins, "")[0]
+    trained, _ = with_current_keys(trained)
     values = config.model_dump(mode="json")
     values["model"]["size"] = trained["model"].get("size", "custom")
     for key in {key for sizes in tiers.models[config.stream].values() for key, _ in flatten(sizes)}:

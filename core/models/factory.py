@@ -1,4 +1,4 @@
-"""From a configuration to the model it describes."""
+"""Builds the model that a configuration describes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.errors import DataError
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 
-# One image plane per axis of a vibration sensor; the planes of axes a sensor lacks are missing (NaN).
+# One image plane per axis of a vibration sensor; planes of axes that a sensor does not have are missing (NaN).
 NUM_PLANES = 3
 
 
@@ -94,5 +94,5 @@ def _outline_swinmae(config: Config) -> _Outline:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many weights training changes."""
+    """Number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

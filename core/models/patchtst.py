@@ -2,15 +2,15 @@
 
 Nie, Nguyen, Sinthong, Kalagnanam: A Time Series is Worth 64 Words: Long-term Forecasting with Transformers, ICLR 2023.
 
-Each channel is cut into patches and passes through one shared Transformer encoder on its own; some patches are set to
-zero, and a linear head predicts them from the rest.
+Each channel is split into patches and processed separately by one shared Transformer encoder. Masked patches are set to
+zero, and a linear head predicts them from the visible ones.
 
-Under `encoder_sees: visible` hidden patches do not pass through the encoder at all, which saves their share of its
-work; a small decoder puts a learned token in their places and predicts them. He, Chen, Xie, Li, Dollár, Girshick:
-Masked Autoencoders Are Scalable Vision Learners, CVPR 2022.
+With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. A small decoder inserts a
+learned token for each masked patch and predicts it, as in He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are
+Scalable Vision Learners, CVPR 2022.
 
 Shape suffixes: b batch, t time, c channel, n patch, v visible patch, p sample within a patch, d width.
-A missing value is NaN: zero in the input, absent from instance statistics, loss and error.
+A missing value is NaN. It is zero in the input and excluded from instance statistics, loss and error.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, eva
 from core.models.normalisation import WindowBatchNorm
 from core.models.positions import sinusoids
 
-# Added to the variance of a window under instance normalisation. Inputs come scaled to unit spread over the training
-# data, so a window that moves less than a tenth of that is not blown up to unit variance.
+# Added to the variance of a window with instance normalisation. Inputs are scaled to unit spread over the train split,
+# so a window with less than a tenth of that spread is not amplified to unit variance.
 INSTANCE_VARIANCE_FLOOR = 1e-2
-# Up to so many patches, two products and a softmax are faster on a CPU than its fused kernel: docs/performance.md.
+# Up to this number of patches, two matrix products and a softmax are faster on a CPU than the fused kernel: dev/LOG.md.
 PLAIN_LENGTH = 128
 
 NORMS: dict[str, Callable[[PatchTSTModel], nn.Module]] = {
@@ -41,7 +41,7 @@ NORMS: dict[str, Callable[[PatchTSTModel], nn.Module]] = {
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention among the patches of one channel of one window."""
+    """Multi-head attention between the patches of one channel of one window."""
 
     def __init__(self, settings: PatchTSTModel):
         super().__init__()
@@ -56,7 +56,7 @@ class SelfAttention(nn.Module):
         return self.out(z.transpose(1, 2).flatten(-2)).view_as(z_bcnd)
 
     def newest(self, z_bcnd: Tensor) -> Tensor:
-        """What `forward` gives for the last token, (B, C, 1, D), without the work for the others."""
+        """The result of `forward` for the last token only: (B, C, 1, D)."""
         z_and = z_bcnd.flatten(0, 1)
         width = z_and.shape[-1]
         query_weight, others_weight = self.qkv.weight.split([width, 2 * width])
@@ -71,7 +71,7 @@ class SelfAttention(nn.Module):
 def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Scaled dot-product attention of (…, N, D).
 
-    The way is chosen by device and length and never by a measurement, so that a run has the same digits each time.
+    The kernel depends on device and length, never on a measurement, so that results are reproducible.
     """
     length, width = query.shape[-2:]
     if query.device.type == "cpu" and length <= PLAIN_LENGTH:
@@ -104,7 +104,7 @@ class EncoderLayer(nn.Module):
         return self.norm_feed_forward(z_bcnd + self.dropout(self.feed_forward(z_bcnd)))
 
     def newest(self, z_bcnd: Tensor) -> Tensor:
-        """What `forward` gives for the last token in evaluation mode, (B, C, 1, D)."""
+        """The result of `forward` for the last token in evaluation mode: (B, C, 1, D)."""
         z_bc1d = z_bcnd[:, :, -1:]
         if self.pre_norm:
             z_bc1d = z_bc1d + self.attention.newest(self.norm_attention(z_bcnd))
@@ -114,7 +114,7 @@ class EncoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """From tokens of visible patches to tokens of all, in fewer layers of smaller width."""
+    """Maps tokens of visible patches to tokens of all patches, with fewer layers and a smaller width."""
 
     def __init__(self, settings: PatchTSTModel, num_patches: int):
         super().__init__()
@@ -128,7 +128,7 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(small) for _ in range(settings.decoder_layers))
 
     def forward(self, z_bcvd: Tensor, at_bcv: Tensor, *, recompute: bool) -> Tensor:
-        """z_bcvd: tokens of visible patches, at_bcv: where they stand among the N patches. Gives (B, C, N, width)."""
+        """z_bcvd: tokens of visible patches; at_bcv: their indices among the N patches. Returns (B, C, N, width)."""
         z_bcvd = self.narrow(z_bcvd)
         empty_bcnd = self.hidden_d.to(z_bcvd.dtype).expand(*z_bcvd.shape[:2], len(self.position_nd), -1)
         z_bcnd = empty_bcnd.scatter(2, at_bcv.unsqueeze(-1).expand_as(z_bcvd), z_bcvd)
@@ -138,16 +138,15 @@ class Decoder(nn.Module):
 class PatchTST(MaskedModel):
     """Masked autoencoder over the patches of each channel.
 
-    `window` must be whole patches, for a left-over stretch would never be scored; raises ConfigError otherwise.
-    Patches do not overlap (the settings refuse a stride other than the patch length): an overlap would show a hidden
-    patch to its neighbour.
+    `window` must be a multiple of the patch length, because a remainder would never be scored; otherwise raises
+    ConfigError. Patches do not overlap (the configuration rejects a stride other than the patch length), because an
+    overlap would reveal values of masked patches.
 
-    Linear layers keep PyTorch's initial values, as in the paper's code; seed before constructing. Positions are learned
-    but start as sines and cosines: from the paper's near-zero start the model spends its first thousand steps finding
-    out which patches are neighbours.
+    Linear layers keep PyTorch's initial values, as in the code of the paper; set the seed before. Positions are
+    learned; see `core.models.positions` for their initial values.
 
-    `inpaint` gives errors in the units of its input under `instance_norm` too: dividing by the spread of each window
-    would make the error of a quiet window as large as that of a lively one, and thresholds could not compare them.
+    `inpaint` returns errors in the units of its input, also with `instance_norm`. Errors divided by the spread of each
+    window would be as large for a quiet window as for an active one, so no threshold could compare them.
     """
 
     channel_axis = 2
@@ -165,7 +164,7 @@ class PatchTST(MaskedModel):
         self.position_nd = nn.Parameter(sinusoids(self.num_patches, settings.d_model))
         self.dropout = nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.num_layers))
-        self.decoder = Decoder(settings, self.num_patches) if settings.encoder_sees == "visible" else None
+        self.decoder = Decoder(settings, self.num_patches) if settings.drop_masked_tokens else None
         self.head = nn.Linear(self.decoder.width if self.decoder else settings.d_model, settings.patch_length)
 
     def forward(
@@ -173,47 +172,47 @@ class PatchTST(MaskedModel):
         x_btc: Tensor,
         mask_bcn: Tensor | None = None,
         *,
-        num_hidden: int | None = None,
+        num_masked: int | None = None,
         generator: torch.Generator | None = None,
     ) -> MaskedOutput:
-        """Hide patches, predict them, and compare.
+        """Masks patches, predicts them, and computes the loss.
 
-        x_btc: float (B, window, num_channels); NaN is missing. It is computed in the type of the weights.
-        mask_bcn: bool (B, num_channels, num_patches), True hides; drawn from `generator` where not given.
-        num_hidden: how many patches a given mask hides in each channel, by default the share of `mask_ratio`. Where the
-        encoder sees only visible patches, it sees as many as this leaves: of a mask that hides fewer not all that it
-        could, of one that hides more some as zeros.
-        Returns the loss (in instance-normalised units under `instance_norm`), the reconstruction (B, T, C) in the
-        units of x, the mask, and how many values the loss averages.
+        x_btc: float (B, window, num_channels); NaN is missing. Converted to the data type of the weights.
+        mask_bcn: bool (B, num_channels, num_patches), True is masked; default: drawn from `generator`.
+        num_masked: number of masked patches of `mask_bcn` in each channel; default: that of `mask_ratio`. With
+        `drop_masked_tokens`, the encoder gets num_patches - num_masked patches: if the mask has fewer masked patches,
+        some visible ones are not used; if it has more, some masked ones are used as zeros.
+        Returns the loss (in instance-normalised units with `instance_norm`), the reconstruction (B, T, C) in the
+        units of x, the mask, and the number of values in the loss.
         """
         x_bcnp = self.patchify(x_btc)
         if mask_bcn is None:
             mask_bcn = self.draw_mask(len(x_btc), generator=generator)
-        hidden_bcn1 = mask_bcn.unsqueeze(-1)
+        masked_bcn1 = mask_bcn.unsqueeze(-1)
         observed_bcnp = ~x_bcnp.isnan()
         x_bcnp = x_bcnp.masked_fill(~observed_bcnp, 0.0)
 
         if self.settings.instance_norm:
-            mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~hidden_bcn1)
+            mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~masked_bcn1)
             x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
-        seen_bcnp = x_bcnp.masked_fill(hidden_bcn1, 0.0)
+        visible_bcnp = x_bcnp.masked_fill(masked_bcn1, 0.0)
         if self.decoder is None:
-            z_bcnd = self.encode(seen_bcnp)
+            z_bcnd = self.encode(visible_bcnp)
         else:
-            num_visible = self.num_patches - (self.num_hidden if num_hidden is None else num_hidden)
-            z_bcnd = self._encode_visible(self.decoder, seen_bcnp, mask_bcn, num_visible)
+            num_visible = self.num_patches - (self.num_masked if num_masked is None else num_masked)
+            z_bcnd = self._encode_visible(self.decoder, visible_bcnp, mask_bcn, num_visible)
         prediction_bcnp = at_least_float32(self.head(z_bcnd))
-        loss, count = masked_mse(prediction_bcnp, x_bcnp, hidden_bcn1 & observed_bcnp)
+        loss, count = masked_mse(prediction_bcnp, x_bcnp, masked_bcn1 & observed_bcnp)
         if self.settings.instance_norm:
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
         return MaskedOutput(loss, self.unpatchify(prediction_bcnp), mask_bcn, count)
 
     @torch.no_grad()
     def forecast(self, x_btc: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict the newest patch of each window from the patches before it: (reconstruction, error), both (B, P, C).
+        """Predicts the newest patch of each window from the previous ones: (reconstruction, error), both (B, P, C).
 
-        One pass that hides this patch alone, in place of the several passes of `inpaint`, and whose last layer computes
-        no other token. Units, missing values and mode are those of `inpaint`.
+        One pass that masks only this patch, instead of the passes of `inpaint`; its last layer computes only this
+        token. Units, missing values and evaluation mode are those of `inpaint`.
         """
         with evaluating(self):
             x_bcnp = self.patchify(x_btc)
@@ -224,12 +223,12 @@ class PatchTST(MaskedModel):
             if self.settings.instance_norm:
                 mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~mask_n.unsqueeze(-1))
                 x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
-            seen_bcnp = x_bcnp.masked_fill(mask_n.unsqueeze(-1), 0.0)
+            visible_bcnp = x_bcnp.masked_fill(mask_n.unsqueeze(-1), 0.0)
             if self.decoder is None:
-                z_bc1d = self.encode_newest(seen_bcnp)
+                z_bc1d = self.encode_newest(visible_bcnp)
             else:
                 mask_bcn = mask_n.expand(*x_bcnp.shape[:3])
-                z_bc1d = self._encode_visible(self.decoder, seen_bcnp, mask_bcn, self.num_patches - 1)[:, :, -1:]
+                z_bc1d = self._encode_visible(self.decoder, visible_bcnp, mask_bcn, self.num_patches - 1)[:, :, -1:]
             predicted_bc1p = at_least_float32(self.head(z_bc1d))
             if self.settings.instance_norm:
                 predicted_bc1p = predicted_bc1p * scale_bc11 + mean_bc11
@@ -240,26 +239,26 @@ class PatchTST(MaskedModel):
     def blocks(self) -> list[nn.Module]:
         return [*self.layers, *(self.decoder.layers if self.decoder is not None else ())]
 
-    def hidden_values(self, mask_bcn: Tensor) -> Tensor:
-        """Hidden patches (B, C, N) to hidden values (B, T, C)."""
+    def masked_values(self, mask_bcn: Tensor) -> Tensor:
+        """Masked patches (B, C, N) to masked values (B, T, C)."""
         return mask_bcn.repeat_interleave(self.settings.patch_length, -1).transpose(1, 2)
 
     def encode_newest(self, x_bcnp: Tensor) -> Tensor:
-        """The token of the newest patch alone, (B, C, 1, D); in evaluation, where nothing is dropped out."""
+        """The token of the newest patch, (B, C, 1, D); for evaluation, without dropout."""
         z_bcnd = self.embed(x_bcnp) + self.position_nd
         for layer in self.layers[:-1]:
             z_bcnd = layer(z_bcnd)
         return self.layers[-1].newest(z_bcnd)
 
     def encode(self, x_bcnp: Tensor) -> Tensor:
-        """Patches (B, C, N, P), zero where hidden or missing, to tokens (B, C, N, D)."""
+        """Patches (B, C, N, P), zero where masked or missing, to tokens (B, C, N, D)."""
         z_bcnd = self.dropout(self.embed(x_bcnp) + self.position_nd)
         return run_blocks(self.layers, z_bcnd, recompute=self.gradient_checkpointing)
 
     def _encode_visible(self, decoder: Decoder, x_bcnp: Tensor, mask_bcn: Tensor, num_visible: int) -> Tensor:
-        """Tokens (B, C, N, decoder width) of all patches, of which the first `num_visible` unmasked were encoded.
+        """Tokens (B, C, N, decoder width) of all patches; the encoder processes the first `num_visible` visible ones.
 
-        The number is told and not counted: the shapes are known without asking the device.
+        `num_visible` is an argument, so that shapes are known without synchronising with the device.
         """
         at_bcv = mask_bcn.byte().argsort(dim=-1, stable=True)[..., :num_visible]
         x_bcvp = x_bcnp.gather(2, at_bcv.unsqueeze(-1).expand(-1, -1, -1, x_bcnp.shape[-1]))
@@ -268,7 +267,7 @@ class PatchTST(MaskedModel):
         return decoder(z_bcvd, at_bcv, recompute=self.gradient_checkpointing)
 
     def patchify(self, x_btc: Tensor) -> Tensor:
-        """Windows (B, T, C) to patches (B, C, N, P) in the type of the weights; raises ValueError for another shape."""
+        """Windows (B, T, C) to patches (B, C, N, P) in the type of the weights. Raises ValueError for a wrong shape."""
         if x_btc.shape[1:] != (self.window, self.num_channels):
             raise ValueError(f"expected windows (B, {self.window}, {self.num_channels}), got {tuple(x_btc.shape)}")
         return x_btc.to(self.dtype).transpose(1, 2).unflatten(-1, (self.num_patches, -1))
@@ -278,14 +277,14 @@ class PatchTST(MaskedModel):
         return x_bcnp.flatten(-2).transpose(1, 2)
 
 
-def instance_statistics(x_bcnp: Tensor, seen_bcnp: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and scale (B, C, 1, 1) of each window and channel over its seen values: observed and not hidden.
+def instance_statistics(x_bcnp: Tensor, used_bcnp: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and scale (B, C, 1, 1) of each window and channel over the values that are observed and visible.
 
-    The paper takes hidden values too, which tells the model the level of what it is to predict.
+    The paper includes masked values, which reveals the level of what the model must predict.
     """
-    count_bc11 = seen_bcnp.sum((-2, -1), keepdim=True).clamp(min=1)
-    mean_bc11 = (x_bcnp * seen_bcnp).sum((-2, -1), keepdim=True) / count_bc11
-    variance_bc11 = ((x_bcnp - mean_bc11) * seen_bcnp).square().sum((-2, -1), keepdim=True) / count_bc11
+    count_bc11 = used_bcnp.sum((-2, -1), keepdim=True).clamp(min=1)
+    mean_bc11 = (x_bcnp * used_bcnp).sum((-2, -1), keepdim=True) / count_bc11
+    variance_bc11 = ((x_bcnp - mean_bc11) * used_bcnp).square().sum((-2, -1), keepdim=True) / count_bc11
     return mean_bc11, (variance_bc11 + INSTANCE_VARIANCE_FLOOR).sqrt()
 
 
@@ -293,5 +292,5 @@ def _refuse_bad_window(settings: PatchTSTModel, window: int) -> None:
     length = settings.patch_length
     if window < 2 * length or window % length:
         fitting = max(window // length, 2) * length
-        problem = f"{window} samples are no whole number (two or more) of patches of {length}; {fitting} would be"
+        problem = f"{window} samples are not a multiple (two or more) of the patch length {length}; {fitting} would be"
         raise ConfigError("PatchTST", [ConfigFault("data.window", problem)])

@@ -1,9 +1,9 @@
-"""Skill: how much better a masked model predicts hidden values than the mean training input does.
+"""Skill: how much better a model predicts masked values than the mean training input does.
 
     skill = 1 - loss / loss of the mean training input
 
-Both losses are mean squared errors over the same hidden and observed values. 1 is a perfect prediction; 0 is what the
-mean training input reaches, so a model that always gives one picture cannot be above it by more than chance.
+Both losses are mean squared errors over the same masked and observed values. 1 is a perfect prediction, 0 is as good as
+the mean training input. A model with constant output cannot exceed 0, except by chance.
 
 Shape suffixes: c channel, s the three sums of a channel (squared error of the model, of the mean input, count).
 """
@@ -24,8 +24,8 @@ def error_sums(x: Tensor, prediction: Tensor, mean: Tensor, chosen: Tensor, *, c
     """Sums per channel over the observed values where `chosen` is True: (C, 3).
 
     x, prediction: model input and its reconstruction, batch first; NaN in x is missing. mean: the mean training input,
-    the shape of one sample, NaN where training observed nothing. chosen: bool, broadcasts with x.
-    The columns are the squared error of the prediction, that of the mean, and the count of values.
+    with the shape of one sample, NaN where the train split has no values. chosen: bool, broadcasts with x.
+    The columns are the squared error of the prediction, the squared error of the mean, and the number of values.
     """
     chosen = chosen & ~x.isnan() & ~mean.isnan()
     errors = [at_least_float32((guess - x).masked_fill(~chosen, 0.0)).square() for guess in (prediction, mean)]
@@ -33,25 +33,25 @@ def error_sums(x: Tensor, prediction: Tensor, mean: Tensor, chosen: Tensor, *, c
     return torch.stack(sums, dim=-1)
 
 
-# Channels named in a line of text; of more, the best and the worst.
+# Maximum number of channels in a line of text; of more channels, only the best and the worst are named.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class Skill:
-    """Skill over all values, and per channel; None where no value varies from the mean training input."""
+    """Skill over all values, and per channel; None if all values equal the mean training input."""
 
     total: float | None
     channels: dict[str, float | None]
 
     @classmethod
     def of(cls, sums_cs: Tensor, channels: Sequence[str]) -> Skill:
-        """sums_cs: (C, 3) as `error_sums` gives them; planes beyond the named channels are left out."""
+        """sums_cs: (C, 3) from `error_sums`; image planes without a channel name are ignored."""
         rows = sums_cs.double().cpu()[: len(channels)]
         return cls(_skill(rows.sum(0)), {name: _skill(row) for name, row in zip(channels, rows, strict=True)})
 
     def __str__(self) -> str:
-        return "no skill: nothing varies" if self.total is None else f"skill {self.total:.3f}"
+        return "no skill: all values equal the mean" if self.total is None else f"skill {self.total:.3f}"
 
     def in_full(self) -> str:
         """The skill, and that of the best and the worst channels."""

@@ -1,4 +1,4 @@
-"""Blocks of shifted-window attention, of whole maps of patches or of their visible patches only.
+"""Blocks of shifted-window attention for complete feature maps, or for the visible patches of a map only.
 
 Liu et al.: Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, ICCV 2021.
 
@@ -24,9 +24,9 @@ WEIGHT_STD = 0.02
 class WindowAttention(nn.Module):
     """Multi-head attention within square windows of a map, with a learned bias per relative position.
 
-    With a shift the map is rolled first, so that windows straddle the borders of the unshifted ones; patches that
-    only the roll made neighbours do not attend to each other. The same weights serve a map of which only the visible
-    patches are there.
+    With a shift, the map is rolled first, so that windows cross the borders of the unshifted windows. A mask prevents
+    attention between patches that are neighbours only because of the roll. `among_visible` uses the same weights for
+    maps that contain visible patches only.
     """
 
     def __init__(self, dim: int, num_heads: int, map_size: int, window: int, shift: int):
@@ -37,7 +37,9 @@ class WindowAttention(nn.Module):
         self.relative_bias = nn.Parameter(torch.empty((2 * window - 1) ** 2, num_heads))
         nn.init.trunc_normal_(self.relative_bias, std=WEIGHT_STD)
         self.register_buffer("relative_index_ll", _relative_index(window), persistent=False)
-        self.register_buffer("strangers_vll", _strangers(map_size, window, shift) if shift else None, persistent=False)
+        self.register_buffer(
+            "shift_mask_vll", _shift_mask(map_size, window, shift) if shift else None, persistent=False
+        )
 
     def forward(self, z_bhwd: Tensor) -> Tensor:
         height, width = z_bhwd.shape[1:3]
@@ -56,14 +58,14 @@ class WindowAttention(nn.Module):
         return z_bhwd.roll((self.shift, self.shift), dims=(1, 2)) if self.shift else z_bhwd
 
     def attention_bias(self, num_windows: int) -> Tensor:
-        """What is added to the attention logits: (V, A, L, L)."""
+        """The term that is added to the attention logits: (V, A, L, L)."""
         bias_vall = self.relative_bias[self.relative_index_ll].permute(2, 0, 1).expand(num_windows, -1, -1, -1)
-        if self.strangers_vll is None:
+        if self.shift_mask_vll is None:
             return bias_vall
-        return bias_vall.masked_fill(self.strangers_vll.unsqueeze(1), -torch.inf)
+        return bias_vall.masked_fill(self.shift_mask_vll.unsqueeze(1), -torch.inf)
 
     def among_visible(self, z_btd: Tensor, chunks: WindowChunks) -> Tensor:
-        """Attention of visible patches to those of them in the same window: (B, T, D) → (B, T, D)."""
+        """Attention between visible patches of the same window: (B, T, D) → (B, T, D)."""
         batch, num_chunks, size, _ = chunks.pair_bkqs.shape
         qkv = self.qkv(chunks.sort(z_btd)).view(batch, num_chunks, size, 3, self.num_heads, -1)
         q, k, v = qkv.permute(3, 4, 0, 1, 2, 5).flatten(1, 2).unbind(0)  # heads and batch, chunk, token, d
@@ -83,9 +85,9 @@ class DropPath(nn.Dropout):
 
 
 class SwinBlock(nn.Module):
-    """Window attention, then feed-forward; both pre-norm with a residual. A window as large as the map never shifts.
+    """Window attention, then feed-forward; both pre-norm with a residual. A window as large as the map is not shifted.
 
-    Takes and gives a map (B, H, W, D) or the visible part of one.
+    Input and output are a map (B, H, W, D), or a VisibleMap.
     """
 
     def __init__(self, settings: SwinMAEModel, level: int, map_size: int, drop_path: float, *, shifted: bool):
@@ -115,7 +117,7 @@ class SwinBlock(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Joins each 2 × 2 patches into one of twice the width: (B, H, W, D) → (B, H/2, W/2, 2D)."""
+    """Merges 2 × 2 patches into one of twice the width: (B, H, W, D) → (B, H/2, W/2, 2D)."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -144,13 +146,13 @@ class PatchExpanding(nn.Module):
 
 
 def to_windows(z_bhwd: Tensor, window: int) -> Tensor:
-    """Cut a map into windows: (B, H, W, D) → (B, V, window², D)."""
+    """Splits a map into windows: (B, H, W, D) → (B, V, window², D)."""
     z = z_bhwd.unflatten(2, (-1, window)).unflatten(1, (-1, window))  # b rows window columns window d
     return z.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
 
 def from_windows(z_bvld: Tensor, height: int, width: int, window: int) -> Tensor:
-    """Put windows back together: (B, V, window², D) → (B, H, W, D)."""
+    """Joins windows to a map: (B, V, window², D) → (B, H, W, D)."""
     z = z_bvld.view(len(z_bvld), height // window, width // window, window, window, -1)
     return z.transpose(2, 3).reshape(len(z_bvld), height, width, -1)
 
@@ -162,7 +164,7 @@ def _relative_index(window: int) -> Tensor:
     return offset_ll2[..., 0] * (2 * window - 1) + offset_ll2[..., 1]
 
 
-def _strangers(map_size: int, window: int, shift: int) -> Tensor:
+def _shift_mask(map_size: int, window: int, shift: int) -> Tensor:
     """Pairs of patches that share a window only because the map was rolled: bool (V, L, L)."""
     position = torch.arange(map_size)
     band = (position >= map_size - window).long() + (position >= map_size - shift).long()

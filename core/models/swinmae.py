@@ -3,20 +3,21 @@
 Xu, Dai, Liu, Song: Swin MAE: Masked Autoencoders for Small Datasets, 2022 (arXiv 2212.13805).
 Liu et al.: Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, ICCV 2021.
 
-Whole units of patches are replaced by a learned token after the patch embedding; a Swin encoder, a mirrored Swin
-decoder without skip connections and a linear head predict their pixels. As in the paper's code there are no absolute
+Units of patches are replaced by a learned token after the patch embedding. A Swin encoder, a mirrored Swin decoder
+without skip connections and a linear head predict their pixels. As in the code of the paper, there are no absolute
 positions and no norm between encoder and decoder.
 
-Under `decoder: light` all blocks of the decoder are on the deepest map, from which the head predicts the pixels of a
-place at once: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head. They are told where each
-place is, as the decoder of He et al. is (Masked Autoencoders Are Scalable Vision Learners, CVPR 2022).
+With `decoder: light`, all blocks of the decoder are on the deepest feature map, and the head predicts all pixels of a
+position of that map: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head. The decoder adds
+positions, as in He et al. (Masked Autoencoders Are Scalable Vision Learners, CVPR 2022).
 
-Under `encoder_sees: visible` hidden patches do not pass through the encoder at all, which saves their share of its
-work; the learned token takes their places in the deepest map, before the decoder.
+With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. The learned token replaces the
+masked patches in the deepest feature map, before the decoder.
 
 Shape suffixes: b batch, c channel, h/w rows and columns (of pixels or patches), d width, n mask unit, u visible unit,
 t token of a visible patch, p values of a patch.
-A missing pixel is NaN, e.g. the plane of an axis the sensor lacks: zero in the input, absent from loss and error.
+A missing pixel is NaN, for example in the plane of an axis that the sensor does not have. It is zero in the input and
+excluded from loss and error.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ TARGET_VARIANCE_FLOOR = 1e-6
 class SwinMAE(MaskedModel):
     """Masked autoencoder of square images.
 
-    Raises ConfigError where the image does not divide into mask units, where a stage cannot halve its map, or where a
-    map larger than the attention window does not divide into windows. Seed before constructing: weights are drawn as
-    in Swin (truncated normal of .02, zero biases), where the Swin-MAE code draws Xavier weights: dev/LOG.md
-    compares the two.
+    Raises ConfigError if the image cannot be divided into mask units, if a stage cannot halve its map, or if a map that
+    is larger than the attention window cannot be divided into windows. Set the seed before. Initial weights are those
+    of Swin (truncated normal of .02, zero biases), not the Xavier weights of the Swin-MAE code; dev/LOG.md compares
+    both.
 
-    Under `norm_target` the errors of `inpaint` tell of texture only, since the level and contrast of each patch are
-    given.
+    With `norm_target`, the errors of `inpaint` describe texture only, because level and contrast of each patch are
+    taken from the input.
     """
 
     channel_axis = 1
@@ -61,17 +62,17 @@ class SwinMAE(MaskedModel):
         dim, patch = settings.embed_dim, settings.patch_size
         self.embed = nn.Conv2d(in_channels, dim, kernel_size=patch, stride=patch)
         self.norm_embed = nn.LayerNorm(dim)
-        self.sees_visible = settings.encoder_sees == "visible"
+        self.drops_masked = settings.drop_masked_tokens
         deepest = len(settings.depths) - 1
-        # Stands in for hidden patches where the encoder begins or, if it sees only visible ones, where it ends.
-        self.mask_token = nn.Parameter(torch.empty(dim * 2**deepest if self.sees_visible else dim))
+        # Replaces masked patches before the encoder or, with drop_masked_tokens, after it.
+        self.mask_token = nn.Parameter(torch.empty(dim * 2**deepest if self.drops_masked else dim))
         self.encoder = _encoder(settings, map_size=image_size // patch)
         self.decoder = _DECODERS[settings.decoder](settings, map_size=image_size // patch)
-        # A place of the map that the decoder ends with spans this many patches per side.
+        # Patches per side of one position of the last feature map of the decoder.
         self.head_patches = 2**deepest if settings.decoder == "light" else 1
         self.norm_decoder = nn.LayerNorm(dim * self.head_patches)
         self.head = nn.Linear(dim * self.head_patches, (patch * self.head_patches) ** 2 * in_channels)
-        place_t2 = z_curve(settings.mask_unit, deepest) if self.sees_visible else None
+        place_t2 = z_curve(settings.mask_unit, deepest) if self.drops_masked else None
         self.register_buffer("place_t2", place_t2, persistent=False)
         self.apply(_initialise)
         nn.init.normal_(self.mask_token, std=WEIGHT_STD)
@@ -81,20 +82,20 @@ class SwinMAE(MaskedModel):
         image_bchw: Tensor,
         mask_bn: Tensor | None = None,
         *,
-        num_hidden: int | None = None,
+        num_masked: int | None = None,
         generator: torch.Generator | None = None,
     ) -> MaskedOutput:
-        """Hide mask units, predict their pixels, and compare.
+        """Masks units, predicts their pixels, and computes the loss.
 
-        image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. It is computed in the type of the
+        image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. Converted to the data type of the
         weights.
-        mask_bn: bool (B, num_units), units row by row, True hides; drawn from `generator` where not given.
-        num_hidden: how many units a given mask hides in each image, by default the share of `mask_ratio`. Where the
-        encoder sees only visible patches, it sees as many units as this leaves: of a mask that hides fewer not all that
-        it could, of one that hides more some as zeros.
-        Returns the loss (of normalised patches under `norm_target`), the reconstruction (B, C, H, W) in the units of
-        the image, the mask, and how many values the loss averages. Under `norm_target` each reconstructed patch is
-        given its true mean and variance.
+        mask_bn: bool (B, num_units), units row by row, True is masked; default: drawn from `generator`.
+        num_masked: number of masked units of `mask_bn` in each image; default: that of `mask_ratio`. With
+        `drop_masked_tokens`, the encoder gets num_units - num_masked units: if the mask has fewer masked units, some
+        visible ones are not used; if it has more, some masked ones are used as zeros.
+        Returns the loss (of normalised patches with `norm_target`), the reconstruction (B, C, H, W) in the units of
+        the image, the mask, and the number of values in the loss. With `norm_target`, each reconstructed patch has the
+        mean and variance of the input.
         """
         if image_bchw.shape[1:] != (self.in_channels, self.image_size, self.image_size):
             expected = f"(B, {self.in_channels}, {self.image_size}, {self.image_size})"
@@ -104,35 +105,35 @@ class SwinMAE(MaskedModel):
             mask_bn = self.draw_mask(len(image_bchw), generator=generator)
         observed_bchw = ~image_bchw.isnan()
         image_bchw = image_bchw.masked_fill(~observed_bchw, 0.0)
-        prediction_bhwp = at_least_float32(self.decode(self.encode(image_bchw, mask_bn, num_hidden=num_hidden)))
+        prediction_bhwp = at_least_float32(self.decode(self.encode(image_bchw, mask_bn, num_masked=num_masked)))
 
         target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
-        hidden_bhw1 = self.hidden_patches(mask_bn).unsqueeze(-1)
+        masked_bhw1 = self.masked_patches(mask_bn).unsqueeze(-1)
         if self.settings.norm_target:
             mean_bhw1, scale_bhw1 = patch_statistics(target_bhwp, observed_bhwp)
             target_bhwp = (target_bhwp - mean_bhw1) / scale_bhw1
-        loss, count = masked_mse(prediction_bhwp, target_bhwp, hidden_bhw1 & observed_bhwp)
+        loss, count = masked_mse(prediction_bhwp, target_bhwp, masked_bhw1 & observed_bhwp)
         if self.settings.norm_target:
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
         return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count)
 
-    def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_hidden: int | None = None) -> Tensor:
-        """Images without NaN to the deepest map (B, H', W', D'); the mask token stands in for hidden patches.
+    def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_masked: int | None = None) -> Tensor:
+        """Images without NaN to the deepest feature map (B, H', W', D'); the mask token replaces masked patches.
 
-        Without a mask every patch passes through the encoder, whatever `encoder_sees`.
+        Without a mask, all patches pass through the encoder, also with `drop_masked_tokens`.
         """
-        if mask_bn is not None and self.sees_visible:
-            num_visible = self.num_units - (self.num_hidden if num_hidden is None else num_hidden)
-            return self._encode_visible(image_bchw.masked_fill(self.hidden_values(mask_bn), 0.0), mask_bn, num_visible)
+        if mask_bn is not None and self.drops_masked:
+            num_visible = self.num_units - (self.num_masked if num_masked is None else num_masked)
+            return self._encode_visible(image_bchw.masked_fill(self.masked_values(mask_bn), 0.0), mask_bn, num_visible)
         z_bhwd = self.norm_embed(self.embed(image_bchw).permute(0, 2, 3, 1))
         if mask_bn is not None:
-            z_bhwd = torch.where(self.hidden_patches(mask_bn).unsqueeze(-1), self.mask_token.to(z_bhwd.dtype), z_bhwd)
+            z_bhwd = torch.where(self.masked_patches(mask_bn).unsqueeze(-1), self.mask_token.to(z_bhwd.dtype), z_bhwd)
         return run_blocks(self.encoder, z_bhwd, recompute=self.gradient_checkpointing)
 
     def _encode_visible(self, image_bchw: Tensor, mask_bn: Tensor, num_visible: int) -> Tensor:
-        """The deepest map, for which the first `num_visible` unmasked units were encoded.
+        """The deepest feature map; the encoder processes the first `num_visible` visible units.
 
-        The number is told and not counted: the shapes are known without asking the device.
+        `num_visible` is an argument, so that shapes are known without synchronising with the device.
         """
         unit_bu = visible_units(mask_bn, num_visible)
         stages, place_bt2 = self._stages(unit_bu)
@@ -145,9 +146,9 @@ class SwinMAE(MaskedModel):
         return map_bnd.scatter(1, at_bt1.expand_as(z_btd), z_btd).unflatten(1, (side, side))
 
     def _stages(self, unit_bu: Tensor) -> tuple[tuple[dict[int, WindowChunks], ...], Tensor]:
-        """How the patches of some units (B, U) attend in each stage, by the shift of the block.
+        """Attention chunks of the patches of units (B, U), for each stage and shift of a block.
 
-        Also gives the row and column of those of the deepest stage: int64 (B, T', 2).
+        Also returns row and column of the tokens of the deepest stage: int64 (B, T', 2).
         """
         unit = self.settings.mask_unit
         per_side = self.image_size // (self.settings.patch_size * unit)
@@ -164,7 +165,7 @@ class SwinMAE(MaskedModel):
         return tuple(stages), place_bt2
 
     def _embed_units(self, image_bchw: Tensor, unit_bu: Tensor) -> Tensor:
-        """Embed the patches of some units only: (B, T, D)."""
+        """Embeds the patches of the given units only: (B, T, D)."""
         pixels = self.settings.patch_size * self.settings.mask_unit
         grid = image_bchw.unflatten(3, (-1, pixels)).unflatten(2, (-1, pixels))  # b c rows p columns p
         image_bncpp = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
@@ -174,9 +175,9 @@ class SwinMAE(MaskedModel):
         return self.norm_embed(z.transpose(1, 2)).view(len(unit_bu), -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
-        """The deepest map to predicted patches (B, H, W, patch_size² · in_channels)."""
+        """The deepest feature map to predicted patches (B, H, W, patch_size² · in_channels)."""
         z_bhwd = run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing)
-        # b h w, rows and columns of patches within a place, p
+        # b h w, rows and columns of patches within a position, p
         grid = self.head(self.norm_decoder(z_bhwd)).unflatten(3, (self.head_patches, self.head_patches, -1))
         return grid.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
@@ -184,12 +185,12 @@ class SwinMAE(MaskedModel):
     def blocks(self) -> list[nn.Module]:
         return [*self.encoder, *self.decoder]
 
-    def hidden_values(self, mask_bn: Tensor) -> Tensor:
-        """Hidden units (B, N) to hidden pixels of every plane, bool (B, 1, H, W)."""
-        return _enlarge(self.hidden_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
+    def masked_values(self, mask_bn: Tensor) -> Tensor:
+        """Masked units (B, N) to masked pixels of every plane, bool (B, 1, H, W)."""
+        return _enlarge(self.masked_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
 
-    def hidden_patches(self, mask_bn: Tensor) -> Tensor:
-        """Hidden units (B, N) to hidden patches, bool (B, H, W)."""
+    def masked_patches(self, mask_bn: Tensor) -> Tensor:
+        """Masked units (B, N) to masked patches, bool (B, H, W)."""
         units_per_side = self.image_size // (self.settings.patch_size * self.settings.mask_unit)
         return _enlarge(mask_bn.view(-1, units_per_side, units_per_side), self.settings.mask_unit)
 
@@ -207,7 +208,7 @@ class SwinMAE(MaskedModel):
 
 
 class Positions(nn.Module):
-    """Adds to each place of a map where it is: (B, H, W, D) → (B, H, W, D)."""
+    """Adds learned positions to a feature map: (B, H, W, D) → (B, H, W, D)."""
 
     def __init__(self, side: int, width: int):
         super().__init__()
@@ -227,14 +228,15 @@ def patch_statistics(target_bhwp: Tensor, observed_bhwp: Tensor) -> tuple[Tensor
 
 
 def _enlarge(mask_bhw: Tensor, factor: int) -> Tensor:
-    """Repeat every element of the last two axes `factor` times in both directions."""
+    """Repeats every element of the last two axes `factor` times in both directions."""
     return mask_bhw.repeat_interleave(factor, -2).repeat_interleave(factor, -1)
 
 
 def _stage(settings: SwinMAEModel, level: int, depth: int, map_size: int) -> list[nn.Module]:
-    """The blocks of one stage, every second one shifted.
+    """The blocks of one stage; every second one is shifted.
 
-    Stochastic depth rises linearly over the encoder; decoder blocks take the rates of the encoder stage they mirror.
+    The rate of stochastic depth increases linearly over the encoder. Blocks of the decoder have the rates of the
+    encoder stage that they mirror.
     """
     rates = torch.linspace(0.0, settings.drop_path, sum(settings.depths)).split(settings.depths)[level].tolist()
     return [
@@ -254,7 +256,7 @@ def _encoder(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
 
 
 def _mirror(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
-    """Patch expanding, then a stage of blocks, for each level from the deepest up."""
+    """Patch expanding and a stage of blocks for each level, deepest first."""
     layers: list[nn.Module] = []
     for level, depth in zip(reversed(range(len(settings.depths) - 1)), settings.decoder_depths, strict=True):
         layers.append(PatchExpanding(settings.embed_dim * 2 ** (level + 1)))
@@ -263,7 +265,7 @@ def _mirror(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
 
 
 def _light(settings: SwinMAEModel, map_size: int) -> nn.Sequential:
-    """Blocks of the deepest map, after its positions."""
+    """Positions, then blocks on the deepest feature map."""
     (depth,), level = settings.decoder_depths, len(settings.depths) - 1
     positions = Positions(map_size >> level, settings.embed_dim * 2**level)
     return nn.Sequential(positions, *_stage(settings, level, depth, map_size))
@@ -288,7 +290,9 @@ def _refuse_bad_sizes(settings: SwinMAEModel, image_size: int) -> None:
         if image_size % step
     ]
     if image_size < 2 * unit:
-        faults.append(ConfigFault("model.mask_unit", f"an image of {image_size} holds no two units of {unit} pixels"))
+        faults.append(
+            ConfigFault("model.mask_unit", f"an image of {image_size} pixels has fewer than two units of {unit} pixels")
+        )
     for level in range(len(settings.depths)):
         size, window = image_size // settings.patch_size >> level, settings.window_size
         if size > window and size % window:

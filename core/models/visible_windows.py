@@ -1,14 +1,15 @@
-"""Window attention among the visible patches of a map: what lets a Swin encoder leave out the hidden ones.
+"""Window attention between the visible patches of a feature map, so that a Swin encoder can drop the masked ones.
 
-Windows hold unequal numbers of visible patches. Huang, You, Zheng, Wang, Qian, Yamasaki: Green Hierarchical Vision
-Transformer for Masked Image Modeling, NeurIPS 2022, look in every step for the fewest equal groups that windows fit
-in. Here tokens are sorted by window and cut into chunks of equal size, without regard to where a window ends. A window
-that begins in one chunk ends in the next at the latest, so a token finds all of its window in its own chunk and those
-on either side. Every shape follows from the number of visible units: nothing waits for the device. Where a stage has
-few tokens, all of an image are one chunk.
+Windows contain different numbers of visible patches. Huang, You, Zheng, Wang, Qian, Yamasaki: Green Hierarchical Vision
+Transformer for Masked Image Modeling, NeurIPS 2022, search in every step for the smallest number of equal groups that
+windows fit in. Here, tokens are sorted by window and split into chunks of equal size, without regard to the borders of
+windows. A window that begins in one chunk ends in the next one at the latest, so all tokens of a window are in the same
+chunk or in its two neighbours. All shapes follow from the number of visible units, so no synchronisation with the
+device is necessary. In a stage with few tokens, all tokens of an image are one chunk.
 
-Patch merging never joins hidden and visible patches, since a mask unit is whole patches of the deepest stage. The
-tokens of a unit lie along a Z-curve (Morton, 1966), so that at every stage the four that merge are neighbours.
+Patch merging never merges masked and visible patches, since a mask unit consists of complete patches of the deepest
+stage. The tokens of a unit are ordered along a Z-curve (Morton, 1966), so that at every stage the four tokens that are
+merged are consecutive.
 
 Shape suffixes: b batch, n mask unit, u visible unit, t token of a visible patch, k chunk of tokens, q token of a chunk,
 s token that those may attend to, d width.
@@ -22,17 +23,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# More than any map has: the row and the column of a window make one number to sort by.
+# More than any map has; combines row and column of a window to one number for sorting.
 MAX_WINDOWS_PER_SIDE = 1 << 20
 
 
 class WindowChunks(NamedTuple):
-    """How the tokens of a stage attend to those of their own window, each image by its own mask.
+    """Chunks for the attention between tokens of the same window in one stage; each image has its own mask.
 
-    sorted_r: int64 (B · T), the rows of tokens by window, or None where one chunk holds all, in any order.
-    unsorted_r: its inverse.
-    pair_bkqs: int64 (B, K, Q, S), the row of the table of relative positions for two tokens of one window, and one
-    past its end for tokens of two.
+    sorted_r: int64 (B · T), indices of the tokens sorted by window; None if a single chunk contains all tokens.
+    unsorted_r: the inverse permutation.
+    pair_bkqs: int64 (B, K, Q, S), row in the table of relative positions for two tokens of the same window; one past
+    the end of the table for tokens of different windows.
     """
 
     sorted_r: Tensor | None
@@ -46,17 +47,17 @@ class WindowChunks(NamedTuple):
         return z_btd if self.unsorted_r is None else _take_rows(z_btd, self.unsorted_r)
 
     def bias(self, table_ra: Tensor) -> Tensor:
-        """A table of relative positions and heads to what is added to the attention logits: (A, B, K, Q, S)."""
-        # A row for each head, so that the result is contiguous: on a CPU three times as fast as table_ra[pair].
+        """The term that is added to the attention logits, from the table of relative positions: (A, B, K, Q, S)."""
+        # One row per head makes the result contiguous; on a CPU this is three times as fast as table_ra[pair].
         table_ar = F.pad(table_ra.t(), (0, 1), value=-torch.inf)
         return table_ar.index_select(1, self.pair_bkqs.flatten()).view(-1, *self.pair_bkqs.shape)
 
 
 class VisibleMap(NamedTuple):
-    """A map of which only the visible patches exist: what a block takes and gives in place of a whole map.
+    """The visible patches of a feature map: input and output of a block, instead of a complete map.
 
-    z_btd: (B, T, D), units in ascending order, a Z-curve in each.
-    stages: chunks by the shift of the block, of this stage and of those that follow.
+    z_btd: (B, T, D), units in ascending order, tokens of a unit along a Z-curve.
+    stages: chunks for each shift of a block, of this stage and the following ones.
     """
 
     z_btd: Tensor
@@ -68,15 +69,15 @@ class VisibleMap(NamedTuple):
 
 
 def visible_units(mask_bn: Tensor, num_visible: int) -> Tensor:
-    """The first `num_visible` units that are not hidden: int64 (B, U), ascending."""
+    """Indices of the first `num_visible` visible units: int64 (B, U), ascending."""
     return mask_bn.byte().argsort(dim=-1, stable=True)[:, :num_visible]
 
 
 def z_curve(side: int, levels: int) -> Tensor:
     """Row and column of the patches of a unit in memory order: int64 (side², 2).
 
-    Squares of 2**levels patches per side follow each other row by row. In each the quarters go down the columns, as
-    PatchMerging joins them, and so do the quarters of a quarter.
+    Squares of 2**levels patches per side are ordered row by row. Within each square, the quarters are ordered column by
+    column, as in PatchMerging, and so on for the quarters of a quarter.
     """
     step = 2**levels
     place_t2 = torch.cartesian_prod(torch.arange(0, side, step), torch.arange(0, side, step))
@@ -88,10 +89,10 @@ def z_curve(side: int, levels: int) -> Tensor:
 
 
 def chunk_windows(place_bt2: Tensor, *, window: int, shift: int) -> WindowChunks:
-    """Chunks of the tokens at some places: int64 (B, T, 2), row and column.
+    """Chunks of the tokens at the given positions: int64 (B, T, 2), row and column.
 
-    Shifted windows begin `shift` patches from the border, and what they leave of the map is windows of their own. Swin
-    makes these whole by rolling the map and then forbids attention across what were its borders, which is the same.
+    Shifted windows begin `shift` patches from the border; the remaining patches at the borders are smaller windows.
+    Swin rolls the map and prevents attention across its former borders, which is equivalent.
     """
     window_bt2 = (place_bt2 + (window - shift)) // window
     window_bt = window_bt2[..., 0] * MAX_WINDOWS_PER_SIDE + window_bt2[..., 1]
@@ -116,9 +117,9 @@ def chunk_windows(place_bt2: Tensor, *, window: int, shift: int) -> WindowChunks
 
 
 def with_neighbours(z: Tensor, dim: int) -> Tensor:
-    """Chunks (K, Q) from axis `dim` on, each after the one before it and before the next: (K, 3Q).
+    """Concatenates each chunk with its previous and its next one: (K, Q) → (K, 3Q), from axis `dim` on.
 
-    The first and the last are neighbours. A single chunk stays by itself.
+    The first and the last chunk are neighbours. A single chunk is returned unchanged.
     """
     if z.shape[dim] == 1:
         return z
@@ -126,7 +127,7 @@ def with_neighbours(z: Tensor, dim: int) -> Tensor:
 
 
 def _chunk_size(num_tokens: int, window: int) -> int:
-    """The smallest part of `num_tokens` whose neighbours reach the other end of a window, where that saves anything."""
+    """The smallest divisor of `num_tokens` that is at least a window less one token; `num_tokens` if none is small."""
     reach = window**2 - 1
     for chunk in range(max(reach, 1), num_tokens // 4 + 1):
         if num_tokens % chunk == 0:

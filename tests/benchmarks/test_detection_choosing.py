@@ -15,7 +15,7 @@ from benchmarks.detection.sets import SETS
 from tests.benchmarks.test_detection import pack  # noqa: F401
 from tests.support import REPO_ROOT
 
-SHARE, SPAN = "scoring.model_share", "scoring.smoothing_span"
+SHARE, SPAN = "scoring.model_weight", "scoring.smoothing_span"
 
 
 class Wishes:
@@ -67,7 +67,7 @@ def test_every_constant_of_the_grid_is_a_key_with_its_default_among_the_values_o
     for stream, grid in choosing.GRID.items():
         config = load_config(local_config_file(stream), [], root=REPO_ROOT, environment={}).config
         neutral = {key: values[0] for key, values in grid.items()}
-        assert with_values(config, neutral, source="a test").scoring.model_share == neutral[SHARE]
+        assert with_values(config, neutral, source="a test").scoring.model_weight == neutral[SHARE]
         for key, values in grid.items():
             default = config
             for name in key.split("."):
@@ -108,6 +108,6 @@ def test_each_set_is_judged_with_the_constants_that_others_chose(pack, tmp_path,
     assert all(each.keys() == {SHARE, SPAN} for each in constants["sets"].values())
     assert document["sets"].keys() == {"smd", "asd"}
     assert 0.0 < document["sets"]["asd"][LANDFALL][0]["vus_pr"] <= 1.0
-    assert "| `scoring.model_share` |" in (tmp_path / "benchmark.md").read_text()
+    assert "| `scoring.model_weight` |" in (tmp_path / "benchmark.md").read_text()
     trained = json.loads((tmp_path / "work/asd_m1.training.json").read_text())
     assert trained["seconds"] > 0

@@ -66,8 +66,8 @@ def assert_same(one: Scored, other: Scored) -> None:
         ("patchtst", []),
         ("swinmae", []),
         ("patchtst", OWN_PAST),
-        ("patchtst", ["scoring.model_share=1"]),
-        ("swinmae", ["scoring.model_share=1"]),
+        ("patchtst", ["scoring.model_weight=1"]),
+        ("swinmae", ["scoring.model_weight=1"]),
         ("swinmae", ["data.store_dir=''"]),
     ],
 )
@@ -87,7 +87,7 @@ def test_what_a_benchmark_judges_is_what_a_detector_does(trained, stream, overri
     loaded = configuration(stream, trained, *overrides)
     config, scoring = open_model(loaded, root=trained, checkpoint=None)
     data = load_parts(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
-    share = config.scoring.model_share
+    share = config.scoring.model_weight
     (judged,) = benchmarked(Trained(scoring, config, 0.0), data, {"ours": share})
     detected = score(trained, stream, *overrides)
     np.testing.assert_array_equal(detected.scores.score_s, judged.test["score"])
@@ -243,7 +243,7 @@ def test_a_recording_nobody_knows_is_judged_by_the_past_of_all_at_its_level(capl
         test={0: (2000, 3000), 1: (2000, 3000), 2: (0, 1500)},
     )
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
-    config = PatchTSTConfig(**where, scoring={"model_share": 0.3, "smoothing_span": 10})
+    config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
     normal = normal_of(parts)
     detector = fit(config, "0", normal, {"calibration": made_up_errors(parts, "calibration", 0)})
     assert detector.alone == ("machine_0", "machine_1")

@@ -50,7 +50,7 @@ def score(num_rows):
     bounds = {name: np.array([[round(a * num_rows), round(b * num_rows)]]) for name, (a, b) in SHARES.items()}
     parts = {name: WindowSet(series, torch.zeros(0, dtype=torch.int64), 64, each) for name, each in bounds.items()}
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
-    config = PatchTSTConfig(**where, scoring={"model_share": 0.3, "smoothing_span": 10})
+    config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
     errors = {name: errors_of(part) for name, part in normal_of(parts).items()}
     detector = fit(config, "0", normal_of(parts), errors)
     test = parts["test"]

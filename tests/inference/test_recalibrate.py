@@ -165,7 +165,7 @@ def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(traine
     write_newer(trained, "patchtst", drift=2.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
     written = file_of(trained, "patchtst").read_bytes()
-    score(trained, "patchtst", "scoring.model_share=1")
+    score(trained, "patchtst", "scoring.model_weight=1")
     assert "stays what `landfall calibrate` made it" in caplog.text
     assert file_of(trained, "patchtst").read_bytes() == written
 

@@ -62,13 +62,13 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
 
 
 def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):
-    by_model = score_stream(configuration("patchtst", trained, "scoring.model_share=1"), root=trained)
+    by_model = score_stream(configuration("patchtst", trained, "scoring.model_weight=1"), root=trained)
     first = by_model.scores[by_model.scores["recording"] == "data/fdc/test_1.csv"]
     # A patch of 8 rows is predicted from the 24 before it; what follows the gap is shorter than a window.
     assert by_model.summary["unscored_rows"] == 24 + 20 + 24
     assert first["row"][first["score"].isna()].tolist() == [*range(24), *range(310, 330)]
     ahead = score_stream(
-        configuration("patchtst", trained, "scoring.model_share=1", "scoring.look_ahead=true"), root=trained
+        configuration("patchtst", trained, "scoring.model_weight=1", "scoring.look_ahead=true"), root=trained
     )
     assert ahead.summary["unscored_rows"] == 20
     by_both = score_stream(configuration("patchtst", trained), root=trained)

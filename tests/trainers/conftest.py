@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-# A PatchTST that trains an epoch in a blink, with the same digits on every processor.
+# A PatchTST that trains an epoch in milliseconds, with the same digits on every processor.
 TINY = (
     "device.prefer=cpu",
     "precision='32'",
@@ -44,7 +44,7 @@ def plant(workspace: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _torch_as_it_was():
-    """Training sets threads and determinism for the whole process; other tests are not to notice."""
+    """Training sets threads and determinism for the process; they are restored for other tests."""
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     yield
     torch.set_num_threads(threads)

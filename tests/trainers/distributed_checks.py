@@ -1,4 +1,4 @@
-"""What two processes must have in common: `torchrun … -m tests.trainers.distributed_checks ROOT OUT`.
+"""Checks that two processes run together: `torchrun … -m tests.trainers.distributed_checks ROOT OUT`.
 
 Each check takes the world and a function that makes a configuration, and asserts in both processes. OUT/<rank>.json
 gets the error of each, or null. `test_distributed_objective.py` starts it and reports.
@@ -62,7 +62,7 @@ def assert_one_step_is_that_of_one_process(
     loss = objective_of(alone, config, NUM_WINDOWS).backward(inputs_with_gaps(), index_b, "masks", 0, 0)
     tight = Cramped(together, **cramped) if cramped else together
     objective = objective_of(tight, config, micro, world)
-    for _ in range(4):  # with care, with care, and then as usual
+    for _ in range(4):  # two trial steps, then normal steps
         for buffer, before in zip(together.buffers(), model_of(config).buffers(), strict=True):
             buffer.copy_(before)
         tight.zero_grad(set_to_none=True)
@@ -76,7 +76,7 @@ def assert_one_step_is_that_of_one_process(
 # ------------------------------------------------------------------------------------------------------- the same step
 @check
 def a_step_in_unequal_shares(world: World, configure: Configure) -> None:
-    """13 windows are 7 and 6, in parts of 2: the second process has a part less."""
+    """13 windows are 7 and 6, in micro-batches of 2: the second process has one micro-batch less."""
     assert_one_step_is_that_of_one_process(world, configure("model.norm=layer"), num_windows=13, micro=2)
 
 
@@ -87,7 +87,7 @@ def running_statistics_of_whole_groups(world: World, configure: Configure) -> No
 
 @check
 def a_step_with_nothing_for_a_process(world: World, configure: Configure) -> None:
-    """As the last step of an epoch may be: its batch statistics are those of the one window."""
+    """Like the last step of an epoch: its batch statistics are those of one window."""
     assert_one_step_is_that_of_one_process(world, configure(*BATCH_NORM), num_windows=1, micro=4)
 
 
@@ -108,7 +108,7 @@ def other_values_are_dropped_out_in_each_process_and_the_same_again(world: World
 # -------------------------------------------------------------------------------------------------------------- memory
 @check
 def memory_that_runs_out_in_one_process(world: World, configure: Configure) -> None:
-    """Both go on in parts of the size that fits where memory is shorter."""
+    """Both continue with the micro-batch size that fits the smaller memory."""
     most = 3 if world.rank == 1 else NUM_WINDOWS
     objective = assert_one_step_is_that_of_one_process(
         world, configure("model.norm=layer"), num_windows=16, micro=8, most=most
@@ -118,7 +118,7 @@ def memory_that_runs_out_in_one_process(world: World, configure: Configure) -> N
 
 @check
 def memory_that_runs_out_later(world: World, configure: Configure) -> None:
-    """When the processes talk while they compute, there is no way back: the error names the next smaller size."""
+    """While processes communicate during computation, a retry is impossible: the error names the next smaller size."""
     config = configure("model.norm=layer")
     model = Cramped(model_of(config), most=NUM_WINDOWS)
     objective = objective_of(model, config, 4, world)
@@ -142,7 +142,7 @@ def memory_that_runs_out_in_validation(world: World, configure: Configure) -> No
 
 # ---------------------------------------------------------------------------------------------------------- validation
 class Counting(Inputs):
-    """Windows that know how often they were looked at."""
+    """Windows that count how often they were read."""
 
     def __init__(self) -> None:
         made = inputs_with_gaps()
@@ -182,7 +182,7 @@ def talks(step: Callable[[], object]) -> Counter[str]:
 
 @check
 def only_the_last_part_of_a_step_talks(world: World, configure: Configure) -> None:
-    """However many parts a step has, its gradients go around once, and one pair of numbers."""
+    """However many micro-batches a step has, its gradients and one pair of numbers are reduced once."""
     config = configure("model.norm=layer")
     counted = []
     for micro in (16, 2):
@@ -202,14 +202,16 @@ def parts_of_weights_join_their_gradients_once_a_step(world: World, configure: C
         step = partial(objective.backward, inputs_with_gaps(), torch.arange(NUM_WINDOWS), "masks", 0)
         step(0)
         counted.append(talks(partial(step, 1)))
-    assert [talk["_reduce_scatter_base_"] for talk in counted] == [3, 3], counted  # two blocks and what is around them
+    assert [talk["_reduce_scatter_base_"] for talk in counted] == [3, 3], (
+        counted
+    )  # two blocks and the rest of the model
     assert counted[1]["_allgather_base_"] > counted[0]["_allgather_base_"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- FSDP
 class Training:
-    """Steps of an optimizer over made windows, as the loop takes them; in 64 bit, for some gradients are nothing but
-    rounding, of which the optimizer makes whole steps."""
+    """Optimizer steps on synthetic windows, as in the training loop; in float64, because the optimizer would scale
+    gradients that are rounding errors only to full steps."""
 
     def __init__(self, world: World, config: AnyConfig):
         self.model = model_of(config).double()
@@ -227,7 +229,7 @@ class Training:
         return norm.item()
 
     def state(self) -> tuple[dict, dict]:
-        """That of the main process, in both."""
+        """The state of the main process, in both."""
         state = self.strategy.model_state(), self.strategy.optimizer_state(self.optimizer)
         return copy.deepcopy(self.world.gather(state)[0])
 
@@ -245,8 +247,8 @@ def assert_same_state(one: tuple[dict, dict], other: tuple[dict, dict]) -> None:
 
 @check
 def parts_of_weights_learn_what_whole_ones_learn(world: World, configure: Configure) -> None:
-    """Weights, moments, running statistics and gradient norms; and parts go on from what whole ones saved, and back."""
-    settings = (*BATCH_NORM, "model.encoder_sees=visible")
+    """Weights, moments, running statistics and gradient norms; each strategy resumes the checkpoint of the other."""
+    settings = (*BATCH_NORM, "model.drop_masked_tokens=true")
     whole, parts = Training(world, configure(*settings)), Training(world, configure(*settings, FSDP))
     own = sum(weight.to_local().numel() for weight in parts.model.parameters())
     assert own < 0.6 * sum(weight.numel() for weight in whole.model.parameters())
@@ -267,7 +269,7 @@ def parts_of_weights_learn_what_whole_ones_learn(world: World, configure: Config
 
 @check
 def a_state_before_the_first_step_counts_no_step(world: World, configure: Configure) -> None:
-    """PyTorch's API takes a step to have a state."""
+    """PyTorch's API would execute a step to create a state."""
     training, straight = (Training(world, configure("model.norm=layer", FSDP)) for _ in range(2))
     saved = training.state()
     assert saved[1]["state"] == {}
@@ -295,7 +297,7 @@ def images_learn_the_same_in_parts_of_weights(world: World, configure: Configure
 
     def made(strategy: str) -> tuple[nn.Module, Objective]:
         torch.manual_seed(0)
-        model = SwinMAE(SwinMAEModel(encoder_sees="visible", **small), image_size=32)
+        model = SwinMAE(SwinMAEModel(drop_masked_tokens=True, **small), image_size=32)
         config = configure()
         config = config.model_copy(update={"distributed": Distributed(strategy=strategy)})
         return model, Objective(model, context_of(config, world), micro=2)
@@ -315,20 +317,20 @@ def images_learn_the_same_in_parts_of_weights(world: World, configure: Configure
 def main() -> None:
     root, out = map(Path, sys.argv[1:])
     torch.set_num_threads(1)
-    world, told = World.from_environment(), dict.fromkeys(CHECKS, "not reached")
+    world, results = World.from_environment(), dict.fromkeys(CHECKS, "not reached")
 
     def all_checks() -> None:
         for name, function in CHECKS.items():
             try:
                 function(world, partial(config_of, root))
-                told[name] = None
+                results[name] = None
             except Exception:
-                told[name] = traceback.format_exc()
-                return  # the processes are not in step any more
+                results[name] = traceback.format_exc()
+                return  # the processes are no longer synchronised
 
     with process_group(world, CPU, Distributed(timeout_minutes=0.3)):
         all_checks()
-    (out / f"{world.rank}.json").write_text(json.dumps(told))
+    (out / f"{world.rank}.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Objectives over made windows, for tests in one process and in several."""
+"""Objectives on synthetic windows, for tests in one process and in several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB"
 
 
 def inputs_with_gaps() -> Inputs:
-    """Waves in which a fifth of the values is missing, unevenly over the windows."""
+    """Sine waves with a fifth of the values missing, distributed unevenly over the windows."""
     generator = torch.Generator().manual_seed(1)
     rows = NUM_WINDOWS * WINDOW
     values_tc = torch.sin(torch.arange(rows)[:, None] / torch.tensor([3.0, 5.0, 7.0]))
@@ -65,7 +65,7 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
 
 
 class Cramped(nn.Module):
-    """Memory for so many windows and no more."""
+    """A model that runs out of memory above a number of windows."""
 
     def __init__(self, model: nn.Module, most: int):
         super().__init__()
@@ -73,7 +73,7 @@ class Cramped(nn.Module):
         self.draw_mask = model.draw_mask
 
     def forward(self, x, mask):
-        output = self.inner(x, mask)  # batch statistics have moved and random numbers are drawn when it fails
+        output = self.inner(x, mask)  # it fails after batch statistics were updated and random numbers drawn
         if len(x) > self.most:
             raise torch.OutOfMemoryError(OUT_OF_MEMORY)
         return output

@@ -54,7 +54,7 @@ def test_an_empty_glob(plant, capsys):
     assert "the pattern 'data/fdc/nothing_*' matches no sensor file" in line
 
 
-def test_a_torn_checkpoint_on_resume(plant, capsys):
+def test_a_damaged_checkpoint_on_resume(plant, capsys):
     last = plant / "checkpoints/patchtst_ssl.last.pt"
     checkpoint.save(last, {"model": {}}, description={"run_id": "run-1"})
     last.write_bytes(last.read_bytes()[:50])
@@ -76,7 +76,7 @@ def test_an_unknown_option_is_a_usage_error(capsys):
     assert "--epochs" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_workspace(tmp_path, capsys, monkeypatch):
+def test_a_folder_outside_of_a_workspace(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, line = complaint(capsys, [])
     assert code == 2
@@ -91,7 +91,7 @@ def test_success_is_json_on_stdout(plant, capsys):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_closes_early_is_no_failure(unbuffered):
+def test_a_reader_that_closes_early_does_not_cause_a_failure(unbuffered):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--print-config"]
     options = {"cwd": REPO_ROOT, "env": {**os.environ, "PYTHONUNBUFFERED": unbuffered}}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:

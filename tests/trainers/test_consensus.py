@@ -8,7 +8,7 @@ from trainers.distributed import SINGLE_PROCESS, World
 
 
 class Others(World):
-    """A world of two, where the other process votes as it is told: for stopping, for saving."""
+    """A world of two processes; the other one votes as the test sets: for stopping, for saving."""
 
     def vote(self, *votes: tuple[bool, bool]) -> "Others":
         object.__setattr__(self, "votes", list(votes))
@@ -27,15 +27,15 @@ def consensus_of(world: World, stop: StopRequest | None = None) -> StopConsensus
     return StopConsensus(stop or StopRequest(), world, torch.device("cpu"))
 
 
-def test_all_processes_stop_where_one_must():
+def test_all_processes_stop_if_one_must():
     consensus = consensus_of(Others(size=2).vote(NOBODY, STOP))
     assert consensus.decide(**EXPECTED, steps_left=9) == Decision(stop=False, save=False)
     assert consensus.decide(**EXPECTED, steps_left=8) == Decision(stop=True, save=False)
     assert consensus.stop.reason == "another process requested a stop"
 
 
-def test_all_processes_save_where_it_is_time_for_one():
-    """The parts of weights that they hold are put together by all of them."""
+def test_all_processes_save_if_one_is_due():
+    """All processes gather the shards of the weights."""
     consensus = consensus_of(Others(size=2).vote(SAVE, NOBODY))
     assert consensus.decide(**EXPECTED, steps_left=9) == Decision(stop=False, save=True)
     assert consensus.stop.reason is None
@@ -43,13 +43,13 @@ def test_all_processes_save_where_it_is_time_for_one():
 
 
 @pytest.mark.parametrize("due", [False, True])
-def test_a_process_alone_asks_nobody(due):
+def test_a_single_process_decides_without_votes(due):
     assert consensus_of(SINGLE_PROCESS).decide(**{**EXPECTED, "save_is_due": due}, steps_left=9) == Decision(
         stop=False, save=due
     )
 
 
-def test_fast_steps_meet_every_few_seconds_only():
+def test_fast_steps_vote_every_few_seconds():
     world = Others(size=2).vote(*[NOBODY] * 4)
     consensus = consensus_of(world)
     for left in range(100, 0, -1):
@@ -58,7 +58,7 @@ def test_fast_steps_meet_every_few_seconds_only():
     assert world.votes == [NOBODY], "steps 1, 41 and 81 met"
 
 
-def test_slow_steps_meet_again_after_the_first_whose_length_nobody_could_know():
+def test_slow_steps_vote_again_once_their_duration_is_known():
     world = Others(size=2).vote(NOBODY, STOP)
     consensus = consensus_of(world)
     assert not consensus.decide(step_seconds=0.0, validation_seconds=0.0, steps_left=9, save_is_due=False).stop
@@ -66,7 +66,7 @@ def test_slow_steps_meet_again_after_the_first_whose_length_nobody_could_know():
 
 
 @pytest.mark.parametrize("steps_left, due", [(60, False), (40, True)])
-def test_a_validation_before_the_next_meeting_counts(monkeypatch, steps_left, due):
+def test_a_validation_before_the_next_vote_counts(monkeypatch, steps_left, due):
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 3600 - 60 - 100.0)
     consensus = consensus_of(Others(size=2).vote(NOBODY, NOBODY), StopRequest(timeout_hours=1.0))
     consensus._interval = 50

@@ -1,4 +1,4 @@
-"""Runs of several processes, on one machine and on two, against the run of one."""
+"""Runs of several processes, on one machine and on two, compared with the run of one process."""
 
 import json
 import os
@@ -32,11 +32,11 @@ from trainers.run import train
 
 pytestmark = pytest.mark.slow
 
-# Under batch normalisation some gradients are nothing but rounding, of which the optimizer makes whole steps.
+# With batch normalisation some gradients are rounding errors only, which the optimizer scales to full steps.
 PLAIN = (*TINY, "data.stride=4", "model.norm=layer", "model.dropout=0", "training.epochs=3")
-# The last step of an epoch has one window: nothing for the second of two processes.
+# The last step of an epoch has one window, so none for the second of two processes.
 UNEVEN = "training.windows_per_epoch=97"
-# Long enough to be found in the middle.
+# Long enough to be interrupted.
 LONG = ("data.stride=2", "training.epochs=5", "logging.every_steps=1")
 TOGETHER = ("devices=2", "training.batch_size=4")
 VIBRATION = (
@@ -59,7 +59,7 @@ def test_torchrun_numbers_its_processes():
     assert not world.is_main
 
 
-def test_the_shares_of_all_processes_are_the_whole():
+def test_the_shards_of_all_processes_are_complete():
     items = torch.arange(10)
     shares = [World(rank, 4, rank).shard(items) for rank in range(4)]
     assert torch.equal(torch.cat(shares), items)
@@ -125,7 +125,7 @@ def run_folder(root: Path) -> Path:
 
 
 def wait_for_epoch(root: Path, epoch: int, job: subprocess.Popen) -> None:
-    """Until the run has taken some steps after it, of those it logs one by one."""
+    """Waits until the run has logged some steps after it."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and job.poll() is None:
         folders = list((root / "runs/patchtst_ssl").glob("2*"))
@@ -146,7 +146,7 @@ def process_of_rank(job: subprocess.Popen, rank: int) -> psutil.Process:
 
 
 # -------------------------------------------------------------------------------------------------------- started again
-def test_processes_that_are_started_again_go_on_where_their_own_run_was(plant):
+def test_restarted_processes_resume_their_own_run(plant):
     alone(plant, [*PLAIN, "training.epochs=1"])
     run_id, last = run_folder(plant).name, plant / "checkpoints/patchtst_ssl.last.pt"
 
@@ -162,10 +162,10 @@ def test_processes_that_are_started_again_go_on_where_their_own_run_was(plant):
     for suffix in (".pt", ".json"):
         shutil.copy(last.with_suffix(suffix), earlier.with_suffix(suffix))
     assert choice("checkpoints/earlier.pt", "another") == earlier
-    assert choice("checkpoints/earlier.pt", "another", is_restarted=True) == last, "which goes on with that run"
+    assert choice("checkpoints/earlier.pt", "another", is_restarted=True) == last, "which resumes that run"
 
 
-def test_machines_that_see_different_folders_are_told(plant, monkeypatch):
+def test_machines_that_see_different_checkpoints_are_an_error(plant, monkeypatch):
     monkeypatch.setattr(
         World, "gather", lambda world, value: [value, (None, None) if type(value) is tuple else "other"]
     )
@@ -182,8 +182,8 @@ def test_two_processes_learn_what_one_learns(plant):
         out, _ = finish(start(plant, [*PLAIN, UNEVEN, *TOGETHER, f"distributed.strategy={strategy}"]))
         assert json.loads(out)["epochs"] == 3, "one process reports"
         assert_same_curve(expected, history(plant))
-        told = checkpoint.verify(plant / "checkpoints/patchtst_ssl.pt")
-        assert (told["hardware"]["count"], told["hardware"]["batch"]["effective"]) == (2, 8)
+        described = checkpoint.verify(plant / "checkpoints/patchtst_ssl.pt")
+        assert (described["hardware"]["count"], described["hardware"]["batch"]["effective"]) == (2, 8)
         weights, output = learned(plant)
         torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
         torch.testing.assert_close(output, expected_output, rtol=0, atol=1e-5)
@@ -201,9 +201,9 @@ def test_two_processes_learn_images_as_one_does(workspace):
 
 
 # -------------------------------------------------------------------------------------------------------------- elastic
-def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path):
-    """All start again from the last checkpoint, and the run and its log go on as if nothing had been. Each holds a part
-    of the weights; below, on two machines, each holds all."""
+def test_a_killed_process_loses_no_finished_epoch(plant, tmp_path):
+    """All processes restart from the last checkpoint, and the log continues without a gap. Here each process holds a
+    shard of the weights (FSDP); below, on two machines, each holds all (DDP)."""
     other = tmp_path / "other"
     shutil.copytree(plant, other)
     words = [*PLAIN, *LONG]
@@ -221,10 +221,10 @@ def test_a_process_that_is_killed_costs_no_epoch(plant, tmp_path):
     steps = [record["step"] for record in records if record["kind"] == "step"]
     assert steps == list(range(1, len(steps) + 1))
     for number in range(1, done + 1):
-        assert err.count(f" epoch {number}/5: ") == 1, "done again"
+        assert err.count(f" epoch {number}/5: ") == 1, "repeated"
 
 
-def test_a_kill_that_torchrun_does_not_repair_is_gone_on_from_until_done(plant):
+def test_until_done_resumes_after_a_kill_without_restarts_of_torchrun(plant):
     job = start(plant, [*PLAIN, *LONG, *TOGETHER, "distributed.max_restarts=0", "--until-done"])
     wait_for_epoch(plant, 1, job)
     process_of_rank(job, 1).kill()
@@ -235,8 +235,8 @@ def test_a_kill_that_torchrun_does_not_repair_is_gone_on_from_until_done(plant):
     assert 1 <= int(re.search(r"resuming \S+ after (\d+) epochs", err)[1]) < 5
 
 
-def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
-    """A signal to one ends both, with 75 and no new start; what is left one process learns, from the same windows."""
+def test_a_planned_stop_is_not_restarted_and_one_process_resumes_it(plant, tmp_path):
+    """A signal to one ends both, with 75 and without a restart; one process then trains on the remaining windows."""
     other = tmp_path / "other"
     shutil.copytree(plant, other)
     words = [*PLAIN, *LONG, "training.windows_per_epoch=201"]
@@ -251,17 +251,17 @@ def test_a_stop_is_not_repaired_and_one_process_goes_on(plant, tmp_path):
     assert_same_curve(expected, alone(plant, [*words, "training.resume=auto"]))
 
 
-def test_a_wrong_configuration_is_not_tried_again(plant):
+def test_a_wrong_configuration_is_not_restarted(plant):
     words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.parts.train.files=[data/fdc/none_*.csv]"]
     _, err = finish(start(plant, words), expected=3)
     assert "data/fdc/none_*.csv" in err
-    assert err.count("connected by gloo") == 1, "what was started again ended before it did anything"
+    assert err.count("connected by gloo") == 1, "the restarted processes ended before they did anything"
 
 
 # --------------------------------------------------------------------------------------------------------- two machines
 @pytest.fixture
 def two_machines() -> Iterator[list[list[str]]]:
-    """Commands that run others on one of two machines joined by a cable: network namespaces of Linux."""
+    """Command prefixes that run a command on one of two machines: connected network namespaces of Linux."""
     if sys.platform != "linux" or shutil.which("ip") is None or os.geteuid() != 0:
         pytest.skip("network namespaces need Linux, the command ip, and root")
     names = [f"landfall-{os.getpid()}-{number}" for number in (1, 2)]
@@ -287,7 +287,7 @@ def two_machines() -> Iterator[list[list[str]]]:
 
 
 def test_two_machines_learn_what_one_process_learns(plant, two_machines, tmp_path):
-    """They know each other by address only, and go on after a process was killed on the second."""
+    """They know only their addresses, and continue after a process was killed on the second."""
     other = tmp_path / "other"
     shutil.copytree(plant, other)
     words = [*PLAIN, *LONG]
@@ -296,7 +296,7 @@ def test_two_machines_learn_what_one_process_learns(plant, two_machines, tmp_pat
     jobs = [start(plant, [*words, "training.batch_size=4"], before=machine) for machine in two_machines]
     wait_for_epoch(plant, 1, jobs[0])
     process_of_rank(jobs[1], 1).kill()
-    told = [finish(job) for job in jobs]
-    assert [bool(out) for out, _ in told] == [True, False], "the first process reports"
-    assert epochs_resumed_after(told[0][1], run_folder(plant)) >= 1
+    described = [finish(job) for job in jobs]
+    assert [bool(out) for out, _ in described] == [True, False], "the first process reports"
+    assert epochs_resumed_after(described[0][1], run_folder(plant)) >= 1
     assert_same_curve(expected, history(plant))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def results(tmp_path_factory):
     """What each of two processes found, by check."""
     out = tmp_path_factory.mktemp("joint")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -24,6 +24,6 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_two_processes(told, name):
-    for rank, found in enumerate(told):
+def test_two_processes(results, name):
+    for rank, found in enumerate(results):
         assert found[name] is None, f"process {rank}: {found[name]}"

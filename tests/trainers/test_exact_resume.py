@@ -1,4 +1,4 @@
-"""Training that is killed -9 at random points ends as if nothing had happened, bit for bit."""
+"""Training that is killed with SIGKILL at random points ends bit-identical to an uninterrupted run."""
 
 import random
 from functools import partial
@@ -32,7 +32,7 @@ def nursery() -> Nursery:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_killed_again_and_again_a_run_ends_as_the_straight_one(stream: str, tmp_path: Path, nursery: Nursery):
+def test_a_run_that_is_killed_repeatedly_equals_an_uninterrupted_one(stream: str, tmp_path: Path, nursery: Nursery):
     outcomes = []
     for name in ("straight", "killed"):
         root = build_small_workspace(tmp_path / name)
@@ -42,7 +42,7 @@ def test_killed_again_and_again_a_run_ends_as_the_straight_one(stream: str, tmp_
         else:
             kills = kill_until_done(nursery, load, root=root, chance=random.Random(f"{stream} 8"), most=KILLS, steps=4)
             assert kills == KILLS, (root / "said.log").read_text()
-            assert not list(root.rglob(".*.part")), "what killed processes had begun is gone"
+            assert not list(root.rglob(".*.part")), "temporary files of killed processes are removed"
         assert nursery.score(load(), root=root) == 0
         outcomes.append(Outcome.of(load().config, root=root))
     assert outcomes[0].differences(outcomes[1]) == []

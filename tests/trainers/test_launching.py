@@ -32,7 +32,7 @@ def notes(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- torchrun's words
-def test_one_machine_meets_by_itself():
+def test_one_machine_needs_no_rendezvous():
     words = torchrun_arguments("trainers.train_patchtst_ssl", ["devices=4"], 4, Distributed(max_restarts=3), None)
     assert words == [
         *("--standalone", "--nnodes=1", "--nproc-per-node=4", "--max-restarts=3", "--shutdown-timeout=300"),
@@ -40,7 +40,7 @@ def test_one_machine_meets_by_itself():
     ]
 
 
-def test_several_machines_meet_at_the_first():
+def test_several_machines_use_the_first_as_rendezvous():
     settings = Distributed(nodes=4, min_nodes=2, max_restarts=1, rendezvous=FIRST.endpoint, timeout_minutes=30)
     words = torchrun_arguments("m", [], 8, settings, FIRST)
     assert {"--rdzv-endpoint=10.0.0.1:29500", "--local-addr=10.0.0.1", "--nnodes=2:4"} <= set(words)
@@ -50,7 +50,7 @@ def test_several_machines_meet_at_the_first():
     assert {"--local-addr=10.0.0.2", "--rdzv-conf=join_timeout=1800,is_host=false"} <= set(words)
 
 
-def test_a_machine_does_not_tell_others_an_address_that_means_themselves():
+def test_a_loopback_address_is_not_announced():
     here = MeetingPoint.at("127.0.0.1:29500")
     assert (here.is_loopback, here.is_here) == (True, True)
     words = torchrun_arguments("m", [], 8, Distributed(nodes=2), here)
@@ -58,18 +58,18 @@ def test_a_machine_does_not_tell_others_an_address_that_means_themselves():
 
 
 @pytest.mark.parametrize("endpoint", ["node-1", "nobody.invalid:29500", ":29500:", "10.0.0.1:port"])
-def test_a_meeting_point_that_cannot_be_reached(endpoint):
+def test_a_rendezvous_that_cannot_be_reached(endpoint):
     with pytest.raises(LandfallError, match=r"distributed.rendezvous = .* cannot be reached") as caught:
         MeetingPoint.at(endpoint)
     assert "host:port" in caught.value.hint
 
 
-def test_several_machines_without_a_meeting_point(notes):
+def test_several_machines_without_a_rendezvous(notes):
     with pytest.raises(LandfallError, match=r"distributed.nodes = 2 without a meeting point"):
         launch("m", [], 8, Distributed(nodes=2), notes=notes, run=pytest.fail)
 
 
-def test_gloo_takes_the_way_to_the_first_machine(notes, monkeypatch):
+def test_gloo_uses_the_interface_to_the_first_machine(notes, monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     monkeypatch.setattr(MeetingPoint, "at", lambda endpoint: FIRST)
     settings = Distributed(nodes=2, rendezvous=FIRST.endpoint)
@@ -97,7 +97,7 @@ def test_processes_are_limited_to_their_share_of_the_cores(notes, monkeypatch):
         (["distributed.nodes=2", "distributed.min_nodes=1"], "min_nodes = 1 with max_restarts = 0"),
     ],
 )
-def test_fewer_machines_than_there_are(workspace, words, fault):
+def test_a_wrong_number_of_machines(workspace, words, fault):
     with pytest.raises(ConfigError, match=fault):
         load_config(local_config_file("patchtst"), words, root=workspace, environment={})
 
@@ -111,7 +111,7 @@ def raising(error: Exception):
 
 
 def failed(*codes: int, seconds_between: int = 0) -> ChildFailedError:
-    """Processes in the order in which torchrun saw their end."""
+    """Processes in the order in which torchrun noticed that they ended."""
     failures = {rank: ProcessFailure(rank, 1000 + rank, code, "") for rank, code in enumerate(codes)}
     for rank, failure in failures.items():
         failure.timestamp = 1_800_000_000 + rank * seconds_between
@@ -126,56 +126,56 @@ def test_the_exit_code_is_that_of_the_process_that_failed(notes, code, expected)
 
 
 @pytest.mark.parametrize("seconds", [0, 1])
-def test_who_lost_touch_with_one_that_was_killed_did_not_fail(notes, seconds, caplog):
+def test_a_lost_connection_to_a_killed_process_does_not_count_as_a_failure(notes, seconds, caplog):
     error = failed(1, -signal.SIGKILL, seconds_between=seconds)
     assert launch("m", [], 2, Distributed(), notes=notes, run=raising(error)) == 137
     assert "process 2 of 2 was killed by SIGKILL" in caplog.text
 
 
 @pytest.mark.parametrize("code, seconds", [(-signal.SIGKILL, 30), (-signal.SIGTERM, 0)])
-def test_whom_torchrun_ends_after_a_failure_was_not_killed(notes, code, seconds):
+def test_a_process_that_torchrun_ends_does_not_count_as_killed(notes, code, seconds):
     error = failed(3, code, seconds_between=seconds)
     assert launch("m", [], 2, Distributed(), notes=notes, run=raising(error)) == 3
 
 
 @pytest.mark.parametrize("code", [75, 130])
-def test_a_planned_stop_is_no_failure_for_torchrun_and_keeps_its_exit_code(notes, code):
+def test_a_planned_stop_is_success_for_torchrun_and_keeps_its_exit_code(notes, code):
     def run(arguments):
-        assert elastic.ended(code) == 0
+        assert elastic.record_exit(code) == 0
 
     assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
-    assert elastic.ended(code) == code, "outside of a job"
+    assert elastic.record_exit(code) == code, "outside of a job"
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])
-def test_what_a_new_start_would_find_again_is_not_tried_again(notes, code):
+def test_an_error_that_a_restart_repeats_is_not_restarted(notes, code):
     def run(arguments):
-        assert elastic.ending() is None
-        assert elastic.ended(code) == code, "torchrun is to end the other processes"
-        assert elastic.ending() == code
+        assert elastic.final_exit_code() is None
+        assert elastic.record_exit(code) == code, "torchrun must end the other processes"
+        assert elastic.final_exit_code() == code
         raise failed(code)
 
     assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
-    assert elastic.ending() is None
+    assert elastic.final_exit_code() is None
 
 
-def test_processes_that_are_started_again_know_of_the_first(notes):
+def test_restarted_processes_know_the_run_of_the_first(notes):
     def run(arguments):
-        assert elastic.begun() is None
-        elastic.begin("run-1")
-        assert elastic.begun() == "run-1"
+        assert elastic.previous_run() is None
+        elastic.record_run("run-1")
+        assert elastic.previous_run() == "run-1"
 
     launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run)
-    assert elastic.begun() is None
+    assert elastic.previous_run() is None
     assert list(notes.parent.iterdir()) == []
-    elastic.begin("run-2")
-    assert elastic.begun() is None, "no job"
+    elastic.record_run("run-2")
+    assert elastic.previous_run() is None, "no job"
 
 
-def test_a_process_that_crashed_is_tried_again(notes):
+def test_a_crashed_process_is_restarted(notes):
     def run(arguments):
-        assert elastic.ended(1) == 1
-        assert elastic.ending() is None
+        assert elastic.record_exit(1) == 1
+        assert elastic.final_exit_code() is None
 
     assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == 0
 
@@ -184,14 +184,14 @@ def test_a_process_that_crashed_is_tried_again(notes):
 def test_a_signal_is_resumable_only_with_a_checkpoint(notes, number, saved, code):
     def run(arguments):
         if saved:
-            elastic.ended(saved)
+            elastic.record_exit(saved)
         raise SignalException("stopped", signal.Signals[number])
 
     assert launch("m", [], 2, Distributed(), notes=notes, run=run) == code
 
 
 # ------------------------------------------------------------------------------------------------------------- recipes
-# The recipes of the documentation, against hardware that stands in, up to the start of the processes.
+# The commands of the documentation, with simulated hardware, up to the start of the processes.
 RECIPES = {
     ("local=default", "local/devices=single_gpu"): ((A100, CPU), 1),
     ("trainer=multi_gpu", "local=hpc", "local/devices=multi_gpu", "devices=4"): ((A100, CPU), 4),

@@ -17,7 +17,7 @@ from trainers.state import Position
 
 
 class Listener:
-    """Notes what a watcher is told, and which checkpoint lies there by then."""
+    """Records the calls of a watcher, and the checkpoint that exists at that time."""
 
     def __init__(self, trainer: Trainer):
         self.trainer, self.heard = trainer, []
@@ -29,7 +29,7 @@ class Listener:
         self.heard.append(("epoch", len(history), checkpoint.describe(self.trainer.checkpointer.last_path)["epoch"]))
 
 
-def test_who_watches_hears_of_steps_as_logged_and_of_epochs_once_checkpoints_are_written(workspace):
+def test_a_watcher_gets_logged_steps_and_saved_epochs(workspace):
     trainer = make_trainer(workspace, "training.epochs=2", "logging.every_steps=2")
     listener = Listener(trainer)
     trainer.context = replace(trainer.context, watcher=listener)
@@ -37,16 +37,16 @@ def test_who_watches_hears_of_steps_as_logged_and_of_epochs_once_checkpoints_are
         trainer.fit(run, StopAfter(10_000))
     losses = [record["loss"] for record in read_metrics(run.metrics_file) if record["kind"] == "step"]
     per_epoch = trainer.epochs.steps
-    told = [entry[1] for entry in listener.heard if entry[0] == "steps"]
-    assert told == sorted(told)
-    assert told[-1] == 2.0
+    logged = [entry[1] for entry in listener.heard if entry[0] == "steps"]
+    assert logged == sorted(logged)
+    assert logged[-1] == 2.0
     assert listener.heard[0] == ("steps", 2 / per_epoch, pytest.approx((losses[0] + losses[1]) / 2))
     assert [entry for entry in listener.heard if entry[0] == "epoch"] == [("epoch", 1, 1), ("epoch", 2, 2)]
     assert loss_png_path(workspace, trainer.config).is_file()
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_every_window_is_seen_exactly_once_an_epoch(workspace, accumulate):
+def test_every_window_is_used_once_per_epoch(workspace, accumulate):
     trainer = make_trainer(workspace, "training.epochs=3", f"training.accumulate={accumulate}")
     fit(trainer)
     seen = [index for batch in trainer.model.seen for index in batch]
@@ -79,12 +79,12 @@ def first_gradient(root: Path, *overrides: str) -> tuple[torch.Tensor, dict]:
     return trainer.optimizer.state[trainer.model.weight]["exp_avg"], step
 
 
-def test_the_gradient_is_clipped_to_its_largest_norm(workspace):
-    """AdamW's first moment is a tenth of the first gradient it saw."""
+def test_the_gradient_is_clipped_to_the_maximum_norm(workspace):
+    """The first moment of AdamW is a tenth of its first gradient."""
     free, step = first_gradient(workspace, "training.batch_size=21")
     assert step["grad_norm"] > 0.01
-    clipped, told = first_gradient(workspace, "training.batch_size=21", "gradient_clip_val=0.01")
-    assert told["grad_norm"] == pytest.approx(step["grad_norm"]), "the record tells the norm before"
+    clipped, logged = first_gradient(workspace, "training.batch_size=21", "gradient_clip_val=0.01")
+    assert logged["grad_norm"] == pytest.approx(step["grad_norm"]), "the record contains the norm before clipping"
     assert (clipped.norm() / free.norm()).item() == pytest.approx(0.01 / step["grad_norm"], rel=1e-3)
 
 
@@ -153,7 +153,7 @@ class Diverging(StandIn):
         return output._replace(loss=output.loss * float("nan")) if len(self.seen) > 4 else output
 
 
-def test_a_loss_that_stays_no_number_ends_the_run_clearly(workspace):
+def test_a_loss_that_stays_nan_ends_the_run(workspace):
     trainer = make_trainer(workspace, "training.epochs=9", "training.recoveries=1", model=Diverging())
     with pytest.raises(LandfallError, match=r"^loss nan, gradient norm nan in step 6 .*after 1 rec") as caught:
         fit(trainer)

@@ -29,7 +29,7 @@ def config(workspace):
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 @pytest.mark.parametrize("micro", [8, 16])
-def test_the_gradient_is_the_same_in_any_number_of_parts(config, norm, micro):
+def test_the_gradient_does_not_depend_on_the_micro_batch(config, norm, micro):
     settings = config(f"model.norm={norm}", "model.norm_windows=8")
     whole, parts = model_of(settings), model_of(settings)
     index_b = torch.randperm(NUM_WINDOWS, generator=torch.Generator().manual_seed(3))
@@ -41,7 +41,7 @@ def test_the_gradient_is_the_same_in_any_number_of_parts(config, norm, micro):
 
 
 @pytest.mark.parametrize("micro", [1, 5, 32])
-def test_validation_does_not_depend_on_the_parts(config, micro):
+def test_validation_does_not_depend_on_the_micro_batch(config, micro):
     settings = config()
     model = model_of(settings)
     whole = objective_of(model, settings, NUM_WINDOWS).mean_loss(inputs_with_gaps())
@@ -49,7 +49,7 @@ def test_validation_does_not_depend_on_the_parts(config, micro):
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_out_of_memory_tries_the_same_windows_in_smaller_parts(config, norm, caplog):
+def test_out_of_memory_repeats_the_step_with_smaller_micro_batches(config, norm, caplog):
     settings = config(f"model.norm={norm}", "model.norm_windows=8")
     whole, cramped = model_of(settings), Cramped(model_of(settings), most=8)
     index_b = torch.arange(NUM_WINDOWS)
@@ -64,8 +64,8 @@ def test_out_of_memory_tries_the_same_windows_in_smaller_parts(config, norm, cap
     assert all(OUT_OF_MEMORY in message for message in messages)
 
 
-def test_random_numbers_are_drawn_again_from_where_the_failed_try_began(config):
-    """Dropout in the retry starts from the same state as the failed try, not from where that one had come to."""
+def test_a_retry_starts_from_the_random_state_before_the_failure(config):
+    """Dropout in the retry starts from the random state before the failed attempt."""
     settings = config("model.dropout=0.3", "model.norm=layer")
     roomy, cramped = model_of(settings), Cramped(model_of(settings), most=8)
     torch.manual_seed(9)
@@ -75,14 +75,14 @@ def test_random_numbers_are_drawn_again_from_where_the_failed_try_began(config):
     assert_same(gradients(roomy), gradients(cramped.inner))
 
 
-def test_smaller_groups_of_batch_normalisation_are_told(config, caplog):
+def test_smaller_groups_of_batch_normalisation_cause_a_warning(config, caplog):
     settings = config("model.norm=batch", "model.norm_windows=8")
     objective = objective_of(Cramped(model_of(settings), most=4), settings, 8)
     objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
     assert "batch normalisation now uses the statistics of 4 windows, not 8" in caplog.text
 
 
-def test_validation_too_goes_on_in_smaller_parts(config):
+def test_validation_continues_with_smaller_micro_batches(config):
     settings = config("model.norm=layer")
     model = model_of(settings)
     whole = objective_of(model, settings, NUM_WINDOWS).mean_loss(inputs_with_gaps())
@@ -91,7 +91,7 @@ def test_validation_too_goes_on_in_smaller_parts(config):
     assert objective.micro == 4
 
 
-def test_one_window_that_does_not_fit_ends_with_the_way_out(config):
+def test_one_window_that_does_not_fit_is_an_error_with_a_hint(config):
     settings = config()
     objective = objective_of(Cramped(model_of(settings), most=0), settings, 4)
     with pytest.raises(
@@ -101,7 +101,7 @@ def test_one_window_that_does_not_fit_ends_with_the_way_out(config):
     assert "training.gradient_checkpointing=true" in caught.value.hint
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory(config):
+def test_other_errors_are_not_treated_as_out_of_memory(config):
     settings = config()
     model = model_of(settings)
     model.forward = lambda *_: (_ for _ in ()).throw(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
@@ -109,7 +109,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(config):
         objective_of(model, settings, 4).backward(inputs_with_gaps(), torch.arange(4), "masks", 0, 0)
 
 
-def test_a_part_counts_by_the_values_it_judged(config):
+def test_a_micro_batch_is_weighted_by_its_number_of_values(config):
     settings = config("model.norm=layer")
     model, index_b = model_of(settings), torch.arange(NUM_WINDOWS)
     objective = objective_of(model, settings, 4)
@@ -120,10 +120,12 @@ def test_a_part_counts_by_the_values_it_judged(config):
         outputs = [model(inputs_with_gaps().batch(part_b), part_mask_b) for part_b, part_mask_b in parts]
     values = sum(output.count.item() for output in outputs)
     assert loss == pytest.approx(sum(o.loss.item() * o.count.item() for o in outputs) / values, rel=1e-5)
-    assert loss != pytest.approx(sum(o.loss.item() for o in outputs) / len(outputs), rel=1e-4), "no gaps to speak of"
+    assert loss != pytest.approx(sum(o.loss.item() for o in outputs) / len(outputs), rel=1e-4), (
+        "the gaps must make a difference"
+    )
 
 
-def test_a_step_without_a_single_observed_value_moves_nothing(config):
+def test_a_step_without_observed_values_changes_nothing(config):
     settings = config("model.norm=layer")
     objective = objective_of(model_of(settings), settings, 2)
     inputs = inputs_with_gaps()
@@ -132,8 +134,8 @@ def test_a_step_without_a_single_observed_value_moves_nothing(config):
     assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients(objective.model).values())
 
 
-def test_validation_without_a_value_to_judge_is_refused(config):
-    """Its loss would be 0, and the best for ever."""
+def test_validation_without_observed_values_is_an_error(config):
+    """Its loss would be 0, which no later epoch could improve."""
     settings = config("model.norm=layer")
     inputs = inputs_with_gaps()
     inputs.windows.series.values_nc.fill_(math.nan)
@@ -141,8 +143,8 @@ def test_validation_without_a_value_to_judge_is_refused(config):
         objective_of(model_of(settings), settings, 4).mean_loss(inputs)
 
 
-def test_the_last_step_can_be_taken_back(config):
-    """Also after a later one, and whatever the batch statistics became."""
+def test_the_last_step_can_be_rolled_back(config):
+    """Also after a later step, and after batch statistics have changed."""
     settings = config("model.norm=batch", "model.dropout=0.3")
     model = model_of(settings)
     objective = objective_of(model, settings, 8)

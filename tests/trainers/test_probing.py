@@ -67,7 +67,7 @@ def measure_on(root: Path, config: AnyConfig = PATCHTST, model: nn.Module | None
 
 @pytest.mark.parametrize("config", [PATCHTST, SWINMAE], ids=lambda config: config.stream)
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_both_models_are_measured_and_left_alone(tmp_path, config, checkpointing):
+def test_measuring_does_not_change_the_models(tmp_path, config, checkpointing):
     model = small_model(config)
     before, rng = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
     recomputed = []
@@ -84,7 +84,7 @@ def test_both_models_are_measured_and_left_alone(tmp_path, config, checkpointing
     assert torch.equal(torch.get_rng_state(), rng)
 
 
-def test_steps_are_real_ones(tmp_path, monkeypatch):
+def test_real_steps_are_measured(tmp_path, monkeypatch):
     """Forward and backward through all windows of the size, gradients clipped, an optimizer step, and validation."""
     seen = []
     monkeypatch.setattr(optimizer.AdamW, "step", lambda self: seen.append("step"))
@@ -95,7 +95,7 @@ def test_steps_are_real_ones(tmp_path, monkeypatch):
     measure_on(tmp_path, model=model, config=PATCHTST.model_copy(update={"gradient_clip_val": 0.5}))
     assert seen[:4] == [(True, (1, 32, 3)), "backward", ("clip", 0.5), "step"]
     validated = [event for event in seen if event[0] is False]
-    assert validated == [(False, (size, 32, 3)) for size in (1, 8, 12)], "no more windows than validation has"
+    assert validated == [(False, (size, 32, 3)) for size in (1, 8, 12)], "at most the number of validation windows"
 
 
 @pytest.mark.parametrize("num_windows, effective, tried", [(40, 16, [1, 8, 16]), (40, 5, [1, 2, 4]), (9, 64, [1, 8])])
@@ -106,13 +106,13 @@ def test_neither_step_nor_data_set_is_exceeded(tmp_path, num_windows, effective,
 
 
 @pytest.mark.parametrize("norm, tried", [("batch", [1, 12]), ("layer", [1, 8, 16])])
-def test_whole_groups_of_batch_normalisation_are_tried(tmp_path, norm, tried):
+def test_complete_groups_of_batch_normalisation_are_tested(tmp_path, norm, tried):
     config = PATCHTST.model_copy(update={"model": SMALL.model_copy(update={"norm": norm, "norm_windows": 12})})
     assert [trial.size for trial in measure_on(tmp_path, config).trials] == tried
 
 
 # ---------------------------------------------------------------------------------------------------------------- cache
-def test_a_known_answer_is_not_measured_again(tmp_path, monkeypatch, caplog):
+def test_a_cached_result_is_not_measured_again(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     first = measure_on(tmp_path)
     assert (tmp_path / "artifacts" / CACHE_FILE).is_file()
@@ -120,7 +120,7 @@ def test_a_known_answer_is_not_measured_again(tmp_path, monkeypatch, caplog):
     assert measure_on(tmp_path) == first
     assert f"micro-batch {first.micro} cached from an earlier run" in caplog.text
     similar = replace(PLAN, memory_limit_mb=8040, device_reason="another reason")
-    assert measure_on(tmp_path, plan=similar) == first, "limits closer than the headroom share an answer"
+    assert measure_on(tmp_path, plan=similar) == first, "limits that differ less than the headroom share a result"
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_a_known_answer_is_not_measured_again(tmp_path, monkeypatch, caplog):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_whatever_the_answer_depends_on_is_measured_anew(tmp_path, monkeypatch, change):
+def test_a_change_of_the_inputs_is_measured_again(tmp_path, monkeypatch, change):
     first = measure_on(tmp_path)
-    fresh = replace(first, reason="measured anew")
+    fresh = replace(first, reason="measured again")
     monkeypatch.setattr(probing, "find_batch_size", lambda *steps, **options: fresh)
-    assert measure_on(tmp_path, **change).reason == "measured anew"
+    assert measure_on(tmp_path, **change).reason == "measured again"
 
 
 # ---------------------------------------------------------------------------------------------------- too little memory

@@ -1,4 +1,4 @@
-"""Steps whose loss or gradient is not finite: undone as if they had never been, told, and bounded in number."""
+"""Steps with a non-finite loss or gradient: rolled back completely, reported, and limited in number."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ from trainers.recovery import PATIENCE, NonFiniteGuard, more_precise, save_evide
 from trainers.run import train
 from trainers.strategies import SingleDevice
 
-# Values as they are: a spike of 1e30 squares to infinity. Four windows hold it, in steps of one window.
+# Unscaled values: the square of a spike of 1e30 is infinite. Four windows contain it, in steps of one window.
 BARE = ("data.scaling.method=none", "data.scaling.clip=1e38", "training.batch_size=1", "model.dropout=0.2")
 SPIKED_ROW, FILE = 200, "data/fdc/train_1.csv"
 
@@ -83,7 +83,7 @@ def assert_equal(one, other, where: str = "") -> None:
 
 @pytest.fixture
 def asks_later(monkeypatch) -> None:
-    """As on CUDA: the optimizer is told by the device, and the host looks where steps are logged."""
+    """As on CUDA: a flag on the device skips the update, and the host reads it when steps are logged."""
     at_once = NonFiniteGuard.__init__
 
     def later(guard, plan):
@@ -93,35 +93,35 @@ def asks_later(monkeypatch) -> None:
     monkeypatch.setattr(NonFiniteGuard, "__init__", later)
 
 
-# ------------------------------------------------------------------------------------------------------- what is undone
-def test_a_spike_loses_its_steps_alone_and_the_run_learns(spiked, caplog):
+# --------------------------------------------------------------------------------------------------------- rolling back
+def test_only_the_steps_with_a_spike_are_skipped(spiked, caplog):
     result = run_training(spiked, *BARE, "training.learning_rate=0.003")
     assert result.history[-1].val_loss < result.history[0].val_loss
     assert all(math.isfinite(record.train_loss) for record in result.history)
     state = checkpoint.load(spiked / "checkpoints/patchtst_ssl.last.pt")
     assert all(values.isfinite().all() for values in state["model"].values() if values.is_floating_point())
 
-    told = records(spiked, "recovery")
-    assert len(told) == 8, "four windows hold the spike, in each of two epochs"
-    assert [record["loss"] for record in told] == [None] * 8
-    assert told[0]["remedy"].endswith("the learning rate x 0.5 from here on")
+    logged = records(spiked, "recovery")
+    assert len(logged) == 8, "four windows contain the spike, in each of two epochs"
+    assert [record["loss"] for record in logged] == [None] * 8
+    assert logged[0]["remedy"].endswith("the learning rate x 0.5 from here on")
     status = json.loads((folder(spiked) / "status.json").read_text())
     assert (status["state"], status["recoveries"]) == ("completed", 8)
     losses = [record["loss"] for record in records(spiked, "step") if record["epoch"] == 1]
-    assert result.history[0].train_loss == pytest.approx(np.mean(losses)), "of the windows that were learned from"
+    assert result.history[0].train_loss == pytest.approx(np.mean(losses)), "of the windows that were used"
     taken = {record["step"] for record in records(spiked, "step")}
-    assert taken.isdisjoint(record["step"] for record in told)
+    assert taken.isdisjoint(record["step"] for record in logged)
     assert len(taken) + 8 == status["steps"]
     assert f"of {FILE}, loss not finite" in caplog.text
     assert "(recovery 8 of 20)" in caplog.text
 
 
-def test_the_origin_is_kept(spiked):
+def test_the_origin_is_saved(spiked):
     run_training(spiked, *BARE, "training.batch_size=8")
     first = json.loads((folder(spiked) / "lost-step-1.json").read_text())
-    (told, *_) = records(spiked, "recovery")
+    (logged, *_) = records(spiked, "recovery")
     facts = ("epoch", "step", "loss", "grad_norm", "precision", "lr")
-    assert {name: first[name] for name in facts} == {name: told[name] for name in facts}
+    assert {name: first[name] for name in facts} == {name: logged[name] for name in facts}
     assert (first["precision"], len(first["windows"])) == ("32", 8)
     bad, good = first["windows"][0], first["windows"][-1]
     assert (bad["file"], bad["recording"], bad["loss"]) == (FILE, FILE, None)
@@ -144,7 +144,7 @@ def everything(trainer: loop.Trainer) -> dict:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_lost_step_leaves_no_trace(spiked, monkeypatch, request, late):
+def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     """Weights, moments, batch statistics and the state that dropout draws from, to the bit."""
     if late:
         request.getfixturevalue("asks_later")
@@ -166,17 +166,17 @@ def test_a_lost_step_leaves_no_trace(spiked, monkeypatch, request, late):
     assert len(compared) == 8
 
 
-def test_looking_late_gives_the_same_run_as_looking_at_once(spiked, request):
+def test_late_and_immediate_checks_give_the_same_run(spiked, request):
     run_training(spiked, *BARE)
-    at_once, steps, told = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
+    at_once, steps, logged = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
     request.getfixturevalue("asks_later")
     run_training(spiked, *BARE)
     assert_equal(last_state(spiked), at_once)
     assert records(spiked, "step") == steps
-    assert records(spiked, "recovery") == told
+    assert records(spiked, "recovery") == logged
 
 
-def test_a_healthy_run_is_the_same_with_and_without_the_device_being_asked(plant, request):
+def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
     run_training(plant)
     at_once = last_state(plant)
     request.getfixturevalue("asks_later")
@@ -188,16 +188,16 @@ def test_a_healthy_run_is_the_same_with_and_without_the_device_being_asked(plant
 @pytest.mark.parametrize(
     "after", ["before the first", "with the first still pending", "right after the first", "later"]
 )
-def test_a_resumed_run_recovers_as_the_straight_one(spiked, request, monkeypatch, after):
+def test_a_resumed_run_recovers_like_an_uninterrupted_one(spiked, request, monkeypatch, after):
     request.getfixturevalue("asks_later")
     overrides = (*BARE, "training.resume=auto")
     run_training(spiked, *overrides)
-    straight, steps, told = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
+    straight, steps, logged = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
     (spiked / "checkpoints/patchtst_ssl.last.pt").unlink()
 
-    first = told[0]["step"]
+    first = logged[0]["step"]
     calls = {"before the first": first - 2, "with the first still pending": first, "later": first + 40}
-    limit = calls.get(after, first + 3)  # a look is never more than three steps late
+    limit = calls.get(after, first + 3)  # the host reads at most three steps later
     monkeypatch.setattr(training_run, "StopRequest", lambda hours: StopAt(limit))
     with pytest.raises(StoppedError):
         run_training(spiked, *overrides)
@@ -205,11 +205,11 @@ def test_a_resumed_run_recovers_as_the_straight_one(spiked, request, monkeypatch
     run_training(spiked, *overrides)
     assert_equal(last_state(spiked), straight)
     assert records(spiked, "step") == steps
-    assert records(spiked, "recovery") == told
+    assert records(spiked, "recovery") == logged
 
 
 class StopAt(StopRequest):
-    """Asked so often, it says that it is time."""
+    """Is due after a number of calls."""
 
     def __init__(self, limit: int):
         super().__init__()
@@ -223,7 +223,7 @@ class StopAt(StopRequest):
 
 # ------------------------------------------------------------------------------------------------------------- remedies
 def on(*dtypes: str):
-    """A machine whose only device computes in these types."""
+    """A machine whose only device supports these data types."""
     cpu = DeviceCapabilities("cpu", "Plain CPU", 1, 64_000, 60_000, ("float32", *dtypes), True, "a test")
 
     def manager(root: Path, *overrides: str) -> DeviceManager:
@@ -237,18 +237,22 @@ def on(*dtypes: str):
 @pytest.mark.parametrize(
     "machine, raised", [(on("float16", "bfloat16"), "bf16-mixed"), (on("float16"), "32")], ids=["bfloat16", "none"]
 )
-def test_what_16_bit_cannot_hold_is_computed_more_precisely(plant, machine, raised, caplog):
-    """Values of 1e5 are beyond float16 and within bfloat16: the same step is taken again, and none is left out."""
+def test_an_overflow_of_float16_raises_the_precision(plant, machine, raised, caplog):
+    """Values of 1e5 overflow float16 but not bfloat16: the step is repeated, and none is skipped."""
     for path in sorted((plant / "data/fdc").glob("*.csv")):
         frame = pd.read_csv(path)
         frame["c0"] += 1e5
         frame.to_csv(path, index=False)
     overrides = ("data.scaling.method=none", "data.scaling.clip=1e38", "precision=16-mixed")
     run_training(plant, *overrides, manager=machine(plant, *overrides))
-    (told,) = records(plant, "recovery")
-    assert (told["step"], told["precision"], told["remedy"]) == (1, "16-mixed", f"computing in {raised} from here on")
+    (logged,) = records(plant, "recovery")
+    assert (logged["step"], logged["precision"], logged["remedy"]) == (
+        1,
+        "16-mixed",
+        f"computing in {raised} from here on",
+    )
     taken = [record["step"] for record in records(plant, "step")]
-    assert taken == list(range(1, taken[-1] + 1)), "no step is left out"
+    assert taken == list(range(1, taken[-1] + 1)), "no step is skipped"
     state = checkpoint.load(plant / "checkpoints/patchtst_ssl.last.pt")
     assert state["recovery"] == {"used": 1, "rate_factor": 1.0, "precision": raised}
     hardware = checkpoint.describe(plant / "checkpoints/patchtst_ssl.last.pt")["hardware"]
@@ -261,8 +265,8 @@ def test_what_16_bit_cannot_hold_is_computed_more_precisely(plant, machine, rais
     assert len(records(plant, "recovery")) == 1
 
 
-def test_after_validation_has_raised_the_precision_no_step_is_lost_in_silence(plant, monkeypatch):
-    """Only under loss scaling is an overflow of the gradient normal."""
+def test_after_validation_has_raised_the_precision_skipped_steps_are_reported(plant, monkeypatch):
+    """An overflow of the gradient is normal only with loss scaling."""
     validate, clip, overflows = Objective.mean_loss, SingleDevice.clip_gradients, []
 
     def not_finite_at_first(objective, *arguments):
@@ -275,8 +279,8 @@ def test_after_validation_has_raised_the_precision_no_step_is_lost_in_silence(pl
     monkeypatch.setattr(Objective, "mean_loss", not_finite_at_first)
     monkeypatch.setattr(SingleDevice, "clip_gradients", lambda *given: overflows.pop() if overflows else clip(*given))
     run_training(plant, "precision=16-mixed", manager=on("float16")(plant, "precision=16-mixed"))
-    told = [(record["epoch"], record["precision"], record["lr"] is None) for record in records(plant, "recovery")]
-    assert told == [(1, "16-mixed", True), (2, "32", False)]
+    logged = [(record["epoch"], record["precision"], record["lr"] is None) for record in records(plant, "recovery")]
+    assert logged == [(1, "16-mixed", True), (2, "32", False)]
 
 
 @pytest.mark.parametrize(
@@ -286,13 +290,13 @@ def test_after_validation_has_raised_the_precision_no_step_is_lost_in_silence(pl
         ("bf16-mixed", ("float32", "bfloat16"), "32"), ("32", ("float32", "bfloat16"), None),
     ],
 )  # fmt: skip
-def test_precision_rises_as_far_as_the_hardware_has_it(precision, native, next_one):
+def test_precision_rises_as_far_as_the_hardware_supports(precision, native, next_one):
     plan = DevicePlan("cpu", "CPU", precision, 1, "a test", "a test", native_dtypes=native)
     assert more_precise(plan) == next_one
 
 
-def test_windows_that_are_too_large_to_keep_are_not_put_together_either(tmp_path, monkeypatch):
-    """Where the windows of a step fit into memory in parts only, all of them at once would end the run."""
+def test_windows_that_are_too_large_to_save_are_not_gathered(tmp_path, monkeypatch):
+    """If the windows of a step fit into memory only as micro-batches, gathering all of them would end the run."""
     series = Series.of([], np.zeros((100, 3), dtype=np.float32))
     windows = WindowSet(series, torch.arange(8), 32, np.array([[0, 100]]))
     kept, index_b = tmp_path / "step.npz", torch.arange(8)
@@ -306,7 +310,7 @@ def test_windows_that_are_too_large_to_keep_are_not_put_together_either(tmp_path
     assert not kept.exists()
 
 
-def test_remedies_are_limited_and_the_error_names_origin_and_way_out(spiked):
+def test_recoveries_are_limited_and_the_error_names_origin_and_hint(spiked):
     with pytest.raises(LandfallError) as caught:
         run_training(spiked, *BARE, "training.recoveries=2")
     message = str(caught.value)
@@ -318,19 +322,19 @@ def test_remedies_are_limited_and_the_error_names_origin_and_way_out(spiked):
     assert (status["state"], status["recoveries"]) == ("failed", 2)
 
 
-def test_none_is_tried_where_none_is_wanted(spiked):
+def test_no_recovery_with_a_limit_of_zero(spiked):
     with pytest.raises(LandfallError, match="after 0 recoveries"):
         run_training(spiked, *BARE, "training.recoveries=0")
 
 
-def test_an_epoch_in_which_nothing_was_learned_is_an_error(spiked):
-    """One step an epoch, and the spike is in it."""
+def test_an_epoch_of_skipped_steps_is_an_error(spiked):
+    """One step per epoch, and it contains the spike."""
     with pytest.raises(LandfallError, match="no step of epoch 1 was finite"):
         run_training(spiked, *BARE, "training.batch_size=128")
 
 
 def test_a_validation_loss_that_is_not_finite_is_an_error(plant):
-    """Training ends before the spike, validation begins with it."""
+    """The train split ends before the spike; the validation split begins with it."""
     for path in sorted((plant / "data/fdc").glob("*.csv")):
         frame = pd.read_csv(path)
         frame.loc[270, "c1"] = 1e30
@@ -341,9 +345,9 @@ def test_a_validation_loss_that_is_not_finite_is_an_error(plant):
 
 # ----------------------------------------------------------------------------------------------- what needs no recovery
 @pytest.mark.parametrize("method", ["robust", "zscore"])
-def test_channels_of_every_bad_kind_are_trained_on(plant, method):
-    """A spike of 1e30, a channel that moves only after training, one that is 99 % missing, a flicker of one bit, and
-    bursts whose interquartile range is zero."""
+def test_training_works_on_every_kind_of_bad_channel(plant, method):
+    """A spike of 1e30, a channel that is constant in the train split, one with 99 % missing values, one with two values
+    only, and bursts whose interquartile range is zero."""
     for path in sorted((plant / "data/fdc").glob("*.csv")):
         frame = pd.read_csv(path)
         row_n = np.arange(len(frame))
@@ -361,9 +365,9 @@ def test_channels_of_every_bad_kind_are_trained_on(plant, method):
     assert [record for record in records(plant, "step") if record["loss"] is None] == []
 
 
-# ------------------------------------------------------------------------------------------------------------- sentinel
+# ---------------------------------------------------------------------------------------------------------------- guard
 def step_under(guard: NonFiniteGuard, *, loss: float = 1.0, norm: float = 1.0) -> tuple[bool, bool]:
-    """Whether a step with such figures moved the weights, and whether it counts as lost."""
+    """Whether a step with these figures changed the weights, and whether it counts as skipped."""
     model = nn.Linear(2, 1)
     before = model.weight.detach().clone()
     optimizer = build_optimizer(model, Training(), fused=True)
@@ -377,7 +381,7 @@ NOT_FINITE = [{"loss": math.nan}, {"loss": math.inf}, {"norm": math.nan}, {"norm
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("figures", NOT_FINITE)
-def test_what_is_not_finite_moves_nothing_and_holds_up_what_follows(figures, late):
+def test_a_non_finite_step_and_its_followers_are_skipped(figures, late):
     guard = NonFiniteGuard(DevicePlan("cpu", "CPU", "32", 1, "", ""))
     guard.reads_every_step = not late
     assert step_under(guard) == (True, False)
@@ -386,7 +390,7 @@ def test_what_is_not_finite_moves_nothing_and_holds_up_what_follows(figures, lat
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_under_loss_scaling_an_overflow_counts_only_where_it_persists(late):
+def test_with_loss_scaling_an_overflow_counts_only_if_it_persists(late):
     guard = NonFiniteGuard(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
     guard.reads_every_step = not late
     for _ in range(2):
@@ -399,14 +403,14 @@ def test_under_loss_scaling_an_overflow_counts_only_where_it_persists(late):
     assert step_under(guard) == (False, True)
 
 
-def test_under_loss_scaling_a_loss_that_is_not_finite_counts_at_once():
-    """The scale is for gradients: no other scale would mend it."""
+def test_with_loss_scaling_a_non_finite_loss_counts_immediately():
+    """The scale applies to gradients, so another scale would not help."""
     guard = NonFiniteGuard(DevicePlan("cpu", "CPU", "16-mixed", 1, "", ""))
     assert step_under(guard, loss=math.inf) == (False, True)
 
 
 # ----------------------------------------------------------------------------------------------------------- the record
-def test_a_log_that_goes_on_keeps_the_recoveries_its_checkpoint_knows_of(workspace):
+def test_a_resumed_log_keeps_the_recoveries_of_its_checkpoint(workspace):
     config = load_config(local_config_file("patchtst"), TINY, root=workspace, environment={}).config
     with RunLog(workspace, config, "run-1", steps=10) as run:
         for step in (3, 5):
@@ -420,18 +424,18 @@ def test_a_log_that_goes_on_keeps_the_recoveries_its_checkpoint_knows_of(workspa
 # ---------------------------------------------------------------------------------------------------- several processes
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_processes_that_train_together_recover_alike(spiked, tmp_path_factory, strategy):
-    """One of two has the spike in its share of a step: both leave the step out, and learn what one process learns."""
+def test_all_processes_of_a_run_recover_in_the_same_way(spiked, tmp_path_factory, strategy):
+    """One of two processes has the spike in its shard of a step: both skip it, and learn what one process learns."""
     overrides = [*BARE, "training.batch_size=8", "model.dropout=0", "model.norm=layer"]
     expected = run_training(spiked, *overrides).history
-    told = records(spiked, "recovery")
+    logged = records(spiked, "recovery")
     root = shutil.copytree(spiked, tmp_path_factory.mktemp("together") / "plant")
     words = [*TINY, *overrides, "training.epochs=2", "training.recoveries=20", "training.batch_size=4"]
     finish(start(root, [*words, *TOGETHER, f"distributed.strategy={strategy}", "training.effective_batch=8"]))
     assert_same_curve(expected, history(root))
     (metrics,) = root.glob("runs/patchtst_ssl/2*/metrics.jsonl")
     together = [record for record in read_metrics(metrics) if record["kind"] == "recovery"]
-    assert [record["step"] for record in together] == [record["step"] for record in told]
+    assert [record["step"] for record in together] == [record["step"] for record in logged]
     assert [record["origin"].partition(";")[0] for record in together] == [
-        record["origin"].partition(";")[0] for record in told
+        record["origin"].partition(";")[0] for record in logged
     ]

@@ -1,5 +1,5 @@
-"""Where training goes on: in the middle of an epoch, under another batch, after a validation that was cut short, and
-from the state before a damaged one."""
+"""Where training resumes: within an epoch, with another batch size, after an interrupted validation, and from the
+state before a damaged one."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ LAST = "checkpoints/patchtst_ssl.last.pt"
 
 
 def stop(trainer: Trainer, after: int) -> None:
-    """after: questions whether to stop: one before each step and each block of validation."""
+    """after: number of checks whether to stop; there is one before each step and each block of validation."""
     with open_log(trainer) as run, pytest.raises(StoppedError):
         trainer.fit(run, StopAfter(after))
 
@@ -39,7 +39,7 @@ def seen_in(*models: StandIn) -> Counter[int]:
 # ------------------------------------------------------------------------------------------------------------ positions
 @pytest.mark.parametrize("before, steps", [(4, 3), (8, 2), (5, 4)])
 @pytest.mark.parametrize("after", [1, 3, 8, 16])
-def test_under_another_batch_each_window_of_the_epoch_is_still_seen_once(workspace, before, steps, after):
+def test_with_another_batch_size_each_window_is_still_used_once(workspace, before, steps, after):
     first = make_trainer(workspace, "training.epochs=2", f"training.batch_size={before}")
     stop(first, steps)
     second = make_trainer(workspace, "training.epochs=2", f"training.batch_size={after}")
@@ -51,19 +51,19 @@ def test_under_another_batch_each_window_of_the_epoch_is_still_seen_once(workspa
     shares = [len(batch) for batch in second.model.seen]
     left = NUM_WINDOWS - before * steps
     assert sum(shares) == left + NUM_WINDOWS
-    assert shares[: left // after] == [after] * (left // after), "whole steps of the new size from the start"
+    assert shares[: left // after] == [after] * (left // after), "complete steps of the new size from the start"
 
 
 @pytest.mark.parametrize("after", [2, 16])
-def test_under_another_batch_the_log_keeps_what_was_done_and_drops_what_is_done_again(workspace, after):
-    """There the steps of an epoch have other numbers, larger or smaller than those of the records."""
+def test_with_another_batch_size_the_log_drops_repeated_steps_only(workspace, after):
+    """The steps of an epoch then have other numbers, larger or smaller than those of the log."""
     first = make_trainer(workspace, "training.epochs=2", "training.batch_size=4")
     stop(first, first.epochs.steps + 3)
     with open_log(first) as run:
         done = read_metrics(run.metrics_file)
         run.steps(2, [(first.state.steps_done + 1, 0.5, 1e-3, 1.0), (first.state.steps_done + 2, 0.5, 1e-3, 1.0)])
     assert [record["step"] for record in done if record["kind"] == "step"] == list(range(1, first.state.steps_done + 1))
-    for _ in range(2):  # the second time from a state that has no record of its own numbering
+    for _ in range(2):  # the second time from a state without a count of log records
         second = make_trainer(workspace, "training.epochs=2", f"training.batch_size={after}")
         second.resume(second.checkpointer.last_path)
         with open_log(second) as run:
@@ -73,7 +73,7 @@ def test_under_another_batch_the_log_keeps_what_was_done_and_drops_what_is_done_
                 second.fit(run, StopAfter(0))
 
 
-def test_a_change_of_batch_within_an_epoch_may_come_twice(workspace):
+def test_the_batch_size_may_change_twice_within_an_epoch(workspace):
     models = []
     for batch, steps in ((8, 1), (3, 2), (2, None)):
         trainer = make_trainer(workspace, "training.epochs=1", f"training.batch_size={batch}")
@@ -96,7 +96,7 @@ def test_a_run_has_a_state_before_its_first_step(workspace):
 
 
 def test_a_request_during_validation_is_not_lost_and_no_step_is_repeated(workspace):
-    """The epoch has three steps of eight windows: the fourth question is asked within validation."""
+    """The epoch has three steps of eight windows, so the fourth check is within validation."""
     expected = losses(fit(make_trainer(workspace, "training.epochs=2")).history)
     first = make_trainer(workspace, "training.epochs=2")
     stop(first, 3)
@@ -108,7 +108,7 @@ def test_a_request_during_validation_is_not_lost_and_no_step_is_repeated(workspa
     assert seen_in(second.model) == Counter(range(NUM_WINDOWS)), "only the second epoch"
 
 
-def test_several_processes_end_their_validation_together(workspace, monkeypatch):
+def test_several_processes_complete_their_validation(workspace, monkeypatch):
     trainer = make_trainer(workspace)
     asked = StopAfter(0)
     assert trainer.objective.mean_loss(trainer.validation, asked) is None
@@ -132,7 +132,7 @@ def states_saved(trainer: Trainer, monkeypatch) -> list[tuple[int, int]]:
     return saved
 
 
-def test_states_are_saved_by_time_inside_an_epoch(workspace, monkeypatch):
+def test_states_are_saved_by_time_within_an_epoch(workspace, monkeypatch):
     trainer = make_trainer(workspace, "training.epochs=2", "training.checkpoint_every_minutes=1e-9")
     assert states_saved(trainer, monkeypatch) == [
         (0, 0),
@@ -148,15 +148,15 @@ def test_states_are_saved_by_time_inside_an_epoch(workspace, monkeypatch):
 
 
 @pytest.mark.parametrize("minutes", ["0", "10"])
-def test_else_only_at_the_start_and_after_each_epoch(workspace, monkeypatch, minutes):
+def test_without_time_states_are_saved_at_the_start_and_after_each_epoch(workspace, monkeypatch, minutes):
     trainer = make_trainer(workspace, "training.epochs=2", f"training.checkpoint_every_minutes={minutes}")
     assert states_saved(trainer, monkeypatch) == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_a_state_says_all_that_a_run_needs(workspace):
+def test_a_state_contains_all_that_a_run_needs(workspace):
     trainer = make_trainer(workspace, "training.epochs=1")
     fit(trainer)
-    state, told = checkpoint.load_described(trainer.checkpointer.last_path)
+    state, described = checkpoint.load_described(trainer.checkpointer.last_path)
     assert {
         "model",
         "optimizer",
@@ -168,11 +168,11 @@ def test_a_state_says_all_that_a_run_needs(workspace):
         "effective_batch",
     } <= state.keys()
     assert {"torch", "numpy", "python"} <= state["random"].keys()
-    assert told["hardware"]["versions"].keys() == {"landfall", "python", "torch", "numpy"}
-    assert None not in told["hardware"]["versions"].values()
+    assert described["hardware"]["versions"].keys() == {"landfall", "python", "torch", "numpy"}
+    assert None not in described["hardware"]["versions"].values()
 
 
-def test_random_numbers_of_numpy_and_python_go_on_too(workspace):
+def test_random_states_of_numpy_and_python_are_restored(workspace):
     import random
 
     import numpy as np
@@ -186,7 +186,7 @@ def test_random_numbers_of_numpy_and_python_go_on_too(workspace):
             torch.rand(()).item(),
         ]
 
-    random.gauss(0, 1), np.random.normal()  # both keep a second number for the next call
+    random.gauss(0, 1), np.random.normal()  # both generators cache a second number
     trainer = make_trainer(workspace)
     stop(trainer, 1)
     expected = draws()
@@ -195,7 +195,7 @@ def test_random_numbers_of_numpy_and_python_go_on_too(workspace):
     assert draws() == expected
 
 
-def test_a_run_killed_between_its_state_and_its_best_model_saves_that_again(workspace, monkeypatch):
+def test_a_best_model_that_was_not_saved_is_saved_on_resume(workspace, monkeypatch):
     trainer = make_trainer(workspace, "training.epochs=2")
     save = Checkpointer.save_best
 
@@ -220,7 +220,7 @@ def test_a_run_killed_between_its_state_and_its_best_model_saves_that_again(work
 # ------------------------------------------------------------------------------------------------------------- choosing
 @pytest.fixture
 def trained(plant):
-    """A workspace with a run of three epochs, and what it learned."""
+    """A workspace with a run of three epochs, and its result."""
     return plant, run_training(plant, "training.epochs=3")
 
 
@@ -228,7 +228,7 @@ AGAIN = ("training.epochs=3", "training.resume=auto")
 
 
 @pytest.mark.parametrize("damage", ["flipped", "torn", "missing", "no sidecar"])
-def test_a_damaged_state_gives_way_to_the_one_before_it_loudly(trained, caplog, damage):
+def test_a_damaged_state_is_replaced_by_the_previous_one_with_a_warning(trained, caplog, damage):
     root, first = trained
     last = root / LAST
     data = bytearray(last.read_bytes())
@@ -241,13 +241,13 @@ def test_a_damaged_state_gives_way_to_the_one_before_it_loudly(trained, caplog, 
     }[damage]()
     caplog.set_level("INFO")
     again = run_training(root, *AGAIN)
-    (told,) = [record for record in caplog.records if "using the state before it" in record.message]
-    assert told.levelname == "WARNING"
-    assert "patchtst_ssl.last.pt: " in told.message
+    (described,) = [record for record in caplog.records if "using the state before it" in record.message]
+    assert described.levelname == "WARNING"
+    assert "patchtst_ssl.last.pt: " in described.message
     assert "resuming run-1 after 2 epochs, 0 steps, from patchtst_ssl.last.1.pt" in caplog.text
     assert losses(again.history) == losses(first.history)
     assert losses(read_loss_csv(again.loss_csv)) == losses(first.history)
-    assert checkpoint.verify(last)["epoch"] == 3, "there is a whole one again"
+    assert checkpoint.verify(last)["epoch"] == 3, "there is a valid one again"
 
 
 def test_where_all_states_are_damaged_the_newest_is_named(trained):
@@ -258,14 +258,14 @@ def test_where_all_states_are_damaged_the_newest_is_named(trained):
         run_training(root, *AGAIN)
 
 
-def test_a_file_that_was_asked_for_is_not_replaced_by_another(trained):
+def test_a_requested_file_is_not_replaced_by_another(trained):
     root, _ = trained
     (root / LAST).write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match="is torn or was changed"):
         run_training(root, "training.epochs=3", f"training.resume={LAST}")
 
 
-def test_as_many_states_are_kept_as_asked_for(plant):
+def test_the_requested_number_of_states_is_kept(plant):
     run_training(plant, "training.epochs=4", "training.keep=3")
     kept = sorted(path.name for path in (plant / "checkpoints").glob("*.last*.pt"))
     assert kept == ["patchtst_ssl.last.1.pt", "patchtst_ssl.last.2.pt", "patchtst_ssl.last.pt"]
@@ -273,8 +273,8 @@ def test_as_many_states_are_kept_as_asked_for(plant):
     assert epochs == [3, 2, 4]
 
 
-def test_unfinished_by_name_has_nothing_left_to_do_for_a_completed_run(trained, caplog):
-    """A job that is started again after its training was done does not train again."""
+def test_unfinished_with_the_name_of_a_completed_run_does_not_train_again(trained, caplog):
+    """A job that is restarted after its training was complete does not train again."""
     root, first = trained
     caplog.set_level("INFO")
     again = run_training(root, "training.epochs=3", "training.resume=unfinished", run_id="run-1")
@@ -282,17 +282,17 @@ def test_unfinished_by_name_has_nothing_left_to_do_for_a_completed_run(trained, 
     assert "resuming run-1 after 3 epochs" in caplog.text
 
 
-def test_an_older_landfalls_state_is_refused_clearly(trained):
+def test_the_state_of_an_older_version_is_rejected(trained):
     root, _ = trained
-    state, told = checkpoint.load_described(root / LAST)
+    state, described = checkpoint.load_described(root / LAST)
     del state["data"]
-    checkpoint.save(root / LAST, state, description=told)
+    checkpoint.save(root / LAST, state, description=described)
     with pytest.raises(CheckpointError, match="has no identity of its training data"):
         run_training(root, *AGAIN)
 
 
 # ------------------------------------------------------------------------------------------------------------ exactness
-def test_what_the_last_digits_depend_on_is_told(trained, caplog):
+def test_changes_that_affect_the_last_digits_are_reported(trained, caplog):
     root, _ = trained
     hardware = checkpoint.describe(root / LAST)["hardware"]
     caplog.set_level("INFO")
@@ -308,7 +308,7 @@ def test_what_the_last_digits_depend_on_is_told(trained, caplog):
 # -------------------------------------------------------------------------------------------------------- another owner
 @dataclass
 class TakenOver(StopAfter):
-    """Another run takes the files after so many steps; this one is asked to stop then, or is not."""
+    """Another run takes over the files after some steps; this one is asked to stop then, or not."""
 
     stops: bool = True
     folder: Path = Path()
@@ -321,7 +321,7 @@ class TakenOver(StopAfter):
 
 
 @pytest.mark.parametrize("stops", [True, False], ids=["asked to stop", "at the end of the epoch"])
-def test_a_run_that_another_took_for_dead_writes_nothing_more(workspace, stops):
+def test_a_run_whose_files_were_taken_over_writes_nothing_more(workspace, stops):
     trainer = make_trainer(workspace, "training.epochs=1")
     after = 0 if stops else trainer.epochs.steps
     with (

@@ -1,4 +1,4 @@
-"""Whole runs under the settings that hardware and profiles decide about."""
+"""Complete runs with the settings that depend on hardware and profiles."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def command(root: Path, *words: str, **environment: str) -> subprocess.Completed
 
 
 # --------------------------------------------------------------------------------------------------------------- batch
-def test_a_measured_batch_is_told_kept_and_used_again(plant, caplog):
+def test_a_measured_batch_size_is_reported_cached_and_used_again(plant, caplog):
     caplog.set_level("INFO")
     run_training(plant, "training.epochs=2", words=MEASURED)
     record = environment_of(plant)
@@ -64,14 +64,14 @@ def test_a_measured_batch_is_told_kept_and_used_again(plant, caplog):
     assert record["tier"] == "cpu"
     assert record["model"]["size"] == "reduced"
     assert checkpoint.describe(plant / "checkpoints/patchtst_ssl.pt")["hardware"]["batch"] == batch
-    told = {record.getMessage().split()[0] for record in caplog.records if record.name == "trainers.run"}
-    assert told >= {"device", "precision", "memory", "tier", "model", "batch", "checkpointing", "time", "disk"}
+    logged = {record.getMessage().split()[0] for record in caplog.records if record.name == "trainers.run"}
+    assert logged >= {"device", "precision", "memory", "tier", "model", "batch", "checkpointing", "time", "disk"}
     caplog.clear()
     run_training(plant, "training.epochs=2", words=MEASURED)
     assert "cached from an earlier run" in caplog.text
 
 
-def test_measuring_leaves_no_trace_in_what_is_learned(plant):
+def test_measuring_does_not_change_the_result(plant):
     measured = run_training(plant, "training.epochs=2", words=MEASURED)
     fixed = run_training(plant, "training.epochs=2", "training.batch_size=8")
     assert losses(measured) == losses(fixed)
@@ -81,17 +81,17 @@ def test_measuring_leaves_no_trace_in_what_is_learned(plant):
     "change, effective, micro",
     [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, 4)],
 )
-def test_a_resumed_run_keeps_the_windows_of_its_steps_unless_others_are_asked_for(plant, change, effective, micro):
-    """What one machine holds at once decides how steps are computed, not what is learned."""
+def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, effective, micro):
+    """The micro-batch affects how steps are computed, not what is learned."""
     run_training(plant, "training.epochs=2", "training.effective_batch=16", words=MEASURED)
     run_training(plant, "training.epochs=2", "training.resume=auto", *change, words=MEASURED)
     batch = environment_of(plant)["batch"]
     assert batch["effective"] == effective
-    assert batch["micro"] == micro or micro is None  # which size is fastest is measured, and depends on the load
+    assert batch["micro"] == micro or micro is None  # the fastest size depends on the load
 
 
-def test_a_run_goes_on_in_another_precision_and_says_so(plant, caplog):
-    """Loss scaling has a state in 16 bit only."""
+def test_a_run_resumes_in_another_precision_with_a_warning(plant, caplog):
+    """Loss scaling has a state in float16 only."""
     caplog.set_level("INFO")
     run_training(plant, "training.epochs=2")
     run_training(plant, "training.epochs=2", "training.resume=auto")
@@ -101,18 +101,18 @@ def test_a_run_goes_on_in_another_precision_and_says_so(plant, caplog):
     assert "resuming, but not bit-exactly: precision was 32, is 16-mixed." in caplog.text
 
 
-def test_a_checkpoint_that_does_not_know_its_steps_is_refused(plant):
+def test_a_checkpoint_without_a_batch_size_is_rejected(plant):
     result = run_training(plant, "training.epochs=1")
     sidecar = checkpoint.sidecar_path(checkpoint.last_path(result.checkpoint))
-    told = json.loads(sidecar.read_text())
-    del told["hardware"]["batch"]
-    sidecar.write_text(json.dumps(told))
+    logged = json.loads(sidecar.read_text())
+    del logged["hardware"]["batch"]
+    sidecar.write_text(json.dumps(logged))
     with pytest.raises(CheckpointError, match="has no batch size in its sidecar"):
         run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.last.pt")
 
 
 class Cramped:
-    """Memory that holds no more than so many windows in a forward pass, from a certain one on."""
+    """A model that runs out of memory above a number of windows, from one forward pass on."""
 
     def __init__(self, model: torch.nn.Module, most: int, spared: int):
         self.forward, self.most, self.spared = model.forward, most, spared
@@ -126,8 +126,8 @@ class Cramped:
 
 
 @pytest.mark.parametrize("overrides", [("model.norm=layer",), ("model.norm=batch", "model.norm_windows=4")])
-def test_a_run_that_runs_out_of_memory_learns_the_same(plant, monkeypatch, caplog, overrides):
-    """In 64 bit, where rounding does not grow over the steps into something that looks like a difference."""
+def test_a_run_that_runs_out_of_memory_has_the_same_result(plant, monkeypatch, caplog, overrides):
+    """In float64, so that rounding errors do not grow over the steps."""
     words = ("training.epochs=3", "training.batch_size=16", "device.enable_x64=true", *overrides)
     undisturbed = losses(run_training(plant, *words))
     build = training_run.build_model
@@ -139,7 +139,7 @@ def test_a_run_that_runs_out_of_memory_learns_the_same(plant, monkeypatch, caplo
 
     monkeypatch.setattr(training_run, "build_model", cramped)
     disturbed = losses(run_training(plant, *words))
-    assert caplog.text.count("out of memory (CUDA out of memory") == 2, "16 became 8 and 8 became 4, once and for all"
+    assert caplog.text.count("out of memory (CUDA out of memory") == 2, "16 became 8 and 8 became 4, only once"
     for one, other in zip(undisturbed, disturbed, strict=True):
         assert other == pytest.approx(one, rel=1e-9)
 
@@ -153,8 +153,8 @@ def test_gradient_checkpointing_changes_nothing_but_memory(plant, switch):
 
 
 @pytest.mark.parametrize("limit", [False, True])
-def test_a_run_that_is_stopped_while_it_measures_has_nothing_to_save(plant, monkeypatch, limit):
-    """The measuring is not kept either: it was not done."""
+def test_a_run_that_is_stopped_while_measuring_has_nothing_to_save(plant, monkeypatch, limit):
+    """The measurement is not cached either, because it was not complete."""
     steps, asked = probing._steps, []
 
     def interrupted(*arguments, **named):
@@ -181,15 +181,15 @@ def test_a_run_that_is_stopped_while_it_measures_has_nothing_to_save(plant, monk
     assert not (plant / "artifacts/cache").exists()
 
 
-def test_where_not_one_window_fits_the_way_out_is_named(plant):
+def test_a_single_window_that_does_not_fit_is_an_error_with_a_hint(plant):
     with pytest.raises(LandfallError, match="one window does not fit") as caught:
         run_training(plant, "device.memory.strategy=custom", "device.memory.fraction=0.0001", words=MEASURED)
     assert "model.size=reduced" in caught.value.hint
 
 
 # --------------------------------------------------------------------------------------------------------------- knobs
-def test_a_process_that_was_asked_for_more_trains_alone_and_says_so(plant, caplog):
-    """A notebook never forks: it trains on one device."""
+def test_a_process_trains_alone_with_a_warning_if_more_were_requested(plant, caplog):
+    """A notebook never starts processes; it trains on one device."""
     run_training(plant, "training.epochs=1", "devices=2")
     assert "training in this process only; `landfall train` starts one for each of 2 devices" in caplog.text
     assert environment_of(plant)["device"]["count"] == 1
@@ -202,8 +202,8 @@ def test_threads_are_capped(plant):
     assert environment_of(plant)["device"]["threads_reason"]
 
 
-def test_training_follows_what_others_use(plant, monkeypatch):
-    """From step to step, and not where the digits must be the same."""
+def test_the_number_of_threads_follows_the_load(plant, monkeypatch):
+    """Between steps, but not in deterministic runs."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("core.devices.host.affinity", lambda: {0, 1})
     monkeypatch.setattr("core.devices.threads.affinity", lambda: {0, 1})
@@ -232,22 +232,22 @@ def test_a_profile_of_the_first_steps_is_written(plant):
     assert any("aten::addmm" in event.get("name", "") for event in trace["traceEvents"])
 
 
-def test_without_the_switch_nothing_is_profiled_nor_reported(plant, caplog):
+def test_by_default_nothing_is_profiled(plant, caplog):
     caplog.set_level("INFO")
     result = run_training(plant, "training.epochs=1", "log_device_info=false")
     assert not (result.folder / "trace.json").exists()
     assert not [record for record in caplog.records if record.getMessage().startswith("device  ")]
 
 
-def test_in_64_bit_weights_and_results_are_float64(plant):
+def test_with_x64_weights_and_results_are_float64(plant):
     result = run_training(plant, "training.epochs=1", "device.enable_x64=true")
     state = checkpoint.load(result.checkpoint)
     assert {value.dtype for value in state["model"].values() if value.is_floating_point()} == {torch.float64}
     assert environment_of(plant)["device"]["x64"] is True
 
 
-def test_a_compiled_model_learns_the_same(plant, monkeypatch):
-    """The real compiler takes half a minute; what matters here is that the switch reaches the model and its weights."""
+def test_a_compiled_model_has_the_same_result(plant, monkeypatch):
+    """The real compiler takes half a minute; this test only verifies that the setting reaches the model."""
     compiled = []
     compile_model = torch.nn.Module.compile
     monkeypatch.setattr(
@@ -261,7 +261,7 @@ def test_a_compiled_model_learns_the_same(plant, monkeypatch):
     assert checkpoint.load(result.checkpoint)["model"].keys() == compiled[0].state_dict().keys()
 
 
-def test_the_memory_limit_holds_while_training_and_no_longer(plant, monkeypatch):
+def test_the_memory_limit_applies_during_training_only(plant, monkeypatch):
     limits = []
     cpu = type(backend("cpu"))
     limited = cpu.limited
@@ -284,7 +284,7 @@ def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
 
 
 @pytest.mark.slow
-def test_a_command_starts_anew_with_the_hash_seed_of_its_profile(plant):
+def test_a_command_restarts_itself_with_the_hash_seed_of_its_profile(plant):
     result = command(plant, "local/devices=cpu", "training.epochs=1", PYTHONHASHSEED="7")
     assert result.returncode == 0, result.stderr
     assert "restarting: PYTHONHASHSEED is 7, the profile asks for 42" in result.stderr
@@ -293,7 +293,7 @@ def test_a_command_starts_anew_with_the_hash_seed_of_its_profile(plant):
 
 
 @pytest.mark.slow
-def test_a_batch_size_on_the_command_line_is_taken_as_it_is(plant):
+def test_a_batch_size_on_the_command_line_is_not_changed(plant):
     result = command(plant, "--batch-size", "5", "training.epochs=1")
     assert result.returncode == 0, result.stderr
     batch = environment_of(plant)["batch"]

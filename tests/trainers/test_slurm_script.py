@@ -1,4 +1,4 @@
-"""The batch script for SLURM, run by bash with stand-ins for SLURM's own programs."""
+"""The batch script for SLURM, run by bash with replacements for the programs of SLURM."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ def options_of(text: str) -> list[str]:
 
 
 class Cluster:
-    """A folder of programs that note how they were called; `srun` ends with the code it is told."""
+    """A folder of programs that record their arguments; `srun` ends with a given exit code."""
 
     def __init__(self, folder: Path):
         self.folder, self.root = folder, folder / "work space"
@@ -41,15 +41,15 @@ class Cluster:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def run(self, text: str, *, code: int = 0, restarts: int | None = None) -> tuple[int, list[str], str]:
-        """Exit code of the job, words that srun got (first the folder it ran in), and what scontrol was told."""
+        """Exit code of the job, arguments of srun (first its working folder), and arguments of scontrol."""
         environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "CODE": str(code), "SLURM_JOB_ID": "42"}
         environment |= {"SLURM_JOB_NODELIST": "node-[7-8]"}
         if restarts is not None:
             environment["SLURM_RESTART_COUNT"] = str(restarts)
         done = subprocess.run(["bash"], input=text, env=environment, cwd=self.folder, text=True, check=False)
-        told = self.folder / "scontrol-called"
+        called = self.folder / "scontrol-called"
         words = (self.folder / "srun-called").read_text().split("\0")[:-1]
-        return done.returncode, words, told.read_text() if told.exists() else ""
+        return done.returncode, words, called.read_text() if called.exists() else ""
 
 
 @pytest.fixture
@@ -57,38 +57,40 @@ def cluster(tmp_path):
     return Cluster(tmp_path)
 
 
-def test_words_arrive_as_they_are_whatever_they_hold(cluster):
+def test_arguments_are_passed_on_unchanged(cluster):
     text = script(NASTY, "training.epochs=3", root=cluster.root)
-    code, words, told = cluster.run(text)
+    code, words, called = cluster.run(text)
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", NASTY, "training.epochs=3"]
-    assert (code, words, told) == (0, [str(cluster.root), *command], "")
+    assert (code, words, called) == (0, [str(cluster.root), *command], "")
     assert not list(cluster.folder.rglob("canary"))
 
 
-def test_a_stopped_job_is_queued_again_and_then_goes_on(cluster):
+def test_a_stopped_job_is_requeued_and_resumes(cluster):
     text = script(root=cluster.root)
-    code, words, told = cluster.run(text, code=75)
-    assert (code, told) == (75, "requeue 42\n")
+    code, words, called = cluster.run(text, code=75)
+    assert (code, called) == (75, "requeue 42\n")
     assert "--resume" not in words
     _, words, _ = cluster.run(text, restarts=1)
     assert words[-2:] == ["--resume", "unfinished"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 130, 143])
-def test_a_job_that_ended_otherwise_is_not(cluster, code):
+def test_a_job_with_another_exit_code_is_not_requeued(cluster, code):
     assert cluster.run(script(root=cluster.root), code=code)[::2] == (code, "")
 
 
-def test_a_folder_that_is_gone_starts_nothing(cluster):
+def test_a_missing_folder_starts_nothing(cluster):
     cluster.root.rmdir()
     done = subprocess.run(["bash"], input=script(root=cluster.root), text=True, capture_output=True, check=False)
     assert done.returncode == 1
     assert not (cluster.folder / "srun-called").exists()
 
 
-def test_what_slurm_is_asked_for():
+def test_options_for_slurm():
     constraint = "constraint=[(a100|h100)*2&ib]"
-    assert options_of(script(options=(constraint,)))[-1] == f"--{constraint}", "SLURM's own signs are no shell's there"
+    assert options_of(script(options=(constraint,)))[-1] == f"--{constraint}", (
+        "special characters of SLURM are not quoted"
+    )
     assert options_of(script(options=("gres=gpu:1", "exclusive", "time=2-00:00:00"))) == [
         *("--job-name=landfall-patchtst", "--time=2-00:00:00", "--signal=USR1@120", "--requeue"),
         *("--open-mode=append", "--nodes=1", "--ntasks-per-node=1", "--gres=gpu:1", "--exclusive"),
@@ -96,35 +98,35 @@ def test_what_slurm_is_asked_for():
 
 
 @pytest.mark.parametrize("option", ["comment=two words", "comment=a\n#SBATCH --uid=0", "comment='a'", "x;y=1"])
-def test_an_option_that_would_be_read_otherwise_is_refused(option):
+def test_an_option_that_slurm_would_misread_is_rejected(option):
     with pytest.raises(UsageError, match="sbatch cannot read"):
         script(options=(option,))
 
 
 @pytest.mark.parametrize("time", ["90", "30:00", "08:00:00", "2-0", "1-12:30", "1-12:00:00"])
-def test_times_as_slurm_writes_them(workspace, capsys, time):
+def test_times_in_the_format_of_slurm(workspace, capsys, time):
     assert landfall.main(["slurm", "patchtst", "--repo-root", str(workspace), "--time", time]) == 0
     assert f"--time={time}" in options_of(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("time", ["8h", "forever", "1:2:3:4", "-1", ""])
-def test_a_time_that_slurm_cannot_read_is_refused(workspace, capsys, time):
+def test_a_time_that_slurm_cannot_read_is_rejected(workspace, capsys, time):
     assert landfall.main(["slurm", "patchtst", "--repo-root", str(workspace), f"--time={time}"]) == 2
     assert f"SLURM cannot read the time {time!r} — write 08:00:00" in capsys.readouterr().err
 
 
-def test_only_what_is_missing_is_asked_for(capsys):
+def test_missing_arguments_are_named(capsys):
     with pytest.raises(SystemExit):
         landfall.main(["slurm"])
     assert capsys.readouterr().err.endswith("landfall slurm: error: the following arguments are required: stream\n")
 
 
-def test_several_machines_meet_at_the_first_of_the_job(cluster):
+def test_several_machines_use_the_first_of_the_job_as_rendezvous(cluster):
     text = script(root=cluster.root, nodes=2)
     assert "--nodes=2" in options_of(text)
-    _, words, told = cluster.run(text)
+    _, words, called = cluster.run(text)
     assert words[-1] == "distributed.rendezvous='node-7:29500'"
-    assert told == "show hostnames node-[7-8]\n"
+    assert called == "show hostnames node-[7-8]\n"
     named = script(root=cluster.root, nodes=2, rendezvous="head:1")
     assert "scontrol show" not in named
 
@@ -135,4 +137,6 @@ def test_the_command_prints_it(workspace, capsys):
     text = capsys.readouterr().out
     assert {"--time=04:00:00", "--partition=gpu"} <= set(options_of(text))
     assert "-m trainers.train_swinmae_ssl training.epochs=7 " in text
-    assert landfall.main([*words, "training.epoch=7"]) == 2, "a wrong configuration is found before the queue is"
+    assert landfall.main([*words, "training.epoch=7"]) == 2, (
+        "a wrong configuration is reported before the job is queued"
+    )

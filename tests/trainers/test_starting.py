@@ -1,4 +1,4 @@
-"""Training that starts from the weights of a model that learned from other machines."""
+"""Training that starts from the weights of a model of other machines."""
 
 import json
 import logging
@@ -13,15 +13,15 @@ from tests.trainers.conftest import TINY
 from tests.trainers.test_run import environment_of, losses, run_training
 
 PRE = "checkpoints/elsewhere.pt"
-# Steps too small to be seen.
+# Steps too small to have an effect.
 STILL = ("training.learning_rate=1e-12", "training.epochs=1")
-# What batch normalisation counts as it goes, at any learning rate.
+# Buffers of batch normalisation, which change at any learning rate.
 COUNTED = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @pytest.fixture
 def pretrained(plant):
-    """A model of one channel, trained where the plant has three, as `landfall pool` would have it."""
+    """A model with one channel, as after `landfall pool`; the plant has three."""
     for file in sorted((plant / "data/fdc").glob("*.csv")):
         frame = pd.read_csv(file)[["timestamp", "c1"]].rename(columns={"c1": "value"})
         frame.to_csv(file.with_name(f"alone_{file.name}"), index=False)
@@ -34,7 +34,7 @@ def weights(root, path: str = "checkpoints/patchtst_ssl.pt") -> dict[str, torch.
     return checkpoint.load(root / path)["model"]
 
 
-def test_a_run_begins_with_the_weights_of_other_sensors(pretrained, caplog):
+def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     caplog.set_level(logging.INFO)
     anew = run_training(pretrained, *STILL)
     before = weights(pretrained)
@@ -43,15 +43,15 @@ def test_a_run_begins_with_the_weights_of_other_sensors(pretrained, caplog):
     learned = [name for name in start if not name.endswith(COUNTED)]
     assert [name for name in learned if not torch.allclose(after[name], start[name], atol=1e-6)] == []
     assert any(not torch.allclose(before[name], start[name], atol=1e-3) for name in start)
-    assert losses(begun)[0][1] < losses(anew)[0][1], "it knows something of the sensors already"
+    assert losses(begun)[0][1] < losses(anew)[0][1], "the initial weights already fit the sensors"
     assert "starting from the weights of elsewhere.pt: run run-1, epoch 3" in caplog.text
     sha256 = checkpoint.describe(pretrained / PRE)["sha256"]
     origin = {"file": "elsewhere.pt", "run_id": "run-1", "epoch": 3, "sha256": sha256}
     assert environment_of(pretrained)["model"]["started_from"] == origin
 
 
-def test_nothing_but_the_weights_is_taken(pretrained):
-    """Epoch, schedule, masks and the order of windows are those of a new run."""
+def test_only_the_weights_are_loaded(pretrained):
+    """Epoch, schedule, masks and order of windows are those of a new run."""
     result = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
     assert [record.epoch for record in result.history] == [1, 2]
     assert checkpoint.load(result.checkpoint)["channels"] == ["c0", "c1", "c2"]
@@ -59,34 +59,34 @@ def test_nothing_but_the_weights_is_taken(pretrained):
     assert losses(again) == losses(result)
 
 
-def test_a_run_that_resumes_does_without_it(pretrained):
+def test_a_resumed_run_does_not_load_initial_weights(pretrained):
     whole = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
     (pretrained / PRE).unlink()
     resumed = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}", "training.resume=auto")
     assert losses(resumed) == losses(whole)
 
 
-def test_an_automatic_size_is_that_of_the_weights(pretrained):
+def test_an_automatic_size_follows_the_initial_weights(pretrained):
     words = tuple(word for word in TINY if not word.startswith(("model.d_", "model.num_")))
     run_training(pretrained, f"training.start_from={PRE}", "training.epochs=1", "model.size=auto", words=words)
-    told = environment_of(pretrained)["model"]
-    assert told["reason"] == "as the checkpoint it starts from"
+    described = environment_of(pretrained)["model"]
+    assert described["reason"] == "as the checkpoint it starts from"
     assert checkpoint.load(pretrained / "checkpoints/patchtst_ssl.pt")["config"]["model"]["d_model"] == 16
 
 
-def test_a_model_of_another_shape_is_refused_with_what_differs(pretrained):
+def test_a_model_of_another_shape_is_rejected_with_the_differences(pretrained):
     with pytest.raises(CheckpointError) as caught:
         run_training(pretrained, f"training.start_from={PRE}", "data.window=48", "model.d_model=32")
-    told = str(caught.value)
-    assert "data.window was 32, is 48; model.d_model was 16, is 32" in told
-    assert "training.batch_size" not in told
-    assert "model.size=auto takes its size" in told
+    described = str(caught.value)
+    assert "data.window was 32, is 48; model.d_model was 16, is 32" in described
+    assert "training.batch_size" not in described
+    assert "model.size=auto takes its size" in described
 
 
-def test_another_stream_a_torn_file_and_none_are_refused(pretrained):
+def test_another_stream_a_damaged_and_a_missing_file_are_rejected(pretrained):
     path = pretrained / PRE
-    state, told = checkpoint.load(path), json.loads(checkpoint.sidecar_path(path).read_text())
-    checkpoint.save(path, {**state, "stream": "swinmae"}, description={**told, "stream": "swinmae"})
+    state, described = checkpoint.load(path), json.loads(checkpoint.sidecar_path(path).read_text())
+    checkpoint.save(path, {**state, "stream": "swinmae"}, description={**described, "stream": "swinmae"})
     with pytest.raises(CheckpointError, match="is a model of the stream swinmae, not patchtst"):
         run_training(pretrained, f"training.start_from={PRE}")
     path.write_bytes(path.read_bytes()[:-100])

@@ -15,7 +15,7 @@ from trainers.strategies import FSDP, SingleDevice, strategy_for
         (replace(CPU, compiled=True), "cannot compile the model"),
     ],
 )
-def test_what_parts_of_weights_cannot_do_is_refused_in_one_line(workspace, plan, refused):
+def test_settings_that_fsdp_does_not_support_are_rejected(workspace, plan, refused):
     model = model_of(config_of(workspace))
     with pytest.raises(LandfallError, match=f"distributed.strategy = fsdp {refused}") as caught:
         FSDP(model, plan, World(0, 2))
@@ -24,7 +24,7 @@ def test_what_parts_of_weights_cannot_do_is_refused_in_one_line(workspace, plan,
 
 
 @pytest.mark.parametrize("strategy", ["none", "ddp", "fsdp"])
-def test_one_process_has_the_model_to_itself(workspace, strategy):
+def test_a_single_process_uses_the_single_device_strategy(workspace, strategy):
     config = config_of(workspace, f"distributed.strategy={strategy}")
     model = model_of(config)
     held = strategy_for(model, context_of(config))
@@ -33,8 +33,8 @@ def test_one_process_has_the_model_to_itself(workspace, strategy):
     assert held.model_state().keys() == model.state_dict().keys()
 
 
-@pytest.mark.parametrize("overrides", [(), ("model.encoder_sees=visible",)])
-def test_blocks_hold_nearly_all_weights(workspace, overrides):
+@pytest.mark.parametrize("overrides", [(), ("model.drop_masked_tokens=true",)])
+def test_blocks_contain_nearly_all_weights(workspace, overrides):
     model = model_of(config_of(workspace, *overrides))
     inside = sum(weight.numel() for block in model.blocks for weight in block.parameters())
     assert 0.6 < inside / sum(weight.numel() for weight in model.parameters()) < 1.0

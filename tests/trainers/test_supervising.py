@@ -1,4 +1,4 @@
-"""Training until it is done: what starts it again, what does not, and what hears a signal."""
+"""`--until-done`: what restarts training, what does not, and how signals are forwarded."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.trainers.conftest import TINY
 from trainers import supervising
 from trainers.supervising import MOST_IN_VAIN, Supervisor
 
-# Stands for training: notes the words it was started with, saves or not, and ends as the next line of a list says.
+# Replaces training: records its arguments, saves or not, and ends as the next line of a list says.
 TRAINS = """
 import hashlib, json, os, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
@@ -54,21 +54,21 @@ class Job:
 
     @property
     def starts(self) -> list[list[str]]:
-        """The words of each start."""
+        """The arguments of each start."""
         return [json.loads(line) for line in (self.folder / "starts").read_text().splitlines()]
 
 
 ANEW, GOING_ON = ["training.epochs=3"], ["training.epochs=3", "--resume", "auto"]
 
 
-def test_it_goes_on_from_where_it_was_until_it_is_done(tmp_path):
+def test_training_is_resumed_until_it_is_complete(tmp_path):
     job = Job(tmp_path, "saves-75", "saves-75", "0")
     assert job.run() == 0
     assert job.starts == [ANEW, GOING_ON, GOING_ON]
 
 
-def test_a_start_that_has_saved_nothing_is_made_again_as_it_was(tmp_path):
-    """What lies there may be another run's, which it was not asked to go on with."""
+def test_a_start_without_a_checkpoint_is_repeated_unchanged(tmp_path):
+    """An existing checkpoint may belong to another run."""
     Job(tmp_path, "saves-0").run()
     (tmp_path / "starts").unlink()
     job = Job(tmp_path, "dies", "75", "saves-dies", "0")
@@ -76,7 +76,7 @@ def test_a_start_that_has_saved_nothing_is_made_again_as_it_was(tmp_path):
     assert job.starts == [ANEW, ANEW, ANEW, GOING_ON]
 
 
-def test_the_death_of_one_of_several_processes_is_one(tmp_path, caplog):
+def test_the_death_of_one_of_several_processes_counts_as_a_death(tmp_path, caplog):
     job = Job(tmp_path, "saves-137", "0")
     assert job.run() == 0
     assert job.starts == [ANEW, GOING_ON]
@@ -84,21 +84,21 @@ def test_the_death_of_one_of_several_processes_is_one(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 130])
-def test_a_real_end_is_one(tmp_path, code):
+def test_a_final_exit_code_ends_the_supervision(tmp_path, code):
     job = Job(tmp_path, "saves-75", f"saves-{code}")
     assert job.run() == code
     assert len(job.starts) == 2
 
 
 @pytest.mark.parametrize("ending, code", [("dies", 1), ("137", 1), ("75", 75)])
-def test_starts_in_vain_come_to_an_end(tmp_path, caplog, ending, code):
+def test_repeated_starts_without_progress_end_the_supervision(tmp_path, caplog, ending, code):
     job = Job(tmp_path, ending, "saves-dies", *[ending] * MOST_IN_VAIN)
     assert job.run() == code
-    assert len(job.starts) == 2 + MOST_IN_VAIN, "one that saved starts the count anew"
+    assert len(job.starts) == 2 + MOST_IN_VAIN, "a start that saved resets the count"
     assert f"{MOST_IN_VAIN} times in a row without saving anything new: giving up" in caplog.text
 
 
-def test_pauses_grow_and_are_bounded(tmp_path, monkeypatch, caplog):
+def test_pauses_grow_up_to_a_limit(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(supervising, "LONGEST_PAUSE_S", 0.03)
     Job(tmp_path, *["dies"] * MOST_IN_VAIN).run()
     assert [record.message.split(" in ")[-1] for record in caplog.records][:-1] == [
@@ -112,8 +112,8 @@ def test_pauses_grow_and_are_bounded(tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize(
     "number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 76), (signal.SIGHUP, 75)]
 )
-def test_a_signal_is_passed_on_and_is_the_end(tmp_path, request, number, code):
-    if number == signal.SIGHUP:  # ignored under nohup, and then not heard
+def test_a_signal_is_forwarded_and_ends_the_supervision(tmp_path, request, number, code):
+    if number == signal.SIGHUP:  # ignored under nohup
         request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_DFL)))
     job, before = Job(tmp_path, "saves-75", "waits-0"), signal.getsignal(number)
 
@@ -128,7 +128,7 @@ def test_a_signal_is_passed_on_and_is_the_end(tmp_path, request, number, code):
     assert signal.getsignal(number) == before
 
 
-def test_a_signal_in_a_pause_is_the_end(tmp_path):
+def test_a_signal_during_a_pause_ends_the_supervision(tmp_path):
     job = Job(tmp_path, "dies")
     job.supervisor.pause_s = 30.0
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -137,15 +137,14 @@ def test_a_signal_in_a_pause_is_the_end(tmp_path):
     assert time.monotonic() - started < 10
 
 
-def test_each_start_has_its_own_time_and_knows_that_it_is_one(tmp_path, monkeypatch):
-    """The wall-time limit is that of a start, not of all of them."""
+def test_each_start_has_its_own_time_limit(tmp_path, monkeypatch):
+    """The wall-time limit applies to each start, not to their sum."""
     monkeypatch.setenv("_LANDFALL_STARTED_AT", "1.0")
     show = "import os, sys; sys.exit('_LANDFALL_STARTED_AT' in os.environ or '_LANDFALL_SUPERVISED' not in os.environ)"
     assert Supervisor([sys.executable, "-S", "-c", show], last=tmp_path / "last.pt").run() == 0
 
 
-@pytest.mark.slow
-def test_the_command_trains_on_after_kill_9_and_saves_on_usr1(plant):
+def test_the_command_resumes_after_kill_9_and_saves_on_usr1(plant):
     words = ("--repo-root", str(plant), "--run-id", "run-1", "--until-done", *TINY, "training.epochs=100000")
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", *words, "logging.every_steps=1"]
     status = plant / "runs/patchtst_ssl/run-1/status.json"
@@ -154,9 +153,9 @@ def test_the_command_trains_on_after_kill_9_and_saves_on_usr1(plant):
     def wait_for_epoch(number: int) -> dict:
         until = time.monotonic() + 60
         while time.monotonic() < until:
-            told = json.loads(status.read_text()) if status.exists() else {"epoch": 0}
-            if told["epoch"] >= number:
-                return told
+            described = json.loads(status.read_text()) if status.exists() else {"epoch": 0}
+            if described["epoch"] >= number:
+                return described
             time.sleep(0.05)
         raise TimeoutError(number)
 

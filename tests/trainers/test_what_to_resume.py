@@ -1,4 +1,4 @@
-"""Which state a run goes on from, and whether it fits: of states that nobody trained."""
+"""Which state a run resumes, and whether it fits; with states that were not trained."""
 
 import json
 import platform
@@ -32,7 +32,7 @@ def untouched_config() -> AnyConfig:
 
 
 def chosen(root: Path, resume: str, run_id: str | None = None, **started) -> str | None:
-    """By its path in the workspace."""
+    """The path relative to the workspace."""
     config = untouched_config()
     training = config.training.model_copy(update={"resume": resume})
     path = checkpoint_to_resume(config.model_copy(update={"training": training}), root, run_id, **started)
@@ -44,7 +44,7 @@ def chosen(root: Path, resume: str, run_id: str | None = None, **started) -> str
     ("auto", "run-1", LAST), ("auto", "another", LAST), ("never", "run-1", None), (EARLIER, "another", EARLIER),
     ("unfinished", "run-1", LAST), ("unfinished", "another", None), ("unfinished", None, None),
 ])  # fmt: skip
-def test_a_run_goes_on_from_what_is_asked_for(tmp_path, resume, run_id, expected):
+def test_a_run_resumes_the_requested_state(tmp_path, resume, run_id, expected):
     for name in (LAST, EARLIER):
         save_state(tmp_path / name)
     assert chosen(tmp_path, resume, run_id) == expected
@@ -54,13 +54,13 @@ def test_a_run_goes_on_from_what_is_asked_for(tmp_path, resume, run_id, expected
     ("auto", "another", LAST), ("never", "run-1", LAST), ("never", "another", None), (EARLIER, "another", LAST),
     ("unfinished", "run-1", LAST), ("unfinished", "another", None),
 ])  # fmt: skip
-def test_a_process_in_the_place_of_one_that_died_goes_on_with_its_run(tmp_path, resume, run_id, expected):
+def test_a_restarted_process_resumes_the_run_of_the_previous_one(tmp_path, resume, run_id, expected):
     for name in (LAST, EARLIER):
         save_state(tmp_path / name)
     assert chosen(tmp_path, resume, run_id, is_restarted=True) == expected
 
 
-def test_a_process_in_the_place_of_one_that_saved_nothing_starts_as_that_did(tmp_path):
+def test_a_restarted_process_without_a_state_starts_like_the_previous_one(tmp_path):
     assert chosen(tmp_path, "never", "run-1", is_restarted=True) is None
     save_state(tmp_path / EARLIER)
     assert chosen(tmp_path, EARLIER, "run-1", is_restarted=True) == EARLIER
@@ -71,7 +71,7 @@ def test_a_process_in_the_place_of_one_that_saved_nothing_starts_as_that_did(tmp
 @pytest.mark.parametrize("state, expected", [
     ("running", LAST), ("stopped", LAST), ("failed", LAST), ("completed", None), (None, None),
 ])  # fmt: skip
-def test_a_run_without_a_name_goes_on_unless_it_was_completed(tmp_path, state, expected):
+def test_a_run_without_a_name_resumes_unless_it_is_complete(tmp_path, state, expected):
     save_state(tmp_path / LAST)
     folder = tmp_path / "runs/patchtst_ssl/run-1"
     folder.mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_a_run_without_a_name_goes_on_unless_it_was_completed(tmp_path, state, e
 
 
 def save_row(root: Path, states: str) -> None:
-    """A letter each, newest first: whole, torn, or missing."""
+    """One letter per state, newest first: valid, damaged, or missing."""
     for age, state in enumerate(states):
         path = checkpoint.previous_path(root / LAST, age)
         if state != "m":
@@ -93,23 +93,23 @@ def save_row(root: Path, states: str) -> None:
 @pytest.mark.parametrize(
     "states, age", [("w", 0), ("ww", 0), ("tw", 1), ("mw", 1), ("ttw", 2), ("mtw", 2), ("m", None)]
 )
-def test_the_newest_whole_state_is_taken_and_each_that_is_not_is_told(tmp_path, caplog, states, age):
+def test_the_newest_valid_state_is_used_and_damaged_ones_are_reported(tmp_path, caplog, states, age):
     save_row(tmp_path, states)
     path = None if age is None else checkpoint.previous_path(tmp_path / LAST, age)
     assert chosen(tmp_path, "auto") == (None if age is None else path.relative_to(tmp_path).as_posix())
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(told) == (age or 0)
-    assert all(text.endswith(f"; using the state before it, {path.name}") for text in told)
+    problem = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(problem) == (age or 0)
+    assert all(text.endswith(f"; using the state before it, {path.name}") for text in problem)
 
 
-@pytest.mark.parametrize("states, told", [("t", "is torn"), ("tt", "is torn"), ("mt", "does not exist")])
-def test_where_no_state_is_whole_the_newest_is_refused(tmp_path, states, told):
+@pytest.mark.parametrize("states, problem", [("t", "is torn"), ("tt", "is torn"), ("mt", "does not exist")])
+def test_without_a_valid_state_the_newest_is_named(tmp_path, states, problem):
     save_row(tmp_path, states)
-    with pytest.raises(CheckpointError, match=rf"patchtst_ssl\.last\.pt: {told}"):
+    with pytest.raises(CheckpointError, match=rf"patchtst_ssl\.last\.pt: {problem}"):
         chosen(tmp_path, "auto")
 
 
-def test_a_file_that_is_asked_for_must_be_there_and_say_what_its_steps_are(tmp_path):
+def test_a_requested_file_must_exist_and_have_a_batch_size(tmp_path):
     with pytest.raises(CheckpointError, match="does not exist") as caught:
         chosen(tmp_path, EARLIER)
     assert caught.value.hint == "set training.resume to auto or never"
@@ -129,39 +129,39 @@ def fit(state=STATE, *, config=CONFIG, data=DATA, allow_changes: bool = False) -
     check_fit(Path("model.pt"), state, config=config, data=data, allow_changes=allow_changes)
 
 
-def test_what_is_learned_may_not_change_and_all_that_did_is_named(caplog):
+def test_changes_of_what_is_learned_are_rejected_and_all_are_named(caplog):
     free = {"logging": {"every_steps": 9}, "training": {"keep": 5, "epochs": 4}, "timeout_hours": 1}
     fit()
     fit(config={**CONFIG, **free})
     assert not caplog.records
     other = {**CONFIG, "model": {"d_model": 64}, "seed": 2}
     data = {"train": {"files": {"a.csv": "1f", "c.csv": "2e"}, "windows": [8, "3d"]}}
-    told = (
+    problem = (
         "was trained with another configuration or other data: model.d_ff was 32, is None; model.d_model was None, "
         "is 64; seed was 1, is 2; data.parts.train: gone: b.csv; data.parts.train: new: c.csv; data.parts.train: 7 "
         "windows became 8, or begin elsewhere"
     )
     with pytest.raises(CheckpointError) as caught:
         fit(config=other, data=data)
-    assert caught.value.message == f"checkpoint model.pt: {told}"
+    assert caught.value.message == f"checkpoint model.pt: {problem}"
     fit(config=other, data=data, allow_changes=True)
     (record,) = caplog.records
-    assert (record.levelname, told in record.getMessage()) == ("WARNING", True)
+    assert (record.levelname, problem in record.getMessage()) == ("WARNING", True)
 
 
-@pytest.mark.parametrize("missing, told, hint", [
+@pytest.mark.parametrize("missing, problem, hint", [
     ("optimizer", "holds a model but no training state", "resume from model.last.pt"),
     ("data", "has no identity of its training data", "restart with --resume never"),
 ])  # fmt: skip
-def test_what_is_no_training_state_is_refused_also_where_changes_are_allowed(missing, told, hint):
+def test_a_file_without_training_state_is_rejected_even_with_allow_changes(missing, problem, hint):
     state = {name: value for name, value in STATE.items() if name != missing}
-    with pytest.raises(CheckpointError, match=told) as caught:
+    with pytest.raises(CheckpointError, match=problem) as caught:
         fit(state, allow_changes=True)
     assert caught.value.hint == hint
 
 
 # ----------------------------------------------------------------------------------------------------------- exactness
-def test_it_is_told_whether_a_run_goes_on_bit_for_bit(caplog):
+def test_the_log_says_whether_a_run_resumes_bit_exactly(caplog):
     caplog.set_level("INFO")
     report_exactness(HARDWARE, {**HARDWARE, "memory": 3})
     report_exactness(HARDWARE, {**HARDWARE, "name": "Tesla T4", "batch": {"effective": 8, "micro": 4}, "x64": True})
@@ -175,6 +175,6 @@ def test_it_is_told_whether_a_run_goes_on_bit_for_bit(caplog):
     ]
 
 
-def test_versions_are_those_of_what_trains():
-    told = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    assert versions() == {"landfall": version_of("landfall"), **told}
+def test_versions_of_the_training_software_are_recorded():
+    problem = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    assert versions() == {"landfall": version_of("landfall"), **problem}

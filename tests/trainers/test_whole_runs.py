@@ -1,4 +1,4 @@
-"""Runs of a tiny PatchTST on files: what they leave, what resumes, what is refused, and signals."""
+"""Runs of a tiny PatchTST on files: outputs, resuming, rejected changes, and signals."""
 
 import gc
 import json
@@ -29,7 +29,7 @@ def stop_after(monkeypatch):
     return lambda steps: monkeypatch.setattr(training_run, "StopRequest", lambda hours: StopAfter(steps))
 
 
-def test_a_run_learns_and_leaves_everything_it_should(plant):
+def test_a_run_learns_and_writes_all_outputs(plant):
     result = run_training(plant, "training.epochs=8")
     assert result.history[-1].val_loss < 0.7 * result.history[0].val_loss
     assert result.best.val_loss == min(record.val_loss for record in result.history)
@@ -58,8 +58,8 @@ def test_a_run_learns_and_leaves_everything_it_should(plant):
 
 
 @pytest.mark.parametrize("stop_at", [5, 11])
-def test_a_resumed_run_equals_the_straight_one_to_the_last_bit(plant, stop_after, stop_at):
-    """Dropout draws from the global generator, so a generator that is not restored would show."""
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(plant, stop_after, stop_at):
+    """Dropout uses the global generator, so the test fails if its state is not restored."""
     overrides = ("training.epochs=3", "model.dropout=0.2", "training.resume=auto")
     last = plant / "checkpoints/patchtst_ssl.last.pt"
     straight = run_training(plant, *overrides)
@@ -72,7 +72,7 @@ def test_a_resumed_run_equals_the_straight_one_to_the_last_bit(plant, stop_after
     assert (plant / caught.value.checkpoint, caught.value.exit_code) == (last, 75)
     assert status_of(plant)["state"] == "stopped"
     stop_after(10_000)
-    resumed = run_training(plant, *overrides, run_id="ignored: the run goes on under its own name")
+    resumed = run_training(plant, *overrides, run_id="ignored: the run keeps its own name")
 
     assert resumed.run_id == "run-1"
     assert losses(resumed.history) == losses(straight.history)
@@ -99,13 +99,13 @@ def assert_equal_trees(one, other) -> None:
         assert one == other
 
 
-def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(plant):
+def test_runs_are_equal_with_one_seed_and_different_with_two(plant):
     histories = [run_training(plant, "training.epochs=1", f"seed={seed}").history for seed in (1, 1, 2)]
     assert losses(histories[0]) == losses(histories[1])
     assert losses(histories[0]) != losses(histories[2])
 
 
-def test_a_new_run_of_an_old_name_starts_its_record_anew(plant):
+def test_a_new_run_with_a_used_name_starts_a_new_log(plant):
     for _ in range(2):
         run_training(plant, "training.epochs=1")
     assert len(metrics_of(plant, "epoch")) == 1
@@ -119,7 +119,7 @@ def test_a_finished_run_resumes_to_the_same_result(plant):
     assert (status["state"], status["epoch"], status["step"]) == ("completed", 2, status["steps"])
 
 
-def test_nothing_to_resume_starts_anew(plant):
+def test_without_a_state_to_resume_a_new_run_starts(plant):
     assert len(run_training(plant, "training.epochs=1", "training.resume=auto").history) == 1
 
 
@@ -133,7 +133,7 @@ def stopped(plant, stop_after):
     return plant
 
 
-def test_a_changed_configuration_is_refused_by_key_and_leaves_the_record(stopped):
+def test_a_changed_configuration_is_rejected_by_key_and_the_log_is_unchanged(stopped):
     files = [stopped / "artifacts/scaler_patchtst.json", *(stopped / "runs/patchtst_ssl/run-1").iterdir()]
     before = [file.read_bytes() for file in files]
     with pytest.raises(CheckpointError) as caught:
@@ -143,7 +143,7 @@ def test_a_changed_configuration_is_refused_by_key_and_leaves_the_record(stopped
     assert [file.read_bytes() for file in files] == before
 
 
-def test_what_learning_does_not_depend_on_may_change(stopped):
+def test_settings_that_do_not_affect_learning_may_change(stopped):
     changes = (
         *("logging.every_steps=1", "scoring.batch_size=2", "data.score_stride=4", "training.resume=auto"),
         *("precision=32", "devices=auto", "timeout_hours=5", "training.gradient_checkpointing=true"),
@@ -151,14 +151,14 @@ def test_what_learning_does_not_depend_on_may_change(stopped):
     assert len(run_training(stopped, "training.epochs=2", *changes).history) == 2
 
 
-def test_other_data_is_refused(stopped):
+def test_other_data_is_rejected(stopped):
     (stopped / "data/fdc/train_1.csv").unlink()
     with pytest.raises(CheckpointError, match=r"data.parts.train: gone: data/fdc/train_1.csv; ") as caught:
         run_training(stopped, "training.epochs=2", "training.resume=auto")
     assert "--allow-changes" in caught.value.hint
 
 
-def test_other_values_in_the_same_file_are_refused(stopped):
+def test_other_values_in_the_same_file_are_rejected(stopped):
     file = stopped / "data/fdc/train_1.csv"
     frame = pd.read_csv(file)
     frame.loc[200, "c1"] += 0.5
@@ -167,19 +167,19 @@ def test_other_values_in_the_same_file_are_refused(stopped):
         run_training(stopped, "training.epochs=2", "training.resume=auto")
 
 
-def test_what_changed_may_be_allowed(stopped, caplog):
+def test_changes_can_be_allowed(stopped, caplog):
     (stopped / "data/fdc/train_1.csv").unlink()
     changes = ("training.resume=auto", "training.allow_changes=true", "training.weight_decay=0.01")
     result = run_training(stopped, "training.epochs=4", *changes)
     assert (result.run_id, len(result.history)) == ("run-1", 4)
-    for told in (
+    for message in (
         "training.epochs was 2, is 4",
         "gone: data/fdc/train_1.csv",
         "resuming, as training.allow_changes = true",
     ):
-        assert told in caplog.text
+        assert message in caplog.text
     (group, _) = checkpoint.load(checkpoint.last_path(result.checkpoint))["optimizer"]["param_groups"]
-    assert group["weight_decay"] == 0.01, "the change is in force"
+    assert group["weight_decay"] == 0.01, "the change has an effect"
 
 
 def test_another_model_cannot_be_allowed(stopped):
@@ -190,24 +190,24 @@ def test_another_model_cannot_be_allowed(stopped):
 UNFINISHED = ("training.epochs=2", "training.resume=unfinished")
 
 
-def test_unfinished_goes_on_with_a_stopped_run_and_once_it_is_finished_starts_anew(stopped):
+def test_unfinished_resumes_a_stopped_run_and_starts_a_new_one_after_a_complete_run(stopped):
     assert run_training(stopped, *UNFINISHED, run_id=None).run_id == "run-1"
     assert run_training(stopped, *UNFINISHED, run_id=None).run_id != "run-1"
 
 
-def test_unfinished_goes_on_with_a_run_that_died(stopped):
-    """A killed process leaves the state it had last."""
+def test_unfinished_resumes_a_run_that_died(stopped):
+    """A killed process leaves its last state."""
     status = stopped / "runs/patchtst_ssl/run-1/status.json"
     status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "running"}))
     assert run_training(stopped, *UNFINISHED, run_id=None).run_id == "run-1"
 
 
-def test_unfinished_starts_anew_where_another_run_is_asked_for(stopped):
+def test_unfinished_starts_a_new_run_if_another_one_is_requested(stopped):
     assert run_training(stopped, *UNFINISHED, run_id="run-2").run_id == "run-2"
 
 
 @pytest.mark.parametrize("damage", ["another configuration", "torn", "no run"])
-def test_unfinished_starts_anew_where_the_checkpoint_does_not_fit(stopped, damage, caplog):
+def test_unfinished_starts_a_new_run_if_the_checkpoint_does_not_fit(stopped, damage, caplog):
     last, seed = stopped / "checkpoints/patchtst_ssl.last.pt", 42
     if damage == "another configuration":
         seed = 1
@@ -222,8 +222,8 @@ def test_unfinished_starts_anew_where_the_checkpoint_does_not_fit(stopped, damag
     assert ("restarting from the beginning" in caplog.text) == (damage != "no run")
 
 
-def test_what_did_not_fit_is_gone_before_training_starts_anew(stopped, monkeypatch):
-    """Two models and twice the data may not fit into memory."""
+def test_memory_of_a_failed_resume_is_released_before_training_restarts(stopped, monkeypatch):
+    """Two models and two copies of the data may not fit into memory."""
     build, models = training_run.build_model, []
 
     def built(*arguments, **named):
@@ -238,8 +238,8 @@ def test_what_did_not_fit_is_gone_before_training_starts_anew(stopped, monkeypat
     assert len(models) == 2
 
 
-def test_nobody_goes_on_before_all_have_read_the_state(workspace, monkeypatch):
-    """Who saves moves the older states, and another process may be about to read one of them."""
+def test_no_process_continues_before_all_have_read_the_state(workspace, monkeypatch):
+    """Saving renames older states, which another process may be reading."""
     fit(make_trainer(workspace, "training.epochs=1"))
     again, load, done = make_trainer(workspace, "training.epochs=1"), checkpoint.load_described, []
     monkeypatch.setattr(checkpoint, "load_described", lambda path: done.append("read") or load(path))
@@ -248,7 +248,7 @@ def test_nobody_goes_on_before_all_have_read_the_state(workspace, monkeypatch):
     assert done == ["read", "met"]
 
 
-def test_a_model_without_training_state_is_refused(plant):
+def test_a_model_without_training_state_is_rejected(plant):
     run_training(plant, "training.epochs=1")
     with pytest.raises(CheckpointError, match="holds a model but no training state"):
         run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.pt")
@@ -257,7 +257,7 @@ def test_a_model_without_training_state_is_refused(plant):
 # ------------------------------------------------------------------------------------------------------------- signals
 @pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 75)])
-def test_a_signal_leaves_a_checkpoint_that_resumes(plant, number, code):
+def test_a_signal_saves_a_checkpoint_that_resumes(plant, number, code):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(plant), "--run-id", "run-1"]
     overrides = [*TINY, "training.epochs=100000", "logging.every_steps=1"]
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}

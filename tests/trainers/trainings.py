@@ -1,4 +1,4 @@
-"""Trainings of a moment: a trainer of a stand-in model, and runs of a tiny real one."""
+"""Short trainings: a trainer with a simple model, and runs of a tiny real one."""
 
 import json
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def losses(history) -> list[tuple[int, float, float, float]]:
 
 @dataclass
 class StopAfter:
-    """A stop request that comes after so many steps."""
+    """A stop request after a number of steps."""
 
     steps_left: int
     interrupted: bool = False
@@ -83,7 +83,7 @@ class Output(NamedTuple):
 
 
 class StandIn(nn.Module):
-    """Predicts every value by one weight; remembers in training which windows it saw, batch by batch."""
+    """Predicts every value with one weight; records the windows of each training batch."""
 
     def __init__(self):
         super().__init__()

@@ -157,7 +157,9 @@ def test_on_a_cpu_the_models_are_the_small_ones():
     assert (model.d_model, model.num_heads, model.num_layers, model.d_ff) == (128, 4, 3, 256)
     assert (model.size, reason) == ("reduced", "reduced on the tier cpu")
     vibration, _ = resolved(local("swinmae"), "cpu")
-    assert vibration.model == SwinMAEModel(size="reduced", encoder_sees="visible", decoder="light", decoder_depths=(1,))
+    assert vibration.model == SwinMAEModel(
+        size="reduced", drop_masked_tokens=True, decoder="light", decoder_depths=(1,)
+    )
     assert vibration.scalogram == Scalogram(frequencies=64, image_size=64, frequency_min_hz="auto")
 
 

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: the same training in less memory."""
+"""Gradient checkpointing: the same results with less memory."""
 
 import copy
 
@@ -28,12 +28,12 @@ CASES = {
     "PatchTST, batch norm": (patchtst, {"dropout": 0.2}),
     "PatchTST, layer norm before": (patchtst, {"dropout": 0.2, "norm": "layer", "pre_norm": True}),
     "Swin-MAE": (swinmae, {"dropout": 0.2, "drop_path": 0.5}),
-    "Swin-MAE, visible patches": (swinmae, {"dropout": 0.2, "drop_path": 0.5, "encoder_sees": "visible"}),
+    "Swin-MAE, visible patches": (swinmae, {"dropout": 0.2, "drop_path": 0.5, "drop_masked_tokens": True}),
 }
 
 
 def trained_twice(model, x, autocast=False):
-    """Losses of two passes, and the gradients and buffers they leave."""
+    """Losses of two passes, and the gradients and buffers afterwards."""
     torch.manual_seed(7)
     losses = []
     for _ in range(2):
@@ -46,7 +46,7 @@ def trained_twice(model, x, autocast=False):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("autocast", [False, True])
-def test_checkpointing_changes_no_bit(case, autocast):
+def test_gradient_checkpointing_is_bit_exact(case, autocast):
     build, changes = CASES[case]
     model, x = build(**changes)
     other = copy.deepcopy(model)
@@ -60,7 +60,7 @@ def test_checkpointing_changes_no_bit(case, autocast):
 
 
 def saved_bytes(model, x) -> int:
-    """Bytes of all tensors that the backward pass of a forward pass needs, weights and buffers apart."""
+    """Bytes of all tensors that are saved for the backward pass, except weights and buffers."""
     own = {tensor.untyped_storage().data_ptr() for tensor in [*model.parameters(), *model.buffers()]}
     saved = {}
 
@@ -77,7 +77,7 @@ def saved_bytes(model, x) -> int:
 
 
 @pytest.mark.parametrize("build", [patchtst, swinmae])
-def test_checkpointing_keeps_less_than_half(build):
+def test_gradient_checkpointing_stores_less_than_half(build):
     model, x = build()
     usual = saved_bytes(model, x)
     model.gradient_checkpointing = True
@@ -107,7 +107,7 @@ class Generator:
         self.state = state
 
 
-def test_the_second_run_on_mps_draws_what_the_first_drew(monkeypatch):
+def test_the_second_run_on_mps_uses_the_random_state_of_the_first(monkeypatch):
     rng = Generator()
     monkeypatch.setattr(torch, "get_device_module", lambda device: rng)
     first_run, second_run = blocks._contexts(torch.nn.Linear(1, 1), torch.device("mps"))

@@ -13,7 +13,7 @@ FOLDERS = {
 }
 
 
-def test_each_stream_has_its_model():
+def test_the_stream_selects_the_model():
     model = build_model(PatchTSTConfig(**FOLDERS), num_channels=5)
     assert isinstance(model, PatchTST)
     assert model(torch.randn(2, 256, 5)).loss.isfinite()
@@ -24,7 +24,7 @@ def test_each_stream_has_its_model():
         build_model(SwinMAEConfig(**FOLDERS), num_channels=4)
 
 
-def test_weights_come_from_the_seed():
+def test_initial_weights_depend_on_the_seed():
     states = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from core.config.schema import PatchTSTModel, SwinMAEModel
-from core.models.masking import complementary_masks, evaluating, masked_mse, num_hidden, random_mask
+from core.models.masking import complementary_masks, evaluating, masked_mse, num_masked, random_mask
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 
@@ -11,17 +11,17 @@ from core.models.swinmae import SwinMAE
     "num_units, ratio, expected",
     [(16, 0.4, 7), (10, 0.7, 7), (16, 0.75, 12), (2, 0.01, 1), (4, 0.99, 3), (100, 0.001, 1)],
 )
-def test_hidden_count(num_units, ratio, expected):
-    assert num_hidden(num_units, ratio) == expected
+def test_number_of_masked_units(num_units, ratio, expected):
+    assert num_masked(num_units, ratio) == expected
 
 
 def test_a_single_unit_cannot_be_masked():
     for make in (lambda: random_mask((3,), 1, 0.5), lambda: complementary_masks(1, 0.5)):
-        with pytest.raises(ValueError, match="one must"):
+        with pytest.raises(ValueError, match="1 unit"):
             make()
 
 
-def test_every_row_hides_equally_many():
+def test_every_row_has_the_same_number_of_masked_units():
     mask = random_mask((5, 7), 16, 0.4, generator=torch.Generator().manual_seed(1))
     assert mask.shape == (5, 7, 16)
     assert mask.dtype == torch.bool
@@ -37,19 +37,19 @@ def test_masks_follow_the_generator_and_are_uniform():
 
 @pytest.mark.parametrize("num_units", [2, 3, 7, 16, 49, 196])
 @pytest.mark.parametrize("ratio", [0.05, 0.4, 0.5, 0.75, 0.9])
-def test_passes_hide_every_unit_once(num_units, ratio):
+def test_passes_mask_every_unit_once(num_units, ratio):
     masks = complementary_masks(num_units, ratio)
     sizes = masks.sum(1)
     assert (masks.sum(0) == 1).all()
     assert sizes.max() - sizes.min() <= 1
     assert len(masks) >= 2
     assert sizes.min() >= 1
-    assert sizes.max() <= max(num_hidden(num_units, ratio), (num_units + 1) // 2)
+    assert sizes.max() <= max(num_masked(num_units, ratio), (num_units + 1) // 2)
     assert torch.equal(masks, complementary_masks(num_units, ratio))
 
 
-def test_every_way_to_deal_the_units_is_equally_likely():
-    """Over seeds, two units share a pass as often as their numbers say, however near to each other they are."""
+def test_assignments_of_units_to_passes_are_equally_likely():
+    """Over many seeds, two units are in the same pass equally often, whatever their distance."""
     masks = torch.stack([complementary_masks(16, 0.75, seed=seed) for seed in range(2000)])
     pass_sn = masks.int().argmax(1)
     together = [(pass_sn[:, 0] == pass_sn[:, other]).float().mean().item() for other in range(1, 16)]
@@ -57,8 +57,8 @@ def test_every_way_to_deal_the_units_is_equally_likely():
     assert masks[:, 0].float().mean(0) == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_default_passes_of_four_by_four_units_are_no_comb():
-    """A comb hides the same columns of the map in every row."""
+def test_the_default_passes_of_four_by_four_units_are_irregular():
+    """A regular pattern masks the same columns in every row."""
     rows = complementary_masks(16, 0.75)[0].view(4, 4)
     assert len(rows.unique(dim=0)) > 2
     assert len(rows.T.unique(dim=0)) > 2
@@ -70,7 +70,7 @@ def test_loss_counts_chosen_values_only():
     assert masked_mse(prediction, target, torch.zeros(3, dtype=torch.bool)) == (0, 0)
 
 
-def test_16_bit_values_are_averaged_in_32_bit():
+def test_float16_values_are_averaged_in_float32():
     prediction, target = torch.full((2, 100_000), 3.0), torch.zeros(2, 100_000)
     for dtype in (torch.bfloat16, torch.float16):
         loss, count = masked_mse(prediction.to(dtype), target.to(dtype), torch.ones_like(target, dtype=torch.bool))
@@ -98,7 +98,7 @@ BOTH = pytest.mark.parametrize("build", [patchtst, swinmae])
 
 
 @BOTH
-def test_a_mask_drawn_beforehand_is_the_one_forward_would_draw(build):
+def test_a_mask_drawn_before_equals_the_one_that_forward_draws(build):
     model, x = build()
     mask = model.draw_mask(6, generator=torch.Generator().manual_seed(3))
     assert torch.equal(mask, model(x, generator=torch.Generator().manual_seed(3)).mask)
@@ -118,7 +118,7 @@ def model_mask_name(model):
 
 @BOTH
 @pytest.mark.parametrize("micro", [1, 2, 4])
-def test_parts_weighted_by_their_count_give_the_loss_of_the_whole(build, micro):
+def test_micro_batches_weighted_by_count_give_the_loss_of_the_batch(build, micro):
     model, x = build()
     model.eval()
     x[1] = torch.nan
@@ -126,7 +126,7 @@ def test_parts_weighted_by_their_count_give_the_loss_of_the_whole(build, micro):
     mask = model.draw_mask(len(x))
     whole = model(x, mask)
     assert whole.count.dtype == torch.float32
-    assert whole.count == (model.hidden_values(mask) & ~x.isnan()).sum()
+    assert whole.count == (model.masked_values(mask) & ~x.isnan()).sum()
     parts = [model(*part) for part in zip(x.split(micro), mask.split(micro), strict=True)]
     assert sum(part.count for part in parts) == whole.count
     torch.testing.assert_close(sum(part.loss * part.count for part in parts) / whole.count, whole.loss)
@@ -147,7 +147,7 @@ def test_float64_weights_compute_in_float64(build):
     torch.testing.assert_close(out.loss, single.loss.double(), atol=1e-5, rtol=1e-5)
     assert model.inpaint(x)[1].dtype == torch.float64
 
-    # No step of the way rounds to 32 bit: a change of the input far below that shows in the loss.
+    # No operation rounds to float32: a change far below its precision changes the loss.
     model.eval()
     step = 1e-10 * torch.randn_like(x, dtype=torch.float64)
     loss = [model(x.double() + sign * step, mask).loss for sign in (-1, 0, 1)]
@@ -167,17 +167,17 @@ def test_the_type_of_the_input_does_not_matter(build):
 
 
 @pytest.mark.parametrize("ratio, num_passes", [(0.75, 2), (0.5, 2), (0.3, 4), (0.25, 4), (0.01, 16)])
-def test_there_are_as_few_passes_as_hide_no_more_than_the_ratio(ratio, num_passes):
+def test_the_number_of_passes_is_minimal(ratio, num_passes):
     assert len(complementary_masks(16, ratio)) == num_passes
 
 
-def test_a_single_hidden_value_is_its_own_mean():
+def test_the_loss_of_a_single_masked_value():
     loss, count = masked_mse(torch.tensor([3.0, 9.0]), torch.tensor([1.0, 0.0]), torch.tensor([True, False]))
     assert (loss.item(), count.item()) == (4.0, 1.0)
 
 
-def test_passes_are_those_that_earlier_scores_were_made_with():
-    """No checkpoint holds them: other passes give other scores than those a threshold was set by."""
+def test_passes_have_not_changed_since_earlier_scores():
+    """Checkpoints do not contain the passes; other passes would change scores under an existing threshold."""
     assert complementary_masks(10, 0.3).int().tolist() == [
         [1, 0, 0, 0, 0, 0, 1, 1, 0, 0],
         [0, 1, 0, 1, 0, 1, 0, 0, 0, 0],
@@ -198,7 +198,7 @@ def test_the_error_is_the_squared_distance_to_the_input(build):
 
 
 @BOTH
-def test_evaluating_leaves_every_module_in_its_mode(build):
+def test_evaluating_restores_the_mode_of_every_module(build):
     model, _ = build()
     frozen = next(model.children())
     frozen.eval()
@@ -213,14 +213,14 @@ def test_evaluating_leaves_every_module_in_its_mode(build):
 
 
 @BOTH
-def test_a_mask_lies_where_it_is_asked_for_and_else_where_the_model_is(build):
+def test_a_mask_is_on_the_requested_device_or_that_of_the_model(build):
     model, _ = build()
     assert model.draw_mask(2, device="meta").device.type == "meta"
     assert model.to("meta").draw_mask(2).device.type == "meta"
 
 
 @BOTH
-def test_a_model_keeps_activations_until_told_otherwise_and_no_passes_in_its_state(build):
+def test_gradient_checkpointing_is_off_by_default_and_passes_are_not_in_the_state(build):
     model, _ = build()
     assert not model.gradient_checkpointing
     assert "passes_qn" not in model.state_dict()

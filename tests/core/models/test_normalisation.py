@@ -1,4 +1,4 @@
-"""Batch normalisation over groups of windows against plain batch normalisation of one group after the other."""
+"""Batch normalisation over groups of windows, compared with plain batch normalisation of each group."""
 
 import copy
 
@@ -26,9 +26,9 @@ def norms(dtype=torch.float64):
     return ours, theirs
 
 
-@pytest.mark.parametrize("way", ["forward", "in_turn", "at_once"])
+@pytest.mark.parametrize("way", ["forward", "one_by_one", "batched"])
 @pytest.mark.parametrize("num_windows", [1, 3, 4, 7, 8, 13, 32])
-def test_groups_are_normalised_one_after_the_other(num_windows, way):
+def test_groups_are_normalised_separately(num_windows, way):
     ours, theirs = norms()
     z = inputs(num_windows)
     out = getattr(ours, way if num_windows >= GROUP else "forward")(z)
@@ -44,7 +44,7 @@ def test_groups_are_normalised_one_after_the_other(num_windows, way):
 
 
 @pytest.mark.parametrize("micro", [4, 8, 16])
-def test_micro_batches_of_whole_groups_change_nothing(micro):
+def test_micro_batches_of_complete_groups_change_nothing(micro):
     whole, _ = norms(torch.float32)
     parts = copy.deepcopy(whole)
     z = inputs(16, torch.float32)

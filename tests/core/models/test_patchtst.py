@@ -1,4 +1,4 @@
-"""PatchTST against the transformers implementation, and the properties scoring relies on."""
+"""PatchTST compared with the implementation of transformers, and properties that scoring relies on."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def a_mask(batch=BATCH, seed=2):
 
 # -------------------------------------------------------------------------------------------- against transformers
 def reference(model: PatchTST):
-    """transformers' model of the same settings, holding the same weights."""
+    """transformers' model with the same settings and weights."""
     from transformers import PatchTSTConfig, PatchTSTForPretraining
 
     s = model.settings
@@ -48,7 +48,7 @@ def reference(model: PatchTST):
     other = PatchTSTForPretraining(config)
     weights = renamed(dict(model.named_parameters()), model)
     assert weights.keys() == dict(other.named_parameters()).keys()
-    other.load_state_dict(weights, strict=False)  # all but the BatchNorm statistics, which start alike
+    other.load_state_dict(weights, strict=False)  # all but the BatchNorm statistics, which have equal initial values
     return other
 
 
@@ -91,7 +91,7 @@ def test_same_as_transformers(monkeypatch, norm, pre_norm, instance_norm, traini
     force_mask(monkeypatch, mask)
 
     out = ours(x, mask_bcn=mask)
-    # Our instance statistics leave hidden patches out: for transformers, that is a window not observed there.
+    # Our instance statistics exclude masked patches; transformers gets them as not observed.
     seen = ~ours.unpatchify(mask[..., None].expand(-1, -1, -1, PATCH))
     expected = theirs(past_values=x, past_observed_mask=seen.float())
     _, loc, scale = theirs.model.scaler(x, seen.float())
@@ -108,7 +108,7 @@ def test_same_as_transformers(monkeypatch, norm, pre_norm, instance_norm, traini
 
 # ------------------------------------------------------------------------------------------------------- properties
 @pytest.mark.parametrize("length", [2, PLAIN_LENGTH, PLAIN_LENGTH + 1])
-def test_attention_is_the_fused_kernels(length):
+def test_attention_equals_the_fused_kernel(length):
     generator = torch.Generator().manual_seed(0)
     ours, theirs = (torch.randn(3, 2, 4, length, 8, generator=generator.manual_seed(0)) for _ in range(2))
     ours.requires_grad_(), theirs.requires_grad_()
@@ -118,7 +118,7 @@ def test_attention_is_the_fused_kernels(length):
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-4)
 
 
-def test_mask_hides_equally_many_patches_per_channel():
+def test_every_channel_has_the_same_number_of_masked_patches():
     out = build()(windows(), generator=torch.Generator().manual_seed(0))
     assert out.mask.shape == (BATCH, CHANNELS, NUM_PATCHES)
     assert (out.mask.sum(-1) == 3).all()
@@ -126,10 +126,14 @@ def test_mask_hides_equally_many_patches_per_channel():
     assert out.loss.dtype == out.reconstruction.dtype == torch.float32
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
 @pytest.mark.parametrize("instance_norm", [False, True])
-def test_a_hidden_patch_cannot_leak_into_any_prediction(instance_norm, encoder_sees):
-    model, x, mask = build(instance_norm=instance_norm, encoder_sees=encoder_sees).eval(), windows(), a_mask()
+def test_masked_values_do_not_affect_predictions(instance_norm, drop_masked_tokens):
+    model, x, mask = (
+        build(instance_norm=instance_norm, drop_masked_tokens=drop_masked_tokens).eval(),
+        windows(),
+        a_mask(),
+    )
     hidden = model.unpatchify(mask[..., None].expand(-1, -1, -1, PATCH))
     torch.testing.assert_close(
         model(x, mask_bcn=mask).reconstruction, model(x + 7 * hidden, mask_bcn=mask).reconstruction, atol=0, rtol=0
@@ -137,9 +141,9 @@ def test_a_hidden_patch_cannot_leak_into_any_prediction(instance_norm, encoder_s
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
-def test_the_encoder_sees_what_is_visible_and_nothing_else(pre_norm):
-    """Each channel of each window by itself, its visible patches picked by hand."""
-    model, x, mask = build(norm="layer", pre_norm=pre_norm, encoder_sees="visible").eval(), windows(), a_mask()
+def test_the_encoder_processes_visible_patches_only(pre_norm):
+    """Each channel of each window separately, with its visible patches selected in a loop."""
+    model, x, mask = build(norm="layer", pre_norm=pre_norm, drop_masked_tokens=True).eval(), windows(), a_mask()
     patches = model.patchify(x)
     predicted = model.patchify(model(x, mask).reconstruction)
     for b in range(BATCH):
@@ -156,20 +160,20 @@ def test_the_encoder_sees_what_is_visible_and_nothing_else(pre_norm):
             torch.testing.assert_close(predicted[b, c], model.head(tokens), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("num_hidden", [1, 2, 4])
-def test_a_mask_of_another_size_is_told(num_hidden):
-    model, x = build(norm="layer", encoder_sees="visible").eval(), windows()
+@pytest.mark.parametrize("num_masked", [1, 2, 4])
+def test_num_masked_declares_the_size_of_a_mask(num_masked):
+    model, x = build(norm="layer", drop_masked_tokens=True).eval(), windows()
     mask = torch.zeros(BATCH, CHANNELS, NUM_PATCHES, dtype=torch.bool)
-    mask[..., :num_hidden] = True
-    told = model(x, mask, num_hidden=num_hidden).reconstruction
+    mask[..., :num_masked] = True
+    declared = model(x, mask, num_masked=num_masked).reconstruction
     last = x.clone()
-    last[:, -PATCH:] += 1.0  # the last patch is the first to be left out where too many were taken for hidden
-    assert not torch.allclose(told, model(last, mask, num_hidden=num_hidden).reconstruction)
+    last[:, -PATCH:] += 1.0  # the last patch is the first that is not used if too many count as masked
+    assert not torch.allclose(declared, model(last, mask, num_masked=num_masked).reconstruction)
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_loss_ignores_visible_and_missing_values(encoder_sees):
-    model, x, mask = build(encoder_sees=encoder_sees).eval(), windows(), a_mask()
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
+def test_loss_ignores_visible_and_missing_values(drop_masked_tokens):
+    model, x, mask = build(drop_masked_tokens=drop_masked_tokens).eval(), windows(), a_mask()
     x[0, 3:12, 0] = torch.nan
     x[1] = torch.nan
     out = model(x, mask_bcn=mask)
@@ -177,12 +181,12 @@ def test_loss_ignores_visible_and_missing_values(encoder_sees):
     torch.testing.assert_close(out.loss, (out.reconstruction - x)[chosen].square().mean())
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 @pytest.mark.parametrize("instance_norm", [False, True])
 @pytest.mark.parametrize("missing", ["patch", "channel", "all"])
-def test_missing_values_never_make_nan(norm, instance_norm, missing, encoder_sees):
-    model, x = build(norm=norm, instance_norm=instance_norm, encoder_sees=encoder_sees), windows()
+def test_missing_values_never_make_nan(norm, instance_norm, missing, drop_masked_tokens):
+    model, x = build(norm=norm, instance_norm=instance_norm, drop_masked_tokens=drop_masked_tokens), windows()
     x[{"patch": (0, slice(8, 16), 0), "channel": (slice(None), slice(None), 1), "all": ()}[missing]] = torch.nan
     out = model(x, mask_bcn=a_mask())
     out.loss.backward()
@@ -201,11 +205,11 @@ def test_a_missing_value_counts_as_zero_in_the_input():
     assert torch.equal(model(with_gap, mask_bcn=mask).reconstruction, model(with_zero, mask_bcn=mask).reconstruction)
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
 @pytest.mark.parametrize("instance_norm", [False, True])
-def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm, encoder_sees):
-    model, x = build(dropout=0.3, instance_norm=instance_norm, encoder_sees=encoder_sees), windows(6)
-    model(x)  # moves the BatchNorm statistics away from their start
+def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm, drop_masked_tokens):
+    model, x = build(dropout=0.3, instance_norm=instance_norm, drop_masked_tokens=drop_masked_tokens), windows(6)
+    model(x)  # changes the BatchNorm statistics
     model.layers[0].eval()
     first, second = model.inpaint(x), model.inpaint(x)
     assert model.training
@@ -215,9 +219,9 @@ def test_inpaint_is_deterministic_and_independent_of_the_batch(instance_norm, en
     torch.testing.assert_close(model.inpaint(x[2:3])[1], first[1][2:3], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_inpaint_predicts_each_patch_while_it_is_hidden(encoder_sees):
-    model, x = build(encoder_sees=encoder_sees).eval(), windows(1)
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
+def test_inpaint_predicts_each_patch_while_it_is_masked(drop_masked_tokens):
+    model, x = build(drop_masked_tokens=drop_masked_tokens).eval(), windows(1)
     reconstruction, error = model.inpaint(x)
     torch.testing.assert_close(error, (reconstruction - x).square())
     for n in range(NUM_PATCHES):
@@ -226,14 +230,14 @@ def test_inpaint_predicts_each_patch_while_it_is_hidden(encoder_sees):
         again, _ = model.inpaint(changed)
         same = torch.isclose(again, reconstruction, atol=1e-6).view(NUM_PATCHES, PATCH, CHANNELS).all(dim=(1, 2))
         assert same[n]
-        assert not same.all()  # other patches do look at it
+        assert not same.all()  # other patches do depend on it
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
 @pytest.mark.parametrize("micro", [8, 16])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_micro_batches_give_the_same_step(micro, norm, encoder_sees):
-    whole, parts = (build(norm=norm, encoder_sees=encoder_sees) for _ in range(2))
+def test_micro_batches_give_the_same_step(micro, norm, drop_masked_tokens):
+    whole, parts = (build(norm=norm, drop_masked_tokens=drop_masked_tokens) for _ in range(2))
     x, mask = windows(32), a_mask(32)
     x[5, :30] = torch.nan
     for _ in range(2):
@@ -250,10 +254,10 @@ def test_micro_batches_give_the_same_step(micro, norm, encoder_sees):
     torch.testing.assert_close(dict(parts.named_buffers()), dict(whole.named_buffers()), atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
-def test_learns_sinusoids(encoder_sees):
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
+def test_learns_sinusoids(drop_masked_tokens):
     torch.manual_seed(0)
-    model = PatchTST(settings(d_model=32, d_ff=64, encoder_sees=encoder_sees), num_channels=2, window=64)
+    model = PatchTST(settings(d_model=32, d_ff=64, drop_masked_tokens=drop_masked_tokens), num_channels=2, window=64)
     phase = torch.rand(32, 1, 2) * 6.28
     x = torch.sin(torch.arange(64.0)[None, :, None] * torch.tensor([0.3, 0.5]) + phase)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -269,10 +273,10 @@ def test_learns_sinusoids(encoder_sees):
     assert model.inpaint(x)[1].mean() < 0.15
 
 
-@pytest.mark.parametrize("encoder_sees", ["all", "visible"])
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_bfloat16_autocast(norm, encoder_sees):
-    model, x, mask = build(norm=norm, encoder_sees=encoder_sees), windows(), a_mask()
+def test_bfloat16_autocast(norm, drop_masked_tokens):
+    model, x, mask = build(norm=norm, drop_masked_tokens=drop_masked_tokens), windows(), a_mask()
     expected = model(x, mask_bcn=mask).loss
     with torch.autocast("cpu", torch.bfloat16):
         out = model(x, mask_bcn=mask)
@@ -281,7 +285,7 @@ def test_bfloat16_autocast(norm, encoder_sees):
     torch.testing.assert_close(out.loss, expected, atol=0.05, rtol=0.05)
 
 
-def test_sizes_that_do_not_fit_are_refused():
+def test_sizes_that_do_not_fit_are_rejected():
     with pytest.raises(ConfigError) as caught:
         PatchTST(settings(), num_channels=1, window=50)
     assert [fault.key for fault in caught.value.faults] == ["data.window"]
@@ -290,17 +294,17 @@ def test_sizes_that_do_not_fit_are_refused():
 
 
 # ------------------------------------------------------------------------------------------------------------- forecast
-FORECASTS = [{}, {"instance_norm": True}, {"pre_norm": True, "norm": "layer"}, {"encoder_sees": "visible"}]
+FORECASTS = [{}, {"instance_norm": True}, {"pre_norm": True, "norm": "layer"}, {"drop_masked_tokens": True}]
 
 
 @pytest.mark.parametrize("settings", FORECASTS, ids=str)
-def test_a_forecast_is_the_newest_patch_as_a_pass_that_hides_it_alone_predicts_it(settings):
+def test_a_forecast_equals_a_pass_that_masks_only_the_newest_patch(settings):
     model, x = forecasting(settings)
     x[0, 3, 1] = x[1, -2, 0] = torch.nan
     mask = torch.zeros(len(x), model.num_channels, model.num_patches, dtype=torch.bool)
     mask[..., -1] = True
     with torch.no_grad():
-        whole = model.eval()(x, mask, num_hidden=1).reconstruction[:, -model.settings.patch_length :]
+        whole = model.eval()(x, mask, num_masked=1).reconstruction[:, -model.settings.patch_length :]
     expected, error = model.train().forecast(x)
     torch.testing.assert_close(expected, whole, rtol=1e-4, atol=1e-5)
     newest = x[:, -model.settings.patch_length :]

@@ -1,4 +1,4 @@
-"""Initial positions: every place differs from every other, and a map's by row and column."""
+"""Initial positions: all differ, and those of a map encode row and column."""
 
 import pytest
 import torch
@@ -7,14 +7,14 @@ from core.models.positions import STD, map_sinusoids, sinusoids
 
 
 @pytest.mark.parametrize("count, width", [(2, 8), (42, 64), (7, 768)])
-def test_places_differ_and_spread_alike(count, width):
+def test_positions_differ_and_have_equal_spread(count, width):
     position = sinusoids(count, width)
     assert position.shape == (count, width)
     torch.testing.assert_close(position.std(), torch.tensor(STD))
     assert torch.pdist(position).min() > 0.1
 
 
-def test_half_of_a_maps_width_tells_the_row_half_the_column():
+def test_half_of_the_width_encodes_the_row_half_the_column():
     position = map_sinusoids(5, 12)
     assert position.shape == (5, 5, 12)
     assert torch.equal(position[..., :6], position[:, :1, :6].expand(-1, 5, -1))

@@ -1,4 +1,4 @@
-"""Skill over the mean training input: 0 for the mean itself, 1 for a perfect prediction, of chosen values only."""
+"""Skill: 0 for the mean training input, 1 for a perfect prediction, on chosen values only."""
 
 import pytest
 import torch
@@ -24,15 +24,15 @@ def test_the_mean_input_has_no_skill_and_a_perfect_prediction_has_one():
     assert skill_of(x, x, mean) == Skill(1.0, {"x": 1.0, "y": 1.0, "z": 1.0})
 
 
-def test_the_mean_of_each_channel_is_worse_than_the_mean_picture():
-    """What a comparison with one mean per channel hides."""
+def test_the_mean_of_each_channel_is_worse_than_the_mean_input():
+    """A comparison with one mean per channel would overestimate the skill."""
     picture = torch.arange(64.0).view(8, 8).expand(3, 8, 8)
     x = picture + images()
     flat = x.mean(dim=(0, 2, 3), keepdim=True).expand_as(x)
     assert skill_of(x, flat, x.mean(0)).total < -10
 
 
-def test_only_chosen_and_observed_values_count():
+def test_skill_uses_chosen_and_observed_values_only():
     x, mean = images(), torch.zeros(3, 8, 8)
     chosen = torch.zeros(len(x), 1, 8, 8, dtype=torch.bool)
     chosen[..., :4] = True

@@ -1,4 +1,4 @@
-"""Swin-MAE: its encoder against the transformers implementation, and the properties scoring relies on."""
+"""Swin-MAE: its encoder compared with the implementation of transformers, and properties that scoring relies on."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
 FORMS = {
     "all": {},
-    "visible": {"encoder_sees": "visible"},
-    "light": {"encoder_sees": "visible", "decoder": "light", "decoder_depths": (1,)},
+    "visible": {"drop_masked_tokens": True},
+    "light": {"drop_masked_tokens": True, "decoder": "light", "decoder_depths": (1,)},
 }
 all_forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
@@ -32,14 +32,14 @@ def a_mask(model, batch=3):
 
 
 def hidden_pixels(model, mask):
-    patches = model.hidden_patches(mask)
+    patches = model.masked_patches(mask)
     size = model.settings.patch_size
     return patches.repeat_interleave(size, 1).repeat_interleave(size, 2)[:, None].expand(-1, 3, -1, -1)
 
 
 # -------------------------------------------------------------------------------------------- against transformers
 def reference(model: SwinMAE):
-    """transformers' encoder of the same settings, holding the same weights."""
+    """transformers' encoder with the same settings and weights."""
     from transformers import SwinConfig, SwinModel
     from transformers.models.swin.modeling_swin import SwinRelativePositionBias
 
@@ -58,7 +58,7 @@ def reference(model: SwinMAE):
                 block.attention.relative_position_bias = bias
     weights = renamed(dict(model.named_parameters()), model)
     assert weights.keys() == {name for name, _ in other.named_parameters() if not name.startswith("layernorm.")}
-    other.load_state_dict(weights, strict=False)  # all but the final norm, which ours leaves to its decoder
+    other.load_state_dict(weights, strict=False)  # all but the final norm, which is in our decoder
     return other
 
 
@@ -116,7 +116,7 @@ def test_encoder_same_as_transformers(case, masked):
     mask = a_mask(ours) if masked else None
 
     latent = theirs.layernorm(ours.encode(x, mask)).flatten(1, 2)
-    positions = ours.hidden_patches(mask).flatten(1) if masked else None
+    positions = ours.masked_patches(mask).flatten(1) if masked else None
     expected = theirs(x, bool_masked_pos=positions).last_hidden_state
     torch.testing.assert_close(latent, expected, atol=1e-5, rtol=0)
 
@@ -132,7 +132,7 @@ def test_encoder_same_as_transformers(case, masked):
 
 
 def test_light_decoder_without_its_blocks_is_simmim():
-    """Blocks whose branches end in zeros pass the deepest map on; then a layer to pixels, as transformers has it."""
+    """Blocks with zero branches return the deepest map; a layer to pixels follows, as in transformers."""
     from transformers import SwinForMaskedImageModeling
 
     ours = build(decoder="light", decoder_depths=(1,)).eval()
@@ -150,19 +150,19 @@ def test_light_decoder_without_its_blocks_is_simmim():
         grid = parameter.unflatten(0, (4, 4, 2, 2, 3)).moveaxis(4, 0).transpose(2, 3).flatten(0, 4)
         getattr(theirs.decoder[0], kind).data = grid[:, :, None, None] if kind == "weight" else grid
     x, mask = images(), a_mask(ours)
-    expected = theirs(x, bool_masked_pos=ours.hidden_patches(mask).flatten(1)).reconstruction
+    expected = theirs(x, bool_masked_pos=ours.masked_patches(mask).flatten(1)).reconstruction
     torch.testing.assert_close(ours(x, mask_bn=mask).reconstruction, expected, atol=1e-5, rtol=0)
 
 
 # ------------------------------------------------------------------------------------------------------- properties
 @all_forms
-def test_mask_hides_equally_many_whole_units(form):
+def test_masks_consist_of_equally_many_complete_units(form):
     model = build(**form)
     out = model(images(), generator=torch.Generator().manual_seed(0))
     assert out.mask.shape == (3, 16)
     assert (out.mask.sum(-1) == 12).all()
     assert out.reconstruction.shape == (3, 3, IMAGE, IMAGE)
-    units = model.hidden_patches(out.mask).view(3, 4, 4, 4, 4).float().mean((2, 4))
+    units = model.masked_patches(out.mask).view(3, 4, 4, 4, 4).float().mean((2, 4))
     assert torch.equal(units.flatten(1), out.mask.float())
 
 
@@ -226,7 +226,7 @@ def test_inpaint_is_deterministic_and_independent_of_the_batch(form):
 
 
 @all_forms
-def test_inpaint_predicts_each_unit_while_it_is_hidden(form):
+def test_inpaint_predicts_each_unit_while_it_is_masked(form):
     model, x = build(**form).eval(), images(1)
     reconstruction, error = model.inpaint(x)
     torch.testing.assert_close(error, (reconstruction - x).square())
@@ -237,7 +237,7 @@ def test_inpaint_predicts_each_unit_while_it_is_hidden(form):
         again, _ = model.inpaint(changed)
         same = torch.isclose(again, reconstruction, atol=1e-6)
         assert same[..., row : row + 8, column : column + 8].all()
-        assert not same.all()  # other units do look at it
+        assert not same.all()  # other units do depend on it
 
 
 def test_drop_path_drops_whole_samples_and_keeps_the_mean():
@@ -250,7 +250,7 @@ def test_drop_path_drops_whole_samples_and_keeps_the_mean():
     assert torch.equal(DropPath(0.25).eval()(z), z)
 
 
-# Units of one deepest patch, as patch merging needs them where only visible ones are encoded.
+# Units of one deepest patch, as `drop_masked_tokens` requires.
 TWO_STAGES = {"depths": (2, 2), "num_heads": (1, 2), "decoder_depths": (2,), "window_size": 8}
 
 
@@ -296,12 +296,12 @@ def test_bfloat16_autocast(form):
         (32, {"window_size": 7}, "model.window_size"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(image_size, changes, key):
+def test_sizes_that_do_not_fit_are_rejected(image_size, changes, key):
     with pytest.raises(ConfigError) as caught:
         build(image_size=image_size, **changes)
     assert key in [fault.key for fault in caught.value.faults]
 
 
-def test_another_image_size_is_refused():
+def test_another_image_size_is_rejected():
     with pytest.raises(ValueError, match="expected"):
         build()(images(image_size=16))

@@ -1,4 +1,4 @@
-"""Swin-MAE whose encoder sees only visible patches: against the whole-map encoder, and against windows by hand."""
+"""Swin-MAE with `drop_masked_tokens`, compared with the encoder of complete maps and with attention in plain loops."""
 
 import pytest
 import torch
@@ -24,12 +24,12 @@ CASES = {
 }  # fmt: skip
 
 
-def build(encoder_sees="visible", seed=0, **changes) -> SwinMAE:
-    """A model whose attention and positions matter: its weights are large."""
+def build(drop_masked_tokens=True, seed=0, **changes) -> SwinMAE:
+    """A model with large weights, so that attention and positions have an effect."""
     settings = {**TINY, **changes}
     image_size = settings.pop("image_size")
     torch.manual_seed(seed)
-    model = SwinMAE(SwinMAEModel(encoder_sees=encoder_sees, **settings), image_size=image_size)
+    model = SwinMAE(SwinMAEModel(drop_masked_tokens=drop_masked_tokens, **settings), image_size=image_size)
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, std=2.0 if name.endswith("relative_bias") else 0.2)
     return model
@@ -52,11 +52,11 @@ def encoder_gradients(model, z):
 
 # ---------------------------------------------------------------------------------------------- against other encoders
 @pytest.mark.parametrize("case", CASES)
-def test_with_nothing_hidden_both_paths_agree(case):
+def test_without_masked_units_both_paths_are_equal(case):
     model = build(**CASES[case])
     x = images(model)
     nothing = torch.zeros(3, model.num_units, dtype=torch.bool)
-    whole, visible = model.encode(x), model.encode(x, nothing, num_hidden=0)
+    whole, visible = model.encode(x), model.encode(x, nothing, num_masked=0)
     torch.testing.assert_close(visible, whole, atol=1e-5, rtol=0)
     expected = encoder_gradients(model, whole)
     for name, gradient in encoder_gradients(model, visible).items():
@@ -65,20 +65,20 @@ def test_with_nothing_hidden_both_paths_agree(case):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("hides", ["one unit", "the usual share", "all but one unit"])
-def test_same_as_windows_picked_by_hand(case, hides):
+def test_equals_attention_in_plain_loops(case, hides):
     model = build(**CASES[case]).eval()
     x = images(model, batch=2)
-    num_hidden = {"one unit": 1, "the usual share": model.num_hidden}.get(hides, model.num_units - 1)
-    mask = torch.rand(2, model.num_units, generator=torch.Generator().manual_seed(3)).argsort(-1) < num_hidden
-    result = model.encode(x, mask, num_hidden=num_hidden)
+    num_masked = {"one unit": 1, "the usual share": model.num_masked}.get(hides, model.num_units - 1)
+    mask = torch.rand(2, model.num_units, generator=torch.Generator().manual_seed(3)).argsort(-1) < num_masked
+    result = model.encode(x, mask, num_masked=num_masked)
     for b in range(2):
         torch.testing.assert_close(result[b], by_hand(model, x[b : b + 1], mask[b : b + 1]), atol=1e-4, rtol=1e-4)
 
 
 def by_hand(model, image, mask):
-    """The deepest map (H', W', D'), each visible patch encoded by its place in plain loops."""
+    """The deepest map (H', W', D'), computed for each visible patch in plain loops."""
     whole = model.norm_embed(model.embed(image).permute(0, 2, 3, 1))[0]
-    tokens = {tuple(place): whole[tuple(place)] for place in (~model.hidden_patches(mask)[0]).nonzero().tolist()}
+    tokens = {tuple(place): whole[tuple(place)] for place in (~model.masked_patches(mask)[0]).nonzero().tolist()}
     for layer in model.encoder:
         tokens = merge_by_hand(layer, tokens) if isinstance(layer, PatchMerging) else block_by_hand(layer, tokens)
     side = model.image_size // model.settings.patch_size >> len(model.settings.depths) - 1
@@ -115,13 +115,13 @@ def block_by_hand(block, tokens):
 
 
 # ---------------------------------------------------------------------------------------------------------- properties
-@pytest.mark.parametrize("num_hidden", [None, 8])  # the mask hides 12
-def test_hidden_pixels_cannot_influence_the_encoder(num_hidden):
+@pytest.mark.parametrize("num_masked", [None, 8])  # 12 units are masked
+def test_masked_pixels_do_not_affect_the_encoder(num_masked):
     model = build().eval()
     x, mask = images(model), a_mask(model)
-    changed = torch.where(model.hidden_values(mask), 7.0, x)
-    encoded = model.encode(x, mask, num_hidden=num_hidden)
-    assert torch.equal(model.encode(changed, mask, num_hidden=num_hidden), encoded)
+    changed = torch.where(model.masked_values(mask), 7.0, x)
+    encoded = model.encode(x, mask, num_masked=num_masked)
+    assert torch.equal(model.encode(changed, mask, num_masked=num_masked), encoded)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -134,18 +134,18 @@ def test_each_image_of_a_batch_has_its_own_mask(case):
     torch.testing.assert_close(torch.cat(alone), together, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("num_hidden", [1, 8, 15])
-def test_a_mask_of_another_size_is_told(num_hidden):
+@pytest.mark.parametrize("num_masked", [1, 8, 15])
+def test_num_masked_declares_the_size_of_a_mask(num_masked):
     model = build().eval()
     x, mask = images(model), torch.zeros(3, model.num_units, dtype=torch.bool)
-    mask[:, :num_hidden] = True
+    mask[:, :num_masked] = True
     last = x.clone()
-    last[..., -1, -1] += 1.0  # of the unit that is the first to be left out where too many were taken for hidden
+    last[..., -1, -1] += 1.0  # in the first unit that is not used if too many count as masked
     assert not torch.equal(
-        model.encode(x, mask, num_hidden=num_hidden), model.encode(last, mask, num_hidden=num_hidden)
+        model.encode(x, mask, num_masked=num_masked), model.encode(last, mask, num_masked=num_masked)
     )
-    assert torch.equal(model.encode(x, mask, num_hidden=12), model.encode(last, mask, num_hidden=12)) == (
-        num_hidden < 12
+    assert torch.equal(model.encode(x, mask, num_masked=12), model.encode(last, mask, num_masked=12)) == (
+        num_masked < 12
     )
 
 
@@ -156,7 +156,7 @@ def test_every_parameter_has_a_gradient(case):
     assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
 
 
-def test_encoder_weights_fit_the_other_path():
+def test_encoder_weights_load_in_both_forms():
     ours, theirs = build("visible").state_dict(), build("all").state_dict()
     assert {name: value.shape for name, value in ours.items() if name != "mask_token"} == {
         name: value.shape for name, value in theirs.items() if name != "mask_token"
@@ -165,7 +165,7 @@ def test_encoder_weights_fit_the_other_path():
 
 
 @pytest.mark.parametrize("side, levels", [(1, 0), (5, 0), (4, 2), (8, 2), (6, 1)])
-def test_along_a_z_curve_squares_of_every_level_lie_together(side, levels):
+def test_squares_of_every_level_are_consecutive_on_a_z_curve(side, levels):
     place = z_curve(side, levels)
     assert len({tuple(p) for p in place.tolist()}) == side**2
     for level in range(levels + 1):
@@ -174,7 +174,7 @@ def test_along_a_z_curve_squares_of_every_level_lie_together(side, levels):
 
 
 @pytest.mark.parametrize("num_tokens, chunk", [(768, 48), (832, 52), (192, 48), (144, 144), (64 * 7, 56)])
-def test_tokens_are_chunked_where_that_saves_something(num_tokens, chunk):
+def test_tokens_are_chunked_only_if_that_saves_work(num_tokens, chunk):
     place = torch.stack((torch.arange(num_tokens) // 56, torch.arange(num_tokens) % 56), -1)
     chunks = chunk_windows(place.expand(2, -1, -1), window=7, shift=3)
     reach = chunk if chunk == num_tokens else 3 * chunk
@@ -185,16 +185,16 @@ def test_tokens_are_chunked_where_that_saves_something(num_tokens, chunk):
     "model, words",
     [
         ({"mask_unit": 2}, "mask_unit = 2 is not divisible by the 4 patches per side that 3 stages merge into one"),
-        ({"depths": [2], "num_heads": [3], "decoder_depths": []}, "encoder_sees = visible needs two stages or more"),
+        ({"depths": [2], "num_heads": [3], "decoder_depths": []}, "drop_masked_tokens needs two stages or more"),
     ],
 )
-def test_settings_that_cannot_leave_out_hidden_patches_are_refused(model, words):
+def test_settings_that_cannot_drop_masked_tokens_are_rejected(model, words):
     values = {
         "stream": "swinmae",
         "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"},
         "dqvl": {"report_dir": "artifacts/dqvl/x"},
         "model": model,
     }
-    assert config_from_dict(values, source="a test").model.encoder_sees == "all"
+    assert config_from_dict(values, source="a test").model.drop_masked_tokens is False
     with pytest.raises(ConfigError, match=words):
-        config_from_dict({**values, "model": {**model, "encoder_sees": "visible"}}, source="a test")
+        config_from_dict({**values, "model": {**model, "drop_masked_tokens": True}}, source="a test")

@@ -1,0 +1,103 @@
+"""Former names of configuration keys: still accepted, with a warning that names the current one.
+
+Configuration files, overrides, environment variables and checkpoints of older versions may contain them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+log = logging.getLogger(__name__)
+
+
+class Rename(NamedTuple):
+    """The current name of a key or section, and the current values of former values (None: the values are the same)."""
+
+    key: str
+    values: Mapping[Any, Any] | None = None
+
+    def value_of(self, former: Any) -> Any:
+        """The current form of a former value; an unknown value is left to the schema, which rejects it."""
+        known = self.values is not None and isinstance(former, str) and former in self.values
+        return self.values[former] if known else former
+
+
+RENAMED: Mapping[str, Rename] = {
+    "model.encoder_sees": Rename("model.drop_masked_tokens", {"all": False, "visible": True}),
+    "scoring.model_share": Rename("scoring.model_weight"),
+}
+
+
+def current_key(key: str) -> str:
+    """The current name of a dotted key, which may be within a renamed section."""
+    for former, rename in RENAMED.items():
+        if key == former or key.startswith(f"{former}."):
+            return rename.key + key.removeprefix(former)
+    return key
+
+
+def with_current_keys(
+    values: Mapping[str, Any], origins: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Nested values and their origins (in the order in which they were set) under the current names.
+
+    A key that is set under both names has the value that was set last; without origins, that under the former name,
+    because current files of Landfall contain current names only. Warns of each former name that has an origin.
+    """
+    origins = dict(origins or {})
+    current, found = _copy(values), {}
+    for former, rename in RENAMED.items():
+        for key, value in _take(current, former):
+            found[key] = (current_key(key), rename.value_of(value))
+    for key, (name, value) in found.items():
+        if key in origins:
+            log.warning("%s is now %s; set by %s", key, name, origins[key])
+        if not _is_later(name, key, origins):
+            _put(current, name, value)
+    order = [key for key in origins if not (key in found and _is_later(found[key][0], key, origins))]
+    renamed: dict[str, str] = {}
+    for key in order:
+        renamed.pop(current_key(key), None)
+        renamed[current_key(key)] = origins[key]
+    return current, renamed
+
+
+def _is_later(key: str, other: str, origins: Mapping[str, str]) -> bool:
+    """Whether `key` was set after `other`."""
+    order = list(origins)
+    return key in origins and other in origins and order.index(key) > order.index(other)
+
+
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _copy(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
+
+def _take(values: dict[str, Any], key: str) -> Iterator[tuple[str, Any]]:
+    """Removes a key or section; yields its dotted leaves with their values."""
+    *sections, name = key.split(".")
+    for section in sections:
+        values = values.get(section)
+        if not isinstance(values, dict):
+            return
+    if name in values:
+        yield from _leaves(values.pop(name), key)
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{key}.{name}")
+    else:
+        yield key, value
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        inner = values.get(section)
+        if not isinstance(inner, dict):
+            inner = values[section] = {}
+        values = inner
+    values[name] = value
