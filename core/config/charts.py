@@ -1,7 +1,7 @@
 """Constants of the control charts, with where each value comes from.
 
-Where nothing else is said, a value was chosen with the labels of the development sets. What each of them does, and what
-sets lose whose labels had no part in the choice, is in dev/LOG.md, "constants chosen on other sets".
+Unless a comment says otherwise, a value was chosen with the labels of the development sets. dev/LOG.md, "Constants
+chosen on other data sets", contains the effect of each constant, and the loss without labels of the evaluated set.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from core.config.fields import Count, Fraction, Positive, Ratio, Section
 class ProcessCharts(Section):
     """Control charts of process sensors (`inference.charts.control_charts`)."""
 
-    lags: Count = Field(6, description="Process sensors: past rows of all channels that predict the next one.")
+    lags: Count = Field(
+        6, description="Process sensors: number of previous rows of all channels that predict the next row."
+    )
     residual_floor: Positive = Field(
-        0.1, description="Process sensors: smallest reference residual, in standard deviations of its channel."
+        0.1, description="Process sensors: minimum reference residual, in standard deviations of its channel."
     )
     cusum_spans: Positive = Field(1.5, description="Process sensors: memory of the CUSUM, in smoothing spans.")
     cusum_share: Fraction = Field(
-        0.4, description="Process sensors: share of the CUSUM in what the principal components leave of the charts."
+        0.4, description="Process sensors: weight of the CUSUM, of what the principal components leave."
     )
     components_spans: Positive = Field(
         3.0, description="Process sensors: memory of the chart of principal components, in smoothing spans."
     )
     components_share: Fraction = Field(
-        0.6, description="Process sensors: share of the chart of principal components where the plant does not drift."
+        0.6, description="Process sensors: weight of the chart of principal components, if the process does not drift."
     )
     tolerated_drift: Positive = Field(
         1.5,
-        description="Process sensors: from this drift between the halves of the reference rows on, that share falls "
-        "with the fourth power of the drift.",
+        description="Process sensors: above this drift between the halves of the reference rows, that weight "
+        "decreases with the fourth power of the drift.",
     )
     recurrence: Ratio = Field(
         0.8,
@@ -44,21 +46,22 @@ class VibrationCharts(Section):
     """Control charts of vibration (`inference.charts.vibration`)."""
 
     bands: Count = Field(64, description="Vibration: bands of the log spectrum.")
-    carriers: Count = Field(8, description="Vibration: bands whose envelopes are looked at for modulation.")
+    carriers: Count = Field(8, description="Vibration: bands whose envelopes are analysed for modulation.")
     level_weight: float = Field(
         0.7, ge=0.0, description="Vibration: weight of the overall level; that of the spectrum is 1."
     )
     excess_weight: float = Field(
         1.0,
         ge=0.0,
-        description="Vibration: weight of what exceeds every reference distance of spectrum, lines or modulation.",
+        description="Vibration: weight of distances of spectrum, lines or modulation that exceed all reference "
+        "distances.",
     )
     shrinkage: Positive = Field(
-        0.05, description="Vibration: added to the diagonal of the features' correlation matrix."
+        0.05, description="Vibration: value added to the diagonal of the correlation matrix of the features."
     )
     deviation_floor: Positive = Field(
         0.02,
-        description="Vibration: smallest standard deviation of a feature, a log of power; 0.02 is 1 % of amplitude.",
+        description="Vibration: minimum standard deviation of a feature (log power); 0.02 is 1 % of the amplitude.",
     )
 
 

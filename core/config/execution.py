@@ -1,4 +1,4 @@
-"""Where and how a run computes: the keys that name devices, arithmetic, memory, processes and limits.
+"""Where and how a run computes: devices, precision, memory, processes and limits.
 
 Part of `core.config.schema`. Nothing here imports torch.
 """
@@ -28,7 +28,7 @@ def _as_preference(value: Any) -> Any:
 def _as_number_of_devices(value: Any) -> Any:
     """A device's name is a frequent mistake: the number of devices and their kind are two keys."""
     if isinstance(value, str) and value in ("cpu", "gpu", "cuda", "tpu", "mps", "xpu"):
-        raise ValueError(f"{value!r} is no number of devices; choose the device with device.prefer={value}")
+        raise ValueError(f"{value!r} is not a number of devices; choose the device with device.prefer={value}")
     return value
 
 
@@ -42,9 +42,10 @@ MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
 class Memory(Section):
     strategy: Literal["conservative", "balanced", "aggressive", "custom"] = Field(
         "balanced",
-        description="Share of the device's memory a run may take: 60 %, 75 %, 90 %, or `custom` with `fraction`.",
+        description="Share of the memory of the device that a run may use: 60 %, 75 %, 90 %, or `custom` with "
+        "`fraction`.",
     )
-    fraction: Ratio | None = Field(None, description="The share under `custom`; empty otherwise.")
+    fraction: Ratio | None = Field(None, description="The share with `custom`; otherwise empty.")
 
     def contradictions(self) -> Iterator[Contradiction]:
         if (self.strategy == "custom") != (self.fraction is not None):
@@ -55,7 +56,7 @@ class Memory(Section):
 
     @property
     def share(self) -> float:
-        """The fraction in force."""
+        """The share that applies."""
         return self.fraction if self.fraction is not None else MEMORY_FRACTIONS[self.strategy]
 
 
@@ -65,10 +66,11 @@ class Device(Section):
     prefer: Annotated[Literal["auto", "cpu", "gpu", "tpu", "mps", "xpu"], BeforeValidator(_as_preference)] = Field(
         "auto",
         description="Device to use; `auto` takes the first of `order` that passes a real operation, `gpu` (or `cuda`) "
-        "the first of them that is a GPU. Where it is missing the next best is used, with a warning.",
+        "the first of them that is a GPU. If it is missing, the next best is used, with a warning.",
     )
     order: tuple[DeviceKind, ...] = Field(
-        ("tpu", "cuda", "mps", "xpu", "cpu"), description="Priority of the platforms; the CPU is always there, last."
+        ("tpu", "cuda", "mps", "xpu", "cpu"),
+        description="Priority of the platforms; the CPU is always available, and last.",
     )
     strict: bool = Field(False, description="A preferred device or a profile that does not fit is an error.")
     allow_tpu: bool | None = Field(
@@ -76,15 +78,17 @@ class Device(Section):
         description="Whether a TPU may be used: `true` lets `auto` take one, `false` keeps it off, and empty uses it "
         "only where `prefer` names it.",
     )
-    tpu_batch_factor: Count = Field(128, description="How many times larger a batch is on a TPU.")
+    tpu_batch_factor: Count = Field(128, description="Factor of the batch size on a TPU.")
     prefer_cuda: bool = Field(
         True, description="Whether a CUDA GPU may be used; `false` keeps it off, whatever `prefer` says."
     )
-    amp: bool = Field(True, description="Allow mixed precision; `false` computes in 32 bit whatever `precision` says.")
-    enable_mixed_precision: bool = Field(True, description="Like `amp`, the Colab name: either one forbids it.")
+    amp: bool = Field(True, description="Allow mixed precision; `false` computes in fp32, whatever `precision` is.")
+    enable_mixed_precision: bool = Field(
+        True, description="Same as `amp`, under its Colab name; either one disables it."
+    )
     enable_jit: bool = Field(False, description="Compile the model with torch.compile.")
-    enable_x64: bool = Field(False, description="Compute in 64 bit: float64 becomes the default type.")
-    memory: Memory = Field(Memory(), description="How much memory a run may take.")
+    enable_x64: bool = Field(False, description="Compute in float64.")
+    memory: Memory = Field(Memory(), description="Memory limit of a run.")
     environment: dict[str, str] = Field(
         {},
         description="Environment variables set before the hardware is touched, such as NCCL_DEBUG; only those in "
@@ -115,21 +119,21 @@ class Hardware(Section):
     """What a device profile was made for."""
 
     kind: DeviceKind | None = Field(None, description="Platform; empty fits any.")
-    memory_gb: float = Field(0.0, ge=0.0, description="Least memory of one device, in GB.")
-    compute_capability: float = Field(0.0, ge=0.0, description="Least CUDA compute capability.")
+    memory_gb: float = Field(0.0, ge=0.0, description="Minimum memory of one device, in GB.")
+    compute_capability: float = Field(0.0, ge=0.0, description="Minimum CUDA compute capability.")
     session_hours: Positive | None = Field(
         None, description="Longest session of the platform; a later `timeout_hours` is reported. Empty: no limit."
     )
 
 
 class Profile(Section):
-    """A device profile: the knobs of `configs/local/devices/*.yaml`."""
+    """A device profile: the keys of `configs/local/devices/*.yaml`."""
 
     devices: Annotated[CountOrAuto, BeforeValidator(_as_number_of_devices)] = Field(
         1, description="Number of devices to train on, one process each; `auto` takes all of the kind."
     )
     precision: PrecisionChoice = Field(
-        "auto", description="Arithmetic; `auto` picks bf16 only where the hardware has it natively."
+        "auto", description="Precision; `auto` uses bf16 only where the hardware supports it natively."
     )
     deterministic: bool = Field(
         True,
@@ -140,25 +144,27 @@ class Profile(Section):
         False, description="Let cuDNN time its kernels and keep the fastest; no effect under `deterministic`."
     )
     seed: int = Field(42, ge=0, description="Seed of weights, shuffling and masks, each from its own generator.")
-    numpy_seed: int | None = Field(None, ge=0, lt=2**32, description="NumPy's seed; empty derives it from `seed`.")
+    numpy_seed: int | None = Field(None, ge=0, lt=2**32, description="Seed of NumPy; empty: derived from `seed`.")
     pythonhashseed: int | None = Field(
         None,
         ge=0,
         lt=2**32,
-        description="PYTHONHASHSEED of the process; empty leaves it. Commands start anew to set it.",
+        description="PYTHONHASHSEED of the process; empty: not changed. Commands restart themselves to set it.",
     )
     timeout_hours: Positive | None = Field(
         None, description="Wall-time limit of the process; a checkpoint is saved before it and the run exits with 75."
     )
     max_threads: int = Field(
-        0, ge=0, description="Most CPU threads; 0 uses every core the process may run on, up to OMP_NUM_THREADS."
+        0,
+        ge=0,
+        description="Maximum number of CPU threads; 0 uses all cores available to the process, up to OMP_NUM_THREADS.",
     )
     tune: bool = Field(
         True,
-        description="Let the process keep the memory it frees and ask for huge pages: steps on a CPU take less time, "
-        "with the same results.",
+        description="Let the process keep freed memory for later allocations: steps on a CPU take less time, with the "
+        "same results.",
     )
-    gradient_clip_val: float = Field(1.0, ge=0.0, description="Largest gradient norm; 0 does not clip.")
+    gradient_clip_val: float = Field(1.0, ge=0.0, description="Maximum gradient norm; 0 does not clip.")
     log_device_info: bool = Field(True, description="Report device, memory, batch and model at the start of a run.")
     profile_runtime: bool = Field(
         False, description="Write a torch profiler trace of the first steps to the run's folder."
@@ -171,21 +177,21 @@ class Distributed(Section):
 
     strategy: Literal["none", "ddp", "fsdp"] = Field(
         "ddp",
-        description="With more than one device: `ddp` starts one process each; `fsdp` does too, and each holds a part "
-        "of the weights, for models that one device does not hold; `none` uses the first device only.",
+        description="With more than one device: `ddp` starts one process per device; `fsdp` does too, and shards the "
+        "weights, for models that do not fit on one device; `none` uses the first device only.",
     )
-    nodes: Count = Field(1, description="Machines that take part; each runs the same command.")
+    nodes: Count = Field(1, description="Number of machines; each runs the same command.")
     min_nodes: Count | None = Field(
-        None, description="Machines that are enough to go on with when others are lost; empty needs all of them."
+        None, description="Minimum number of machines to continue with if others are lost; empty: all."
     )
-    rendezvous: str = Field("", description="host:port of the first machine; needed with several nodes.")
+    rendezvous: str = Field("", description="host:port of the first machine; required with several nodes.")
     timeout_minutes: Positive = Field(
-        30.0, description="Longest wait for another process, at the rendezvous and in a collective operation."
+        30.0, description="Maximum time to wait for another process, at the rendezvous and in a collective operation."
     )
     max_restarts: int = Field(
         0,
         ge=0,
-        description="How often all processes are started again after one died; they go on from the last checkpoint.",
+        description="How often all processes are restarted after one died; they resume from the last checkpoint.",
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -195,13 +201,13 @@ class Distributed(Section):
             yield Contradiction(f"min_nodes = {self.min_nodes} of nodes = {self.nodes}", ("min_nodes", "nodes"))
         elif self.min_nodes < self.nodes and not self.max_restarts:
             yield Contradiction(
-                f"min_nodes = {self.min_nodes} with max_restarts = 0: to go on with fewer machines is to start again",
+                f"min_nodes = {self.min_nodes} with max_restarts = 0: continuing with fewer machines is a restart",
                 ("min_nodes", "max_restarts"),
             )
 
 
 class Execution(Profile):
-    """Everything that decides where and how a run computes."""
+    """Where and how a run computes."""
 
-    device: Device = Field(Device(), description="Hardware and arithmetic.")
+    device: Device = Field(Device(), description="Hardware and precision.")
     distributed: Distributed = Field(Distributed(), description="Several processes.")

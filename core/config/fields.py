@@ -1,4 +1,4 @@
-"""What the sections of a configuration are made of: kinds of values, each refused with one clear fault."""
+"""Types of values in a configuration; a wrong value is reported as one fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 def _as_bound(value: Any) -> Any:
-    """One fault for a bound that is no number, where a union of number types would report one per type."""
+    """One fault for a bound that is not a number; a union of number types would report one per type."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{value!r} is neither a fraction nor a row number")
     return value
@@ -54,7 +54,7 @@ SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_as_switch_or_a
 
 
 class Contradiction(NamedTuple):
-    """keys: those that do not go together, dotted from the section on; none where the section is meant as a whole."""
+    """keys: the keys that contradict each other, relative to the section; empty if it is the section itself."""
 
     problem: str
     keys: tuple[str, ...] = ()
@@ -69,14 +69,14 @@ class ContradictionError(ValueError):
 
 
 class Section(BaseModel):
-    """A group of keys; unknown keys are refused and values never change after validation."""
+    """A group of keys. Unknown keys are an error; values do not change after validation."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, protected_namespaces=()
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Values that are valid by themselves and do not go together."""
+        """Values that are valid alone but contradict each other."""
         yield from ()
 
     @model_validator(mode="after")
@@ -88,7 +88,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _switches_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes `true` for 1."""
+        """Python treats `true` as 1."""
         if isinstance(value, bool) and {int, float} & {
             (kind := cls.model_fields[info.field_name].annotation),
             *get_args(kind),

@@ -1,4 +1,4 @@
-"""The sizes and forms of the two models."""
+"""Sizes and variants of the two models."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from core.config.fields import Contradiction, Count, CountOrAuto, Fraction, Posi
 
 ModelSize = Literal["custom", "auto", "full", "reduced"]
 _SIZE = (
-    "`custom` takes the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these by the "
-    "hardware tier. A size that is set after this key stays."
+    "`custom` uses the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these, by "
+    "hardware tier. A size that is set after this key is kept."
 )
 
 
@@ -22,7 +22,7 @@ class PatchTSTModel(Section):
         16, description="Samples in a patch; `auto` is 1/16 of a window, from 8 to 16 samples."
     )
     patch_stride: CountOrAuto = Field(
-        16, description="Samples between patch starts; equal to the length in pre-training, as `auto` makes it."
+        16, description="Samples between the starts of two patches; must equal the patch length, as `auto` does."
     )
     mask_ratio: Ratio = Field(0.4, description="Share of masked patches, equal in every sample.")
     d_model: Count = Field(128, description="Width of the encoder.")
@@ -39,13 +39,12 @@ class PatchTSTModel(Section):
     decoder_heads: Count = Field(4, description="Attention heads of this decoder.")
     dropout: Fraction = Field(0.0, description="Dropout of embeddings, attention outputs and feed-forward layers.")
     norm: Literal["batch", "layer"] = Field("batch", description="Normalisation in the encoder; the paper uses batch.")
-    norm_windows: Count = Field(
-        8, description="Windows whose statistics batch normalisation takes together, whatever the batch size."
-    )
+    norm_windows: Count = Field(8, description="Windows per group of batch normalisation, whatever the batch size.")
     pre_norm: bool = Field(False, description="Normalise before each sub-layer instead of after it.")
     instance_norm: bool = Field(
         False,
-        description="Standardise each window and channel by its own observed, visible values (hides level shifts).",
+        description="Standardise each window and channel by its observed, visible values; level shifts become "
+        "invisible.",
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -75,24 +74,26 @@ class SwinMAEModel(Section):
     num_heads: tuple[Count, ...] = Field((3, 6, 12), description="Attention heads per encoder stage.")
     decoder: Literal["mirror", "light"] = Field(
         "mirror",
-        description="`mirror`: stages up to the finest map, as in the paper; `light`: one stage on the deepest map and "
-        "a linear layer from there to the pixels, which is faster.",
+        description="`mirror`: stages up to the finest feature map, as in the paper; `light`: one stage on the "
+        "deepest map and a linear layer to the pixels, which is faster.",
     )
     decoder_depths: tuple[Count, ...] = Field(
         (2, 2),
-        description="Swin blocks per decoder stage, deepest first: one stage fewer than the encoder has; under "
-        "`decoder: light` one stage.",
+        description="Swin blocks per decoder stage, deepest first: one stage fewer than the encoder; with `decoder: "
+        "light` one stage.",
     )
     drop_masked_tokens: bool = Field(
         False,
-        description="Encode visible patches only, which is faster; a learned token replaces the masked ones before the "
-        "decoder, and a mask unit must consist of complete patches of the deepest stage. Otherwise the token replaces "
-        "them before the encoder, as in the paper.",
+        description="Encode visible patches only, which is faster; a learned token replaces the masked ones before "
+        "the decoder, and a mask unit must consist of complete patches of the deepest stage. Otherwise the token "
+        "replaces them before the encoder, as in the paper.",
     )
     window_size: Count = Field(4, description="Patches per side of an attention window.")
-    mlp_ratio: Positive = Field(4.0, description="Width of the feed-forward layers over the stage width.")
+    mlp_ratio: Positive = Field(4.0, description="Width of the feed-forward layers divided by the width of the stage.")
     dropout: Fraction = Field(0.0, description="Dropout of attention outputs and feed-forward layers.")
-    drop_path: Fraction = Field(0.0, description="Stochastic depth rate of the last encoder block; rises linearly.")
+    drop_path: Fraction = Field(
+        0.0, description="Rate of stochastic depth of the last encoder block; increases linearly."
+    )
     norm_target: bool = Field(False, description="Predict each patch normalised by its own mean and variance.")
 
     def contradictions(self) -> Iterator[Contradiction]:

@@ -35,7 +35,7 @@ A group file that the environment or the command line chooses is applied as a wh
 above the group files of its own place.
 
 `landfall train patchtst --print-config --origin` prints the result and who set each value. All faults of a
-configuration are reported at once; an unknown key is refused.
+configuration are reported together; an unknown key is an error.
 """
 
 

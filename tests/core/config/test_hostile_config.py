@@ -134,7 +134,7 @@ scoring:
         "model.d_model": ("not divisible by num_heads", 14),
         "model.patch_stride": ("differs from patch_length", 16),
         "device.memory.strategy": ("custom needs one", 18),
-        "scoring.threshold.false_alarm_rate": ("is no tail", 20),
+        "scoring.threshold.false_alarm_rate": ("method = conformal", 20),
     }
     assert found.keys() == expected.keys()
     for key, (words, line) in expected.items():
@@ -144,7 +144,7 @@ scoring:
 
 def test_a_contradiction_over_sections_comes_with_faults_elsewhere(workspace):
     found = faults(workspace, f"{BASE}data: {{window: 250}}\nmodel: {{patch_length: 16}}\ntraining: {{epochs: 0}}\n")
-    assert "data.window = 250 is not two or more whole patches of 16" in found["data.window"]
+    assert "data.window = 250 is not a multiple" in found["data.window"]
     assert "(set by plant/site.yaml:3)" in found["data.window"]
     assert found.keys() == {"data.window", "training.epochs"}
 

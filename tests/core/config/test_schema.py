@@ -38,16 +38,16 @@ def test_required_keys_are_named():
 @pytest.mark.parametrize(
     "values, words",
     [
-        (minimal(data={"window": 16}), "data.window = 16 is not two or more whole patches of 16; 32 would be"),
+        (minimal(data={"window": 16}), "data.window = 16 is not a multiple"),
         (minimal(model={"d_model": 30, "num_heads": 4}), "model.d_model: d_model = 30 is not divisible by num_heads"),
         (minimal("swinmae", model={"num_heads": [3, 6]}), "num_heads has 2 stages, depths has 3"),
         (minimal("swinmae", model={"decoder_depths": [2]}), "stages in decoder_depths: 1 given, 2 needed"),
         (minimal("swinmae", model={"decoder": "light"}), "stages in decoder_depths: 2 given, 1 needed"),
         (minimal("swinmae", model={"num_heads": [5, 6, 12]}), "stage 0 is 48 wide: 5 heads do not divide it"),
-        (minimal("swinmae", scalogram={"image_size": 72}), "image_size = 72 does not divide into mask units of 16"),
+        (minimal("swinmae", scalogram={"image_size": 72}), "image_size = 72 is not a multiple"),
         (
             minimal("swinmae", scalogram={"image_size": 40}, model={"mask_unit": 1, "depths": [2, 2, 2]}),
-            "image_size = 40 does not divide into patches of the deepest stage of 16",
+            "image_size = 40 is not a multiple",
         ),
         (minimal(training={"learning_rate": float("inf")}), "inf: input should be a finite number"),
         (minimal(model={"patch_size": 4}), "unknown key; did you mean patch_stride"),
@@ -59,7 +59,7 @@ def test_required_keys_are_named():
         (minimal(training={"gradient_clip": 1.0}), "training.gradient_clip: unknown key"),
     ],
 )
-def test_keys_that_do_not_fit_together_are_refused(values, words):
+def test_contradicting_keys_are_rejected(values, words):
     assert words in fault_of(values)
 
 
@@ -68,13 +68,13 @@ def test_keys_that_do_not_fit_together_are_refused(values, words):
     [
         ({"start": 0.7, "stop": 0.6}, "stop = 0.6 is not after start = 0.7"),
         ({"start": 9, "stop": 9}, "stop = 9 is not after start = 9"),
-        ({"start": 5.0}, "start = 5.0 is no fraction of 0 to 1; write 5 for a row number"),
+        ({"start": 5.0}, "write 5 for a row number"),
         ({"start": "late"}, "'late' is neither a fraction nor a row number"),
         ({"stop": float("nan")}, "nan is neither a fraction nor a row number"),
         ({"start": -1}, "-1: input should be greater than or equal to 0"),
     ],
 )
-def test_a_stretch_that_cannot_be_is_refused(part, words):
+def test_an_invalid_segment_is_rejected(part, words):
     fault = fault_of(minimal(data={"parts": {"train": part}}))
     assert fault.startswith("data.parts.train")
     assert words in fault
