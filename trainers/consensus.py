@@ -1,4 +1,4 @@
-"""How the processes of a run agree on what all of them must do at once: stop, or save."""
+"""How the processes of a run decide together to stop or to save."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Decision(NamedTuple):
 
 
 class StopConsensus:
-    """The processes of a run vote before a step on what is due: all of them do it or none.
+    """The processes of a run vote before a step whether to stop or to save; all do it, or none.
 
     Each vote waits for the device, so a few seconds pass between two votes; all processes count the same steps.
     """

@@ -1,4 +1,4 @@
-"""What the hardware decides about a run: the size of the model, the batch, checkpointing; and a report of these."""
+"""Decisions that depend on the hardware: model size, batch sizes, gradient checkpointing; and a report of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def origin_of(context: RunContext) -> Mapping[str, Any] | None:
 
 
 def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Inputs, validation: Inputs) -> BatchPlan:
-    """The windows of a step and how many are computed at once; sets the model's gradient checkpointing.
+    """Global batch size and micro-batch size; also sets the gradient checkpointing of the model.
 
     `model` is on the device of the plan and otherwise unchanged. Under `training.batch_size: auto` real steps are
     measured, unless they were before. Raises LandfallError where not even one window fits.

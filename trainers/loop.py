@@ -43,9 +43,9 @@ log = logging.getLogger(__name__)
 class Trainer:
     """Fits a masked-reconstruction model.
 
-    model: `model(x, mask)` returns an output with the scalar `loss` over the `count` hidden values, and
+    model: `model(x, mask)` returns an output with the scalar `loss` over the `count` masked values, and
         `model.draw_mask(n)` the mask of n windows.
-    batch: how many windows make a step, and how many of them are computed at once.
+    batch: global batch size and micro-batch size.
     bundle: what scoring needs besides the weights (configuration, scaler, channels, …); saved in every checkpoint.
     """
 

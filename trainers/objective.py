@@ -38,15 +38,15 @@ _TRIALS = 2
 
 
 class Objective:
-    """What training minimises: the mean squared error over hidden values.
+    """The training objective: the mean squared error over masked values.
 
-    model: `model(x, mask)` gives the scalar `loss` over its `count` hidden values; `model.draw_mask(n)` a mask.
-    micro: windows computed at once on this device; it is halved when memory runs out.
+    model: `model(x, mask)` gives the scalar `loss` over its `count` masked values; `model.draw_mask(n)` a mask.
+    micro: the micro-batch size on this device; it is halved when memory runs out.
     mean_input: the mean training input, and its channels; with it `mean_loss` also gives `skill`.
 
-    The result does not depend on micro-batches and processes: each micro-batch is weighted by its number of hidden
+    The result does not depend on micro-batches and processes: each micro-batch is weighted by its number of masked
     values, and masks are drawn for all windows together. All processes compute equally many micro-batches; one that has
-    fewer joins in with a window of weight zero.
+    fewer takes part with a window of weight zero.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Objective:
         """Accumulates the gradients of this process's shard of a step, divided by the number of values in the step.
 
         synchronise: reduce them over all processes in the last backward pass. Returns the sum of squared errors and the
-        count of hidden values of the shard, (2,), and that number.
+        count of masked values of the shard, (2,), and that number.
         """
         micro_batches = _micro_batches(self.world.shard(index_b), self.world.shard(mask_b), micro)
         most = math.ceil(_largest_shard(len(index_b), self.world) / micro)
@@ -167,7 +167,7 @@ class Objective:
         return not self.strategy.communicates_in_forward and sum(fitted >= size for fitted in self._fitted) < _TRIALS
 
     def _join_running_statistics(self, before: list[torch.Tensor], num_windows: int) -> None:
-        """Running statistics as if one process had seen all groups of the step in turn.
+        """Running statistics that equal those of one process that computed all groups of the step in order.
 
         A process with k groups leaves keep^k · before + s; in the result s decays by the groups after it.
         """
@@ -190,7 +190,7 @@ class Objective:
         None where `stop` is due before the end. Several processes always continue to the end, as they would have to
         agree on a stop after every block.
         With a mean input, `skill` then says how much better the model predicts the same values.
-        Raises DataError where there is no hidden value: a loss of 0 would stay the best forever.
+        Raises DataError where there is no masked value: a loss of 0 would stay the best forever.
         """
         self.model.eval()
         measured = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)

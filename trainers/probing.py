@@ -30,7 +30,7 @@ OTHER_BUDGET_S = 30.0
 def measure(
     context: RunContext, model: nn.Module, train: Inputs, validation: Inputs, *, effective: int, checkpointing: bool
 ) -> ProbeResult:
-    """How many windows of this run to compute at once, measured, or cached from an earlier run.
+    """The micro-batch size of this run: measured, or cached from an earlier run.
 
     model: as it will train, not yet wrapped for several processes; it is moved to the device and otherwise unchanged.
     effective: windows of an optimizer step on this process; no batch is larger. checkpointing: recompute activations.

@@ -157,7 +157,7 @@ class Recovery:
         # In all processes, as each may hold only a shard of every weight.
         losses = self.objective.loss_of_each(self.inputs, index_b, *purpose)
         origins = origin_of(self.inputs.windows, index_b, losses, self.root)
-        path = run.folder / f"lost-step-{self.used + 1}.json"
+        path = run.folder / f"skipped-step-{self.used + 1}.json"
         if self.objective.world.is_main:
             save_evidence(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
         return self._remedied(run, figures, f"{in_words(origins)}; see {relative(path, self.root)}")

@@ -1,4 +1,4 @@
-"""What a training has learned and where it is: all that a checkpoint holds of a run and puts back."""
+"""The state of a training: everything that a checkpoint saves and restores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainers.resuming import versions
 
 @dataclass
 class Position:
-    """Where a run is: complete epochs done, optimizer steps done in the current one, and their results.
+    """The position of a run: completed epochs, optimizer steps of the current epoch, and their results.
 
     skill: of the best epoch, as `Skill.to_json` gives it; None where it was not measured.
     shift: windows by which the epoch's steps begin later, if it began with another global batch size.
@@ -97,7 +97,7 @@ class TrainState:
     `state_dict` gives plain values and complete tensors, whatever the strategy; `load_state_dict` restores them. All
     processes of a run must call both.
 
-    batch: windows of a step, and how many are computed at once.
+    batch: global batch size and micro-batch size.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class WindowAttention(nn.Module):
 
 
 class DropPath(nn.Dropout):
-    """Stochastic depth: in training, drops a residual branch for whole samples and scales up the others."""
+    """Stochastic depth: in training, drops a residual branch for complete samples and scales up the others."""
 
     def forward(self, z: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:

@@ -118,7 +118,7 @@ def test_only_the_steps_with_a_spike_are_skipped(spiked, caplog):
 
 def test_the_origin_is_saved(spiked):
     run_training(spiked, *BARE, "training.batch_size=8")
-    first = json.loads((folder(spiked) / "lost-step-1.json").read_text())
+    first = json.loads((folder(spiked) / "skipped-step-1.json").read_text())
     (logged, *_) = records(spiked, "recovery")
     facts = ("epoch", "step", "loss", "grad_norm", "precision", "lr")
     assert {name: first[name] for name in facts} == {name: logged[name] for name in facts}
@@ -127,7 +127,7 @@ def test_the_origin_is_saved(spiked):
     assert (bad["file"], bad["recording"], bad["loss"]) == (FILE, FILE, None)
     assert bad["rows"][0] <= SPIKED_ROW <= bad["rows"][1] == bad["rows"][0] + 31
     assert math.isfinite(good["loss"])
-    with np.load(folder(spiked) / "lost-step-1.npz") as kept:
+    with np.load(folder(spiked) / "skipped-step-1.npz") as kept:
         assert kept["x_btc"].shape == (8, 32, 3)
         at = kept["window"].tolist().index(bad["window"])
         assert kept["x_btc"][at, SPIKED_ROW - bad["rows"][0], 1] == np.float32(1e30)
@@ -315,9 +315,9 @@ def test_recoveries_are_limited_and_the_error_names_origin_and_hint(spiked):
         run_training(spiked, *BARE, "training.recoveries=2")
     message = str(caught.value)
     assert "after 2 recoveries" in message
-    assert f"of {FILE}, loss not finite; see runs/patchtst_ssl/run-1/lost-step-3.json" in message
+    assert f"of {FILE}, loss not finite; see runs/patchtst_ssl/run-1/skipped-step-3.json" in message
     assert "training.learning_rate" in caught.value.hint
-    assert len(list(folder(spiked).glob("lost-step-*.json"))) == 3
+    assert len(list(folder(spiked).glob("skipped-step-*.json"))) == 3
     status = json.loads((folder(spiked) / "status.json").read_text())
     assert (status["state"], status["recoveries"]) == ("failed", 2)
 
