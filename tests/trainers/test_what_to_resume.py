@@ -64,7 +64,7 @@ def test_a_restarted_process_without_a_state_starts_like_the_previous_one(tmp_pa
     assert chosen(tmp_path, "never", "run-1", is_restarted=True) is None
     save_state(tmp_path / EARLIER)
     assert chosen(tmp_path, EARLIER, "run-1", is_restarted=True) == EARLIER
-    save_state(tmp_path / LAST, "of another run")
+    save_state(tmp_path / LAST, "another-run")
     assert chosen(tmp_path, EARLIER, "run-1", is_restarted=True) == EARLIER
 
 
@@ -97,9 +97,9 @@ def test_the_newest_valid_state_is_used_and_damaged_ones_are_reported(tmp_path, 
     save_row(tmp_path, states)
     path = None if age is None else checkpoint.previous_path(tmp_path / LAST, age)
     assert chosen(tmp_path, "auto") == (None if age is None else path.relative_to(tmp_path).as_posix())
-    problem = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(problem) == (age or 0)
-    assert all(text.endswith(f"; using the state before it, {path.name}") for text in problem)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == (age or 0)
+    assert all(text.endswith(f"; using the state before it, {path.name}") for text in warnings)
 
 
 @pytest.mark.parametrize("states, problem", [("t", "is torn"), ("tt", "is torn"), ("mt", "does not exist")])
@@ -136,17 +136,23 @@ def test_changes_of_what_is_learned_are_rejected_and_all_are_named(caplog):
     assert not caplog.records
     other = {**CONFIG, "model": {"d_model": 64}, "seed": 2}
     data = {"train": {"files": {"a.csv": "1f", "c.csv": "2e"}, "windows": [8, "3d"]}}
-    problem = (
-        "was trained with another configuration or other data: model.d_ff was 32, is None; model.d_model was None, "
-        "is 64; seed was 1, is 2; data.parts.train: gone: b.csv; data.parts.train: new: c.csv; data.parts.train: 7 "
-        "windows became 8, or begin elsewhere"
+    changed = (
+        "model.d_ff was 32, is None",
+        "model.d_model was None, is 64",
+        "seed was 1, is 2",
+        "b.csv",
+        "c.csv",
+        "became 8",
     )
     with pytest.raises(CheckpointError) as caught:
         fit(config=other, data=data)
-    assert caught.value.message == f"checkpoint model.pt: {problem}"
+    assert caught.value.message.startswith("checkpoint model.pt: ")
+    assert [words for words in changed if words not in caught.value.message] == []
+    assert "logging" not in caught.value.message
     fit(config=other, data=data, allow_changes=True)
     (record,) = caplog.records
-    assert (record.levelname, problem in record.getMessage()) == ("WARNING", True)
+    assert record.levelname == "WARNING"
+    assert [words for words in changed if words not in record.getMessage()] == []
 
 
 @pytest.mark.parametrize("missing, problem, hint", [
@@ -165,16 +171,13 @@ def test_the_log_says_whether_a_run_resumes_bit_exactly(caplog):
     caplog.set_level("INFO")
     report_exactness(HARDWARE, {**HARDWARE, "memory": 3})
     report_exactness(HARDWARE, {**HARDWARE, "name": "Tesla T4", "batch": {"effective": 8, "micro": 4}, "x64": True})
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "resuming bit-exactly, as far as the device is deterministic"),
-        (
-            "WARNING",
-            "resuming, but not bit-exactly: device was CPU, is Tesla T4; float64 was None, is True; micro-batch was 8, "
-            "is 4. Each window of the epoch is still used exactly once",
-        ),
-    ]
+    exact, differing = caplog.records
+    assert (exact.levelname, differing.levelname) == ("INFO", "WARNING")
+    changed = ("device was CPU, is Tesla T4", "float64 was None, is True", "micro-batch was 8, is 4")
+    assert [words for words in changed if words not in differing.getMessage()] == []
+    assert "memory" not in differing.getMessage()
 
 
 def test_versions_of_the_training_software_are_recorded():
-    problem = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    assert versions() == {"landfall": version_of("landfall"), **problem}
+    others = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    assert versions() == {"landfall": version_of("landfall"), **others}
