@@ -122,7 +122,7 @@ def launch(
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:
             # One process that was asked to stop ends the others too, which then fail without it.
-            planned = elastic.ending()
+            planned = elastic.final_exit_code()
             return planned if planned is not None else _exit_code_of(error, count)
         except SignalException as stopped:
             if (code := elastic.final_exit_code()) is None:

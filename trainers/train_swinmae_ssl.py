@@ -11,8 +11,8 @@ from trainers import elastic
 
 def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
-        heed_signals(elastic.ended)
-        elastic.note_process()
+        heed_signals(elastic.record_exit)
+        elastic.record_process()
     from trainers.command import main_for  # only now: it takes a while
 
     return main_for("swinmae", "Swin-MAE on vibration scalograms", argv)

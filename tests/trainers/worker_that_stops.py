@@ -15,9 +15,9 @@ from trainers import elastic
 
 def main() -> int:
     what, folder = sys.argv[1], Path(sys.argv[2])
-    heed_signals(elastic.ended)
-    elastic.note_process()
-    if (code := elastic.ending()) is not None:
+    heed_signals(elastic.record_exit)
+    elastic.record_process()
+    if (code := elastic.final_exit_code()) is not None:
         return code
     rank, number = os.environ["RANK"], len(list(folder.glob("begun-0-*")))
     (folder / f"begun-{rank}-{os.getpid()}").touch()
@@ -30,7 +30,7 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGKILL if what == "died" else signal.SIGTERM)
         time.sleep(3 if what == "asked" else 30)
     except SignalStop:
-        return elastic.ended(EXIT_RESUMABLE)
+        return elastic.record_exit(EXIT_RESUMABLE)
     return EXIT_FAILURE  # it has lost the other one
 
 
