@@ -74,8 +74,8 @@ def table(**options) -> bytes:
 def cells(column: Callable[[int, str], str], *, delimiter: str = ",") -> bytes:
     """The plain table with every cell of `a` as `column(row, text)` writes it."""
     header, *rows = (line.split(",") for line in lines())
-    mended = [(stamp, column(number, a), b) for number, (stamp, a, b) in enumerate(rows)]
-    return "\n".join(delimiter.join(row) for row in (header, *mended)).encode()
+    changed_rows = [(stamp, column(number, a), b) for number, (stamp, a, b) in enumerate(rows)]
+    return "\n".join(delimiter.join(row) for row in (header, *changed_rows)).encode()
 
 
 def times(stamp: Callable[[int, str], str]) -> bytes:
@@ -367,7 +367,7 @@ TABLES_JUDGED = (
 
 ARRAYS_JUDGED = (
     Judged("npy of the other endianness", "f.npy", array(wave().astype(">f8")), settings=_RATE),
-    Judged("npy that lies about its endianness", "f.npy",
+    Judged("npy with the wrong endianness in its header", "f.npy",
            data(npy_header((ROWS,), "<f4", (1 + np.abs(wave())).astype(">f4").tobytes())), findings=["jumps"],
            settings=_RATE, dropped=True),
     Judged("npy in the order of Fortran", "f.npy", array(np.asfortranarray(wave()[:, None] + [1, 2, 3])),

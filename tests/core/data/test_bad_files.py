@@ -61,17 +61,17 @@ def test_a_file_that_cannot_be_used_is_one_line_with_the_way_out(bad, stream, tm
     config = config_for(stream, bad.name, **bad.settings)
     with pytest.raises(DataError) as caught:
         check_quality(config, root=tmp_path)
-    told = str(caught.value)
-    assert "\n" not in told
-    assert len(told) < 1000
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 1000
     assert caught.value.hint
-    assert [word for word in bad.words if word not in told] == []
+    assert [word for word in bad.words if word not in message] == []
     assert caught.value.path.parent == tmp_path
     assert (caught.value.row, caught.value.column) == (bad.row, bad.column)
 
 
 @pytest.mark.parametrize(("bad", "stream"), JUDGED, ids=names(JUDGED))
-def test_a_file_that_can_be_read_loses_no_row_unsaid(bad, stream, tmp_path, caplog):
+def test_a_file_that_can_be_read_loses_no_row_without_a_note(bad, stream, tmp_path, caplog):
     caplog.set_level("INFO")
     bad.make(tmp_path / bad.name)
     config = config_for(stream, bad.name, **bad.settings)
@@ -161,11 +161,11 @@ def test_whatever_bytes_come_they_are_read_or_refused_in_one_line(tmp_path, cont
     try:
         read_recordings(tmp_path / name, root=tmp_path, stream=stream, settings=Data(sampling_rate_hz=10.0))
     except DataError as error:
-        told = error
+        message = error
     else:
         return
-    assert told.path == tmp_path / name
-    assert told.hint
+    assert message.path == tmp_path / name
+    assert message.hint
 
 
 # ----------------------------------------------------------------------------------------------------- the command line
@@ -206,7 +206,7 @@ def test_a_name_breaks_no_line_and_commands_no_terminal(capsys):
     assert capsys.readouterr().err == "odd: a\\nb\\x1b[2J.csv: odd\n"
 
 
-def test_what_nobody_foresaw_is_one_line_too(capsys):
+def test_an_unexpected_error_is_one_line_too(capsys):
     def fail(arguments: argparse.Namespace) -> int:
         raise ZeroDivisionError("division by zero")
 

@@ -189,7 +189,7 @@ def test_parts_may_be_whole_recordings(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- nothing to learn
-def test_rows_in_short_stretches_are_reported(tmp_path, caplog):
+def test_rows_in_short_segments_are_reported(tmp_path, caplog):
     write_ramp(tmp_path, "one.csv", 400, gap_at=10)
     load(tmp_path, make_config())
     assert "train: 10 of 200 rows" in caplog.text
@@ -239,7 +239,7 @@ def test_a_part_whose_windows_hold_nothing_is_refused(tmp_path, part, rows):
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("codec gone\nand more"), MemoryError()])
-def test_a_reader_that_fails_unexpectedly_is_told_with_its_file(tmp_path, monkeypatch, failure):
+def test_a_reader_that_fails_unexpectedly_is_reported_with_its_file(tmp_path, monkeypatch, failure):
     for name in ("a.csv", "b.csv"):
         write_ramp(tmp_path, name, 200)
     read = Store.read
@@ -310,7 +310,7 @@ def test_each_file_has_a_report_and_a_dropped_one_is_left_out(tmp_path, caplog):
     assert "data/dead.csv dropped: 100.00% of the channels never change" in caplog.text
 
 
-def test_when_every_file_is_dropped_the_first_reasons_are_told(tmp_path):
+def test_when_every_file_is_dropped_the_first_reasons_are_reported(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     stop_changing(tmp_path / "data/one.csv", tmp_path / "data/one.csv")
     for judge in (load, lambda root, config: check_quality(config, root=root)):

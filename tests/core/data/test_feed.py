@@ -64,7 +64,7 @@ def test_another_batch_than_the_expected_one_is_right_too(windows, gathered):
     assert STEPS[2].tolist() in gathered.main
 
 
-def test_what_was_gathered_is_used_where_the_next_step_was_foreseen(windows, gathered):
+def test_a_batch_gathered_ahead_is_used_if_it_was_expected(windows, gathered):
     feed = Feed(windows, CPU)
     for step, index_b in enumerate(STEPS):
         feed.expect(STEPS[step : step + 2])
@@ -72,7 +72,7 @@ def test_what_was_gathered_is_used_where_the_next_step_was_foreseen(windows, gat
     assert (gathered.ahead, gathered.main) == ([index_b.tolist() for index_b in STEPS], [])
 
 
-def test_an_error_of_the_thread_reaches_who_asks(windows, gathered):
+def test_an_error_of_the_thread_is_raised_by_the_request(windows, gathered):
     feed = Feed(windows, CPU)
     feed.expect([torch.tensor([99])])
     with pytest.raises(IndexError):
@@ -106,7 +106,7 @@ def test_a_series_that_is_there_stays(windows):
     assert torch.equal(feed.batch(STEPS[0]), windows.batch(STEPS[0]))
 
 
-def test_training_asks_for_nothing_that_it_did_not_foresee(workspace, monkeypatch):
+def test_training_requests_only_expected_batches(workspace, monkeypatch):
     def losses() -> list[tuple[float, float]]:
         history = fit(make_trainer(workspace, "training.epochs=2", "training.accumulate=2")).history
         return [(epoch.train_loss, epoch.val_loss) for epoch in history]

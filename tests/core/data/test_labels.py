@@ -60,9 +60,9 @@ def test_rows_by_time_stamp_on_raw_and_cleaned(recording):
     label(recording, f"timestamp,anomaly\n{text}", "run.labels.csv.gz")
     assert labels_of(recording).tolist() == [0, 1, 0, 0, 0, 0, 0, 1, 0, 0]
     assert labels_of(recording).dtype == np.int8
-    mended = cleaned(recording, 10.0)
-    assert labels_of(mended).tolist() == [0, 0, 1, 0, 0, 1, 0, 0]
-    assert len(mended) == 8
+    clean = cleaned(recording, 10.0)
+    assert labels_of(clean).tolist() == [0, 0, 1, 0, 0, 1, 0, 0]
+    assert len(clean) == 8
 
 
 def test_rows_of_the_same_stamps_stay_row_by_row(recording):

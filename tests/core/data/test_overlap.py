@@ -66,7 +66,7 @@ def test_other_values_times_or_channels_are_another_recording():
     assert all(shared(train, part(everything, of=[other])) == [] for other in others)
 
 
-def test_recordings_without_time_stamps_that_begin_alike_are_not_the_same():
+def test_recordings_without_time_stamps_with_equal_first_rows_are_not_the_same():
     """Records of a set often begin at rest."""
     one = recording(6000, stamped=False)
     other = replace(one, values_tc=one.values_tc.copy())

@@ -25,7 +25,7 @@ LIMITS = Quality(report_dir="artifacts/dqvl/fdc")
 
 
 def recording(values_tc=None, *, time_ns=None, rows=2000, rate=1.0, source="timestamp", file_id="data/f.csv"):
-    """White noise of three channels, one row a second, unless told otherwise."""
+    """White noise of three channels, one row a second, by default."""
     if values_tc is None:
         values_tc = np.random.default_rng(0).standard_normal((rows, 3))
     values_tc = np.asarray(values_tc, dtype=np.float32)
@@ -190,7 +190,7 @@ def test_discrete_channels_are_not_clipped():
     assert judge(recording(values_tc)).metrics["channels"]["a"]["clipping_ratio"] is None
 
 
-def test_values_are_judged_in_order_of_time():
+def test_values_are_measured_in_order_of_time():
     ramp_tc = np.linspace(0, 100, 2000)[:, None] + 0.01 * np.random.default_rng(0).standard_normal((2000, 1))
     order = np.r_[1000:2000, 0:1000]
     found = recording(ramp_tc[order], time_ns=order * _S)
@@ -255,7 +255,7 @@ def test_segments_are_free_of_gaps():
     assert cleaned(recording(np.ones((1, 1))), 10.0).segments_s2.tolist() == [[0, 1]]
 
 
-def test_a_large_recording_is_judged_in_seconds():
+def test_a_large_recording_is_measured_in_seconds():
     values_tc = np.random.default_rng(0).standard_normal((200_000, 40), dtype=np.float32)
     found = dataclasses.replace(recording(values_tc[:, :1]), values_tc=values_tc, channels=tuple(map(str, range(40))))
     began = time.process_time()
@@ -264,7 +264,7 @@ def test_a_large_recording_is_judged_in_seconds():
 
 
 @needs_shared_data
-def test_real_data_is_kept_and_clipped_axes_are_told():
+def test_real_data_is_kept_and_clipped_axes_are_reported():
     def reports(pattern, stream):
         for path in expand([pattern], SHARED_DATA):
             found = read_recordings(path, root=SHARED_DATA, stream=stream, settings=Data())[0]

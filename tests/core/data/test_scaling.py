@@ -117,7 +117,7 @@ def test_missing_values_neither_count_nor_vanish(rng):
     assert np.array_equal(np.isnan(scaled(scaler, column(holed))), np.isnan(column(holed)))
 
 
-def test_stretches_are_not_differenced_across_their_ends():
+def test_no_difference_is_taken_from_one_span_to_the_next():
     parts = [column(np.full(50, 1.0)), column(np.full(50, 1.0 + 2**-8))]
     joined = Scaler.fit([np.concatenate(parts)], ["c0"], ROBUST)
     apart = Scaler.fit(parts, ["c0"], ROBUST)
@@ -180,8 +180,8 @@ def test_a_channel_that_is_99_percent_missing_is_scaled_by_what_there_is(rng):
     scaler = fit(sparse)
     assert scaler.center[0] == pytest.approx(50.0, rel=0.05)
     assert scaler.scale[0] == pytest.approx(4.0, rel=0.3)
-    alike = fit(np.where(np.arange(10_000) % 5000 == 0, 7.0, np.nan))
-    assert alike.scale[0] == pytest.approx(CONSTANT_SHARE * 7.0)
+    equal = fit(np.where(np.arange(10_000) % 5000 == 0, 7.0, np.nan))
+    assert equal.scale[0] == pytest.approx(CONSTANT_SHARE * 7.0)
 
 
 @pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
@@ -238,21 +238,21 @@ def test_a_deviation_below_one_is_not_widened(rng):
 
 @pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
 def test_what_does_not_fit_into_memory_is_scaled_the_same(rng, settings, monkeypatch, tmp_path):
-    """Steps of 1 within the stretches and of 0.1 between them, whose ends lie at and within the ends of blocks."""
+    """Steps of 1 within the spans and of 0.1 between them, whose ends are at and within the ends of blocks."""
     lengths = (10, 11, 1, 19, 40, 7)
-    stretches = [number / 10 + rng.integers(0, 9, (n, 2)).astype(np.float32) for number, n in enumerate(lengths)]
-    for number, stretch in enumerate(stretches):
-        stretch[0] = stretch[-1] = number / 10  # the smallest steps of all are those from one stretch to the next
-    whole = Scaler.fit(stretches, ["a", "b"], settings)
-    steps = np.concatenate([np.diff(stretch, axis=0).ravel() for stretch in stretches])
-    spikes = [np.where(np.arange(len(stretch))[:, None] == 3, np.float32(1e30), stretch) for stretch in stretches]
+    spans = [number / 10 + rng.integers(0, 9, (n, 2)).astype(np.float32) for number, n in enumerate(lengths)]
+    for number, span in enumerate(spans):
+        span[0] = span[-1] = number / 10  # the smallest steps of all are those from one span to the next
+    whole = Scaler.fit(spans, ["a", "b"], settings)
+    steps = np.concatenate([np.diff(span, axis=0).ravel() for span in spans])
+    spikes = [np.where(np.arange(len(span))[:, None] == 3, np.float32(1e30), span) for span in spans]
     with_spikes = Scaler.fit(spikes, ["a", "b"], settings)
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 40)
     monkeypatch.setattr(blocks, "IN_MEMORY", 0)
-    in_blocks = Scaler.fit(stretches, ["a", "b"], settings, tmp_path)
+    in_blocks = Scaler.fit(spans, ["a", "b"], settings, tmp_path)
     assert (in_blocks.center, in_blocks.scale) == (pytest.approx(whole.center), pytest.approx(whole.scale))
     assert Scaler.fit(spikes, ["a", "b"], settings, tmp_path).center == pytest.approx(with_spikes.center)
-    resolution = scaling._resolution(np.concatenate(stretches)[:, 0], np.inf, np.cumsum(lengths) - 1)
+    resolution = scaling._resolution(np.concatenate(spans)[:, 0], np.inf, np.cumsum(lengths) - 1)
     assert resolution == pytest.approx(np.abs(steps[steps != 0]).min(), rel=1e-5)
     assert list(tmp_path.iterdir()) == []
 
@@ -293,7 +293,7 @@ def test_a_constant_channel_has_its_level_though_a_block_of_it_is_missing(monkey
     assert fit(values).scale[0] == pytest.approx(CONSTANT_SHARE * 20.0)
 
 
-def test_channels_of_one_reason_are_told_together(caplog):
+def test_channels_of_one_reason_are_logged_together(caplog):
     caplog.set_level("INFO")
     fit(np.zeros(100), np.full(100, 20.0), np.arange(100), np.full(100, np.nan)).log_floors()
     assert [record.getMessage() for record in caplog.records] == [

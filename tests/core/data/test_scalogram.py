@@ -111,7 +111,7 @@ def test_columns_are_means_of_the_transform_at_the_full_rate(num_samples, num_co
     click[..., num_samples // 3] = 1.0
     for x in (noise(2, 1, num_samples).transpose(1, 2), click):
         found = transform.amplitudes(x, RATE, num_columns)
-        # Means over stretches that need not be whole samples.
+        # Means over intervals that may end between samples.
         expected = full_rate(transform, x).repeat_interleave(num_columns, -1).unflatten(-1, (num_columns, -1)).mean(-1)
         assert (found - expected).abs().max() < 0.03 * expected.max()
         assert (found - expected).square().mean().sqrt() < 0.01 * expected.square().mean().sqrt()

@@ -106,7 +106,7 @@ def write(root: Path, text: str) -> Path:
     return path
 
 
-def test_a_file_of_other_bytes_is_parsed_anew_even_with_the_same_size_and_time(tmp_path, parsed):
+def test_a_file_of_other_bytes_is_parsed_again_even_with_the_same_size_and_time(tmp_path, parsed):
     before = write(tmp_path, "a\n1\n2\n").stat()
     assert read(tmp_path).recordings[0].values_tc.tolist() == [[1.0], [2.0]]
     os.utime(write(tmp_path, "a\n1\n3\n"), ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -175,7 +175,7 @@ def test_a_copy_shares_its_entry(tmp_path, parsed):
 
 @pytest.mark.parametrize("torn", ["values.npy", "times.npy", "about.json"])
 @pytest.mark.parametrize("length", [0, 100])
-def test_a_torn_entry_is_made_anew(tmp_path, parsed, torn, length, caplog):
+def test_a_damaged_entry_is_written_again(tmp_path, parsed, torn, length, caplog):
     write(tmp_path, MESSY)
     read(tmp_path)
     (entry,) = (tmp_path / "cache/recordings/readings").iterdir()
@@ -187,7 +187,7 @@ def test_a_torn_entry_is_made_anew(tmp_path, parsed, torn, length, caplog):
     assert entry.name[:12] in caplog.text
 
 
-def test_a_store_that_cannot_be_written_is_told_and_stops_nothing(tmp_path, caplog):
+def test_a_store_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path, caplog):
     write(tmp_path, MESSY)
     (tmp_path / "cache").write_text("a file where the folder would be")
     assert same(read(tmp_path).recordings[0], read(tmp_path, store_dir="").recordings[0])

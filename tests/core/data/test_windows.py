@@ -39,7 +39,7 @@ def storage(tensor: torch.Tensor) -> int:
 
 # --------------------------------------------------------------------------------------------------------------- starts
 @pytest.mark.parametrize(
-    "stretches, window, stride, cover_end, starts",
+    "rows, window, stride, cover_end, starts",
     [
         ([[0, 10]], 4, 2, False, [0, 2, 4, 6]),
         ([[0, 11]], 4, 2, False, [0, 2, 4, 6]),
@@ -50,22 +50,22 @@ def storage(tensor: torch.Tensor) -> int:
         ([[0, 3]], 4, 1, True, []),
     ],
 )
-def test_starts_of_windows(stretches, window, stride, cover_end, starts):
-    found = window_starts(np.array(stretches), window, stride, cover_end=cover_end)
+def test_starts_of_windows(rows, window, stride, cover_end, starts):
+    found = window_starts(np.array(rows), window, stride, cover_end=cover_end)
     assert found.tolist() == starts
     assert found.dtype == np.int64
 
 
-def test_no_stretch_gives_no_window():
+def test_no_segment_gives_no_window():
     assert window_starts(np.empty((0, 2), dtype=np.int64), 4, 2).tolist() == []
 
 
 @pytest.mark.parametrize("stride", [1, 3, 50])
-def test_windows_never_leave_a_stretch_and_cover_its_end(stride):
+def test_windows_never_leave_a_segment_and_cover_its_end(stride):
     rng = np.random.default_rng(stride)
-    stretches_s2 = np.sort(rng.choice(1000, 40, replace=False)).reshape(-1, 2)
-    starts_w = window_starts(stretches_s2, 10, stride, cover_end=True)
-    for first, stop in stretches_s2:
+    rows_k2 = np.sort(rng.choice(1000, 40, replace=False)).reshape(-1, 2)
+    starts_w = window_starts(rows_k2, 10, stride, cover_end=True)
+    for first, stop in rows_k2:
         inside = starts_w[(starts_w >= first) & (starts_w < stop)]
         assert (inside + 10 <= stop).all()
         if stop - first >= 10:
