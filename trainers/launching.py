@@ -1,4 +1,4 @@
-"""Starting the processes that train one model: torchrun, on this machine or on several."""
+"""Starts the processes that train one model with torchrun, on this machine or on several."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a process gets after a signal to finish its step, or validation, and to save.
+# Seconds that a process has after a signal to finish its step or validation, and to save.
 SHUTDOWN_S = 300
-# What a process that was killed takes with it fails sooner; torchrun kills what does not end 30 s after a failure.
+# Failures caused by a killed process occur within this time; torchrun kills other processes 30 s after a failure.
 _AT_ONCE_S = 10
 
 
 @dataclass(frozen=True)
-class MeetingPoint:
-    """Where machines meet. address: this machine's on the way there, which is the network `interface`; is_here: the
-    others come to this machine."""
+class Rendezvous:
+    """The rendezvous of several machines. address: of this machine, in the network that leads there; interface: of that
+    network; is_here: whether the rendezvous is on this machine."""
 
     endpoint: str
     address: str
@@ -41,7 +41,7 @@ class MeetingPoint:
     is_here: bool
 
     @classmethod
-    def at(cls, endpoint: str) -> MeetingPoint:
+    def at(cls, endpoint: str) -> Rendezvous:
         """Raises LandfallError for an endpoint that is not host:port or an unknown host."""
         host, _, port = endpoint.rpartition(":")
         try:
@@ -58,27 +58,27 @@ class MeetingPoint:
 
     @property
     def is_loopback(self) -> bool:
-        """This machine knows itself by an address that means another one elsewhere."""
+        """Whether the address is a loopback address, which means another machine elsewhere."""
         return ipaddress.ip_address(self.address).is_loopback
 
 
 def torchrun_arguments(
-    module: str, arguments: Sequence[str], count: int, settings: Distributed, meeting: MeetingPoint | None
+    module: str, arguments: Sequence[str], count: int, settings: Distributed, rendezvous: Rendezvous | None
 ) -> list[str]:
-    """What torchrun is called with to run `python -m module arguments` in `count` processes on this machine.
+    """The arguments of torchrun that run `python -m module arguments` in `count` processes on this machine.
 
-    meeting: where several machines meet; None for one.
+    rendezvous: None for a single machine.
     """
     words = ["--standalone", "--nnodes=1"]
-    if meeting is not None:
+    if rendezvous is not None:
         conf = f"join_timeout={round(settings.timeout_minutes * 60)}"
         words = [
-            *("--rdzv-backend=c10d", f"--rdzv-endpoint={meeting.endpoint}", "--rdzv-id=landfall"),
+            *("--rdzv-backend=c10d", f"--rdzv-endpoint={rendezvous.endpoint}", "--rdzv-id=landfall"),
             f"--nnodes={settings.min_nodes or settings.nodes}:{settings.nodes}",
         ]
-        if not meeting.is_loopback:  # torchrun goes by the machine's name, which the others need not know
-            words.append(f"--local-addr={meeting.address}")
-            conf += f",is_host={str(meeting.is_here).lower()}"
+        if not rendezvous.is_loopback:  # by default torchrun uses the host name, which the others may not know
+            words.append(f"--local-addr={rendezvous.address}")
+            conf += f",is_host={str(rendezvous.is_here).lower()}"
         words.append(f"--rdzv-conf={conf}")
     return [
         *words,
@@ -100,28 +100,27 @@ def launch(
     notes: Path,
     run: Callable[..., Any] | None = None,
 ) -> int:
-    """Trains in `count` processes on this machine; gives the exit code with which a planned stop ended them all, else
-    `EXIT_KILLED` if one was, that of the first that failed, or 0. Processes that die are started again as often as the
-    settings say.
+    """Trains in `count` processes on this machine. Processes that die are restarted as often as the settings say.
 
-    notes: path next to which they keep notes while they run.
+    Returns the exit code of a planned stop, `EXIT_KILLED` if a process was killed, that of the first process that
+    failed, or 0. notes: the processes keep notes next to this path.
     """
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    words = torchrun_arguments(module, arguments, count, settings, _meeting_point(settings))
+    words = torchrun_arguments(module, arguments, count, settings, _rendezvous(settings))
     log.info("starting %d processes: torchrun %s", count, " ".join(words))
     if settings.max_restarts:
-        # Else those that are started again find the addresses of those that died: pytorch issue 135712.
+        # Otherwise restarted processes find the addresses of dead ones: pytorch issue 135712.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    # Else torchrun sets it to 1, which each process then takes for its limit.
+    # Otherwise torchrun sets it to 1, which would limit each process.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // count)))
     with elastic.job_notes(notes):
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:
-            # One process that was asked to stop ends the others too, which then fail without it.
+            # A process that stops on request ends the others too, which then fail without it.
             planned = elastic.final_exit_code()
             return planned if planned is not None else _exit_code_of(error, count)
         except SignalException as stopped:
@@ -133,7 +132,7 @@ def launch(
 
 
 def _exit_code_of(error: ChildFailedError, count: int) -> int:
-    """Who loses touch with a process that was killed fails too, and torchrun may see both in one look."""
+    """A process that loses the connection to a killed one fails too, and torchrun may report both together."""
     rank, first = error.get_first_failure()
     for other, failure in error.failures.items():
         if failure.exitcode == -signal.SIGKILL and failure.timestamp - first.timestamp < _AT_ONCE_S:
@@ -143,15 +142,15 @@ def _exit_code_of(error: ChildFailedError, count: int) -> int:
     return first.exitcode if first.exitcode > 0 else EXIT_FAILURE
 
 
-def _meeting_point(settings: Distributed) -> MeetingPoint | None:
+def _rendezvous(settings: Distributed) -> Rendezvous | None:
     if settings.nodes == 1:
         return None
     if not settings.rendezvous:
         raise LandfallError(
-            f"distributed.nodes = {settings.nodes} without a meeting point",
+            f"distributed.nodes = {settings.nodes} without a rendezvous",
             hint="set distributed.rendezvous to host:port of the first machine",
         )
-    meeting = MeetingPoint.at(settings.rendezvous)
-    if not meeting.is_loopback:  # gloo, too, goes by the machine's name
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", meeting.interface)
-    return meeting
+    rendezvous = Rendezvous.at(settings.rendezvous)
+    if not rendezvous.is_loopback:  # gloo uses the host name too
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", rendezvous.interface)
+    return rendezvous

@@ -1,7 +1,7 @@
 """A batch script for SLURM as text: `landfall slurm patchtst [key=value …] > train.sh`.
 
-SLURM sends SIGUSR1 a while before the time is over; training saves and ends with 75, and the script puts the job back
-into the queue, where it resumes. Imports no torch.
+SLURM sends SIGUSR1 some time before the time limit. Training saves and ends with 75; the script requeues the job, which
+then resumes. Imports no torch.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _SCRIPT = """\
 #!/bin/bash
 {options}
 
-# Before the time is over SLURM sends USR1: training saves and ends with {resumable}, and the job is queued again.
+# Before the time limit SLURM sends USR1: training saves and ends with {resumable}, and the job is requeued.
 cd -- {root} || exit 1
-going_on=()
+resume=()
 if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
-    going_on=(--resume unfinished)
+    resume=(--resume unfinished)
 fi
-{meeting}srun {command} "${{going_on[@]}}"
+{rendezvous}srun {command} "${{resume[@]}}"
 code=$?
 if [ "$code" -eq {resumable} ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"
 """
-_MEETING = """\
+_RENDEZVOUS = """\
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 """
 
@@ -52,11 +52,11 @@ def slurm_script(
     stream: str, words: Sequence[str], *, root: Path, settings: Distributed, time: str, lead_s: int,
     options: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The script that trains in `root` with the words of the training command.
+    """The script that trains in `root` with the arguments of the training command.
 
-    time: as SLURM writes it. lead_s: seconds before the end of it at which SLURM asks to save. options: more of
-    sbatch's, such as `partition=gpu`. Raises UsageError for a time that SLURM cannot read, and for an option that a
-    line of its own cannot hold.
+    time: in the format of SLURM. lead_s: seconds before the time limit at which SLURM sends the signal. options:
+    further options of sbatch, such as `partition=gpu`. Raises UsageError for a time that SLURM cannot read, and for an
+    option that does not fit on one line.
     """
     if not _TIME.fullmatch(time):
         raise UsageError(f"SLURM cannot read the time {time!r}", hint="write 08:00:00, 1-12:00:00 or minutes")
@@ -73,27 +73,35 @@ def slurm_script(
     lines = [f"--{name}" + (f"={value}" if value else "") for name, value in asked.items()]
     if unfit := next((line for line in lines if not _PLAIN.fullmatch(line)), None):
         raise UsageError(f"sbatch cannot read {unfit!r}", hint="options are NAME=VALUE, without blanks and quotes")
-    command, meeting = shlex.join(training_command(stream, words)), ""
+    command, rendezvous = shlex.join(training_command(stream, words)), ""
     if settings.nodes > 1 and not settings.rendezvous:
-        meeting, command = _MEETING, f"{command} \"distributed.rendezvous='$first:{_PORT}'\""
+        rendezvous, command = _RENDEZVOUS, f"{command} \"distributed.rendezvous='$first:{_PORT}'\""
     return _SCRIPT.format(
         options="\n".join(f"#SBATCH {line}" for line in lines),
         resumable=EXIT_RESUMABLE,
         root=shlex.quote(str(root)),
-        meeting=meeting,
+        rendezvous=rendezvous,
         command=command,
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="landfall slurm", description="Prints a batch script that trains until it is done."
+        prog="landfall slurm", description="Prints a batch script for SLURM that trains until it is complete."
     )
     parser.add_argument("stream", choices=STREAMS, help="what to train")
-    parser.add_argument("--time", default="08:00:00", metavar="LIMIT", help="wall time of one start (default: 8 h)")
-    parser.add_argument("--lead", type=int, default=300, metavar="S", help="seconds to save in (default: 300)")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of sbatch, such as gres=gpu:1; repeatable"
+        "--time", default="08:00:00", metavar="LIMIT", help="time limit of one start (default: 08:00:00)"
+    )
+    parser.add_argument(
+        "--lead", type=int, default=300, metavar="S", help="seconds before the time limit for saving (default: 300)"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of sbatch, such as gres=gpu:1; repeatable",
     )
     add_config_arguments(parser, default=local_config_file("<stream>"))
     parser.set_defaults(config=None)

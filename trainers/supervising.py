@@ -1,6 +1,6 @@
-"""Training until it is done: restarts the command in a new process as long as there is a state to resume.
+"""`--until-done`: restarts training in a new process while there is a state to resume.
 
-Imports no torch: the waiting process is small, and survives what kills the training process.
+Imports no torch: the supervising process is small, and survives what kills the training process.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _SUPERVISED = "_LANDFALL_SUPERVISED"
 
 
 def is_supervised(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is the one that trains, started by a supervisor."""
+    """Whether this process trains and was started by a supervisor."""
     return _SUPERVISED in environ
 
 
 class Supervisor:
-    """Starts a training command again while it ends with 75 or is killed, and passes signals on to it.
+    """Restarts a training command while it ends with 75 or is killed, and forwards signals to it.
 
-    last: the file of its state. Until that changes, a restart is the same command; afterwards it resumes.
-    pause_s: before a restart after one that saved nothing; each further one doubles it.
+    last: the file of its state. Until it changes, a restart is the same command; afterwards it resumes.
+    pause_s: pause before a restart after a start that saved nothing; doubled for each further one.
     """
 
     def __init__(self, command: Sequence[str], *, last: Path, pause_s: float = 1.0):
         self.command, self.last, self.pause_s = list(command), last, pause_s
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked_to_stop: int | None = None
+        self._stop_signal: int | None = None
         self._woken = threading.Event()
 
     def run(self) -> int:
         """The exit code of the last start."""
-        before = {number: signal.signal(number, self._pass_on) for number in _passed_on()}
+        before = {number: signal.signal(number, self._forward) for number in _forwarded()}
         try:
             return self._until_done()
         finally:
@@ -60,8 +60,8 @@ class Supervisor:
         started_with = state = self._state()
         in_vain = 0
         while True:
-            code = self._start(is_begun=state != started_with)
-            if self._asked_to_stop is not None:
+            code = self._start(has_state=state != started_with)
+            if self._stop_signal is not None:
                 return _as_exit_code(code)
             if code != EXIT_RESUMABLE and code >= 0:
                 return code
@@ -69,33 +69,32 @@ class Supervisor:
             in_vain = in_vain + 1 if state == previous else 0
             ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else "stopped"
             if in_vain == MOST_IN_VAIN:
-                log.error("training %s %d times in a row without saving anything new: giving up", ending, in_vain)
+                log.error("training %s %d times in a row without progress: giving up", ending, in_vain)
                 return _as_exit_code(code)
             pause_s = min(self.pause_s * 2 ** max(0, in_vain - 1), LONGEST_PAUSE_S) if in_vain or code < 0 else 0.0
-            log.warning("training %s: starting it again%s", ending, f" in {pause_s:.3g} s" if pause_s else "")
+            log.warning("training %s: restarting%s", ending, f" in {pause_s:.3g} s" if pause_s else "")
             if self._woken.wait(pause_s):
-                return EXIT_INTERRUPTED if self._asked_to_stop == signal.SIGINT else EXIT_RESUMABLE
+                return EXIT_INTERRUPTED if self._stop_signal == signal.SIGINT else EXIT_RESUMABLE
 
-    def _start(self, *, is_begun: bool) -> int:
-        """Runs the command to its end: its exit code, or the negative number of the signal that it, or one of the
-        processes it had started, died of."""
-        go_on = ["--resume", "auto"] if is_begun else []
+    def _start(self, *, has_state: bool) -> int:
+        """Runs the command: its exit code, or the negative number of the signal that killed a process."""
+        resume = ["--resume", "auto"] if has_state else []
         environment = {**without_start(os.environ), _SUPERVISED: "1"}
-        # A session of its own, so that one Ctrl-C is heard once: here.
-        self._process = subprocess.Popen([*self.command, *go_on], env=environment, start_new_session=True)
-        if self._asked_to_stop is not None:  # while it was being started
-            self._process.send_signal(self._asked_to_stop)
+        # A separate session, so that only this process gets Ctrl-C.
+        self._process = subprocess.Popen([*self.command, *resume], env=environment, start_new_session=True)
+        if self._stop_signal is not None:  # while it was being started
+            self._process.send_signal(self._stop_signal)
         code = self._process.wait()
         if code < 0 and hasattr(os, "killpg"):  # its child processes must not survive it
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         return -signal.SIGKILL if code == EXIT_KILLED else code
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self._asked_to_stop = signal.SIGTERM if number == getattr(signal, "SIGHUP", None) else number
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self._stop_signal = signal.SIGTERM if number == getattr(signal, "SIGHUP", None) else number
         self._woken.set()
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(self._asked_to_stop)
+            self._process.send_signal(self._stop_signal)
 
     def _state(self) -> str | None:
         """Changes whenever something is saved."""
@@ -109,11 +108,11 @@ def training_command(stream: str, words: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", f"trainers.train_{stream}_ssl", *words]
 
 
-def _passed_on() -> list[int]:
-    """A terminal that is closed asks to stop too, unless the user said otherwise (nohup)."""
+def _forwarded() -> list[int]:
+    """Signals to forward. A closed terminal stops training too, except under nohup."""
     hangs_up = getattr(signal, "SIGHUP", None)
-    heard = hangs_up is not None and signal.getsignal(hangs_up) != signal.SIG_IGN
-    return [*STOP_SIGNALS, *([hangs_up] if heard else [])]
+    forwarded = hangs_up is not None and signal.getsignal(hangs_up) != signal.SIG_IGN
+    return [*STOP_SIGNALS, *([hangs_up] if forwarded else [])]
 
 
 def _as_exit_code(code: int) -> int:

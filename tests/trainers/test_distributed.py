@@ -230,7 +230,7 @@ def test_until_done_resumes_after_a_kill_without_restarts_of_torchrun(plant):
     process_of_rank(job, 1).kill()
     _, err = finish(job)
     assert "process 2 of 2 was killed by SIGKILL" in err
-    assert "training was killed by SIGKILL: starting it again in 1 s" in err
+    assert "training was killed by SIGKILL: restarting in 1 s" in err
     assert [record.epoch for record in history(plant)] == [1, 2, 3, 4, 5]
     assert 1 <= int(re.search(r"resuming \S+ after (\d+) epochs", err)[1]) < 5
 
