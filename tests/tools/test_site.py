@@ -9,7 +9,7 @@ from tools import site
 
 
 def test_every_page_of_the_navigation_is_staged(tmp_path):
-    for pattern in ("README.md", "docs/*.md", "dev/*.md", "configs/local/devices/README.md"):
+    for pattern in ("*.md", "docs/*.md", "dev/*.md", "configs/local/devices/README.md"):
         for path in REPO_ROOT.glob(pattern):
             copy = tmp_path / path.relative_to(REPO_ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
