@@ -136,19 +136,19 @@ def memory_limit_mb(capabilities: DeviceCapabilities, share: float, *, processes
 
 # Limit of the plan that is applied, in MiB.
 _limit_mb: float | None = None
-# Of the memory that is left to a process, a cache may take this share; the rest is for models and activations.
+# Caches may fill this share of the memory of a process; the rest is for models and activations.
 CACHE_SHARE = 0.5
 
 
 def cache_limit_mb(kind: DeviceKind) -> float:
-    """MiB that a new cache may take of a device: a share of what is free, within the limit of the applied plan."""
+    """MiB that a new cache may take of a device: together with what this process holds there, at most a share of what
+    it may hold, by what is free and by the limit of the applied plan."""
     from core.devices.backend import backend
 
     device = backend(kind)
-    left_mb, _ = device.memory_mb()
-    if _limit_mb is not None:
-        left_mb = min(left_mb, _limit_mb - device.reserved_mb())
-    return CACHE_SHARE * max(left_mb, 0.0)
+    held_mb, (free_mb, _) = device.reserved_mb(), device.memory_mb()
+    allowed_mb = held_mb + free_mb if _limit_mb is None else min(held_mb + free_mb, _limit_mb)
+    return max(CACHE_SHARE * allowed_mb - held_mb, 0.0)
 
 
 @contextlib.contextmanager

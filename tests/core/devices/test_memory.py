@@ -277,11 +277,11 @@ def test_a_plan_takes_its_device_and_its_limit(monkeypatch, limit_mb, limits):
         assert gpu.calls == [("select", 2), *limits]
 
 
-@pytest.mark.parametrize("limit_mb, free_mb, cache_mb", [(None, 800.0, 400.0), (700, 800.0, 300.0), (50, 800.0, 0.0)])
-def test_a_cache_takes_half_of_what_the_plan_and_the_device_leave(monkeypatch, limit_mb, free_mb, cache_mb):
+@pytest.mark.parametrize("limit_mb, held_mb, cache_mb", [(None, 100.0, 350.0), (700, 100.0, 250.0), (700, 400.0, 0.0)])
+def test_caches_fill_at_most_half_of_what_the_plan_and_the_device_allow(monkeypatch, limit_mb, held_mb, cache_mb):
     gpu = Noting()
-    gpu.memory_mb, gpu.reserved_mb = lambda: (free_mb, 1000.0), lambda: 100.0
+    gpu.memory_mb, gpu.reserved_mb = lambda: (800.0, 1000.0), lambda: held_mb
     monkeypatch.setitem(BACKENDS, "cuda", gpu)
     with memory.applied(plan("cuda", limit_mb)):
         assert memory.cache_limit_mb("cuda") == cache_mb
-    assert memory.cache_limit_mb("cuda") == free_mb / 2
+    assert memory.cache_limit_mb("cuda") == (800.0 + held_mb) / 2 - held_mb
