@@ -15,21 +15,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from core.cli import run_command
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS, Stream
-from core.data.dataset import PART_NAMES, load_stream_data
-from core.data.windows import WindowSet
 from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
-from inference.detector import fit
 from inference.event_figures import event_figures
-from inference.groups import lengths_of, normal_of, rows_of
 from inference.metrics import auroc
-from inference.part_scores import PartErrors
+from inference.model_errors import PartErrors
 from inference.score_table import score_table
+from inference.stored_detector import charts_and_data
 from pipelines.sample_data.command import make_sample_data
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -41,13 +36,11 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make_sample_data(root, seed=seed)
-        overrides = [f"data.root={root}", "scoring.model_weight=0", "logging.progress=off"]
+        overrides = [f"data.root={root}", "logging.progress=off"]
         config = load_config(local_config_file(stream), overrides, root=REPOSITORY, environment={}).config
-        data = load_stream_data(config, root=root, parts=PART_NAMES)
-        config = data.config
-        normal, windows = normal_of(data.parts), data.parts["test"]
-        detector = fit(config, "no model", normal, {name: _no_errors(part, stream) for name, part in normal.items()})
-        scores, threshold = detector.score(_no_errors(windows, stream), windows), detector.threshold.value
+        detector, data, _ = charts_and_data(config, root=root)
+        config, windows, threshold = data.config, data.parts["test"], detector.threshold.value
+        scores = detector.score(PartErrors.without_model(stream, windows), windows)
         table = score_table(
             scores, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold
         )
@@ -59,18 +52,6 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
         "healthy_recordings": int(healthy["recording"].nunique()),
         "healthy_with_alarms": int(healthy.loc[healthy["alarm"], "recording"].nunique()),
     }
-
-
-def _no_errors(windows: WindowSet, stream: Stream) -> PartErrors:
-    """In place of those of a model."""
-    if stream == "patchtst":
-        lengths_k, row_s = lengths_of(windows), rows_of(windows.segments.rows_k2)
-        segment_s, rows_per_entry = np.repeat(np.arange(len(lengths_k)), lengths_k), 1
-    else:
-        row_s, segment_s = windows.starts_w.numpy() + windows.window - 1, windows.file_of()
-        rows_per_entry = windows.window
-    error_sc = np.zeros((len(row_s), windows.series.values_nc.shape[1]), dtype=np.float32)
-    return PartErrors(error_sc, row_s, segment_s, rows_per_entry)
 
 
 def results(streams: Sequence[Stream], seeds: Sequence[int]) -> Iterator[str]:

@@ -24,9 +24,9 @@ from core.config.compose import load_config, local_config_file
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
-from inference.detector import fit_with_scores
-from inference.groups import lengths_of, rows_of
-from inference.part_scores import PartErrors
+from inference.fitting import fit_with_scores
+from inference.groups import rows_of
+from inference.model_errors import PartErrors
 from inference.thresholds import CalibratedThreshold
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ def _part(series: Series, start: int, stop: int) -> WindowSet:
 
 
 def _errors(part: WindowSet, square_nc: np.ndarray) -> PartErrors:
-    lengths_k, row_s = lengths_of(part), rows_of(part.segments.rows_k2)
+    lengths_k, row_s = part.segments.lengths_k, rows_of(part.segments.rows_k2)
     return PartErrors(square_nc[row_s].astype(np.float32), row_s, np.repeat(np.arange(len(lengths_k)), lengths_k), 1)
 
 

@@ -1,0 +1,32 @@
+"""Scores, thresholds and events. Modules import only modules above them in this list, which has the lowest first:
+
+- `metrics`: figures of scores against labels
+- `running`: exponentially weighted means and CUSUM along rows
+- `alarms`: which alarms join to events and bursts
+- `thresholds`: thresholds and the false alarms to expect
+- `groups`: which recordings are scored together
+- `charts`: control charts, which need no model
+- `scoring`: a trained model, ready to score
+- `model_errors`: errors of the model on a split
+- `part_scores`: scores of a split from both components
+- `group_scales`: the scale of scores in each group
+- `score_table`: the table of scores
+- `calibration`: calibration data in halves
+- `detector`: what is fitted to reference data, as one object
+- `detector_file`: its file
+- `fitting`: how it is fitted
+- `stored_detector`: which detector scores
+- `top_channels`: the channels with the largest errors of an event
+- `events`: alarms grouped into events
+- `event_figures`: events against labelled faults
+- `what_if`: events at other thresholds
+- `timeline`: the picture of all scores
+- `reconstruction`: scalograms that the model expected
+- `event_views`: the data around an event
+- `event_documents`: events as documents for the dashboard
+- `panels`: events as pictures
+- `provenance`: what scores were made of
+- `summary`: what a scoring reports
+- `run_scoring_example`: the command `landfall score`
+- `recalibrate`: the command `landfall calibrate`
+"""

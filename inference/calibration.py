@@ -1,4 +1,4 @@
-"""Calibration data in halves: what is learned from one half is tested on the other.
+"""Calibration data in halves, so that what is fitted to one half is tested on the other.
 
 Suffixes: s score entry, k segment, w window.
 """
@@ -12,24 +12,24 @@ import numpy as np
 import torch
 
 from core.data.windows import WindowSet
-from inference.part_scores import PartErrors
+from inference.model_errors import PartErrors
 from inference.score_table import recordings_of, starts_of
 
 
-def second_half(windows: WindowSet, errors: PartErrors, alone: Collection[str]) -> np.ndarray:
-    """Which entries of the calibration part belong to its second half: bool (S,).
+def second_half(windows: WindowSet, errors: PartErrors, own_past: Collection[str]) -> np.ndarray:
+    """Which entries of the calibration split belong to its second half: bool (S,).
 
-    The second half of each recording that is judged by its own past; of the others the newer recordings, as what is
-    new to the detector will be whole recordings, or the second half where there is only one.
+    The second half of each recording that is scored per recording. Of the others the newer recordings, because new data
+    comes in complete recordings; or the second half of a single recording.
     """
     series = windows.series
     recording_s = recordings_of(series, errors.row_s)
     second_s = np.zeros(len(recording_s), dtype=bool)
-    paths = {}  # a file may hold many recordings, which are alike
+    paths = {}  # a file may hold many recordings, which are similar
     others = []
     for index in np.unique(recording_s):
         recording = series.recordings[index]
-        if recording.file_id in alone:
+        if recording.file_id in own_past:
             _cut(second_s, recording_s == index)
         else:
             others.append(index)
@@ -55,13 +55,13 @@ def _cut(second_s: np.ndarray, mine_s: np.ndarray) -> None:
 
 
 def restricted(windows: WindowSet, errors: PartErrors, chosen_s: np.ndarray) -> tuple[WindowSet, PartErrors]:
-    """A part cut down to some of its entries, with the model's errors of these. chosen_s: bool (S,)."""
+    """A split restricted to some of its entries, with the errors of these. chosen_s: bool (S,)."""
     if errors.rows_per_entry > 1:  # windows
         windows = windows.subset(torch.from_numpy(np.flatnonzero(chosen_s)))
         segment_s = windows.file_of()
     else:
         row_m = errors.row_s[chosen_s]
-        ends = (np.diff(row_m) != 1) | (np.diff(errors.stretch_s[chosen_s]) != 0)
+        ends = (np.diff(row_m) != 1) | (np.diff(errors.segment_s[chosen_s]) != 0)
         first_k = np.concatenate([[0], np.flatnonzero(ends) + 1])
         segments_k2 = np.stack([row_m[first_k], row_m[np.append(first_k[1:], len(row_m)) - 1] + 1], axis=1)
         segment_s = np.repeat(np.arange(len(segments_k2)), segments_k2[:, 1] - segments_k2[:, 0])
@@ -69,5 +69,5 @@ def restricted(windows: WindowSet, errors: PartErrors, chosen_s: np.ndarray) -> 
         segment_w = np.clip(np.searchsorted(segments_k2[:, 0], start_w, side="right") - 1, 0, None)
         inside_w = (start_w >= segments_k2[segment_w, 0]) & (start_w + windows.window <= segments_k2[segment_w, 1])
         windows = replace(windows, starts_w=torch.from_numpy(start_w[inside_w]), segments_k2=segments_k2)
-    cut = replace(errors, error_sc=errors.error_sc[chosen_s], row_s=errors.row_s[chosen_s], stretch_s=segment_s)
-    return windows, cut
+    error_sc = None if errors.error_sc is None else errors.error_sc[chosen_s]
+    return windows, replace(errors, error_sc=error_sc, row_s=errors.row_s[chosen_s], segment_s=segment_s)

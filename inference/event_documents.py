@@ -1,4 +1,4 @@
-"""The worst events as documents: what `inference.event_views` shows of each, in JSON, for a page to draw.
+"""The worst events as documents: the views of `inference.event_views` in JSON, for the dashboard page.
 
 Suffixes: n row of a view, t time, a axis of a vibration, h frequency, w time of an image.
 """
@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Stream
-from core.devices import memory
 from core.numbers import decimals_for, listed
 from core.thinning import kept
 from core.workspace import compact_json, write_text
@@ -22,9 +21,9 @@ from inference.event_views import RowsView, Scored, WindowView, rows_view, score
 from inference.timeline import event_lines
 
 SCHEMA_VERSION = 1
-# A vibration has nine maps an event, ten times the bytes of a process event, and costs a pass through the model.
+# An event of vibration has nine maps, ten times the bytes of a process event, and costs a pass through the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
-# A curve of more points, or a map of more cells, would show no more on a screen.
+# A curve of more points, or a map of more cells, shows no more on a screen.
 MAX_POINTS = 2_000
 MAX_ROWS, MAX_COLUMNS = 96, 224
 _SIGNIFICANT = 5
@@ -38,12 +37,10 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) ->
     """
     shutil.rmtree(folder, ignore_errors=True)
     line_e2 = event_lines(scored.table, events)
-    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[
-        : WORST_EVENTS[scored.scoring.stream]
-    ]
+    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[: WORST_EVENTS[scored.stream]]
     written = []
     for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
-        with memory.applied(scored.scoring.plan):
+        with scored.computing():
             parts = _parts(scored, first, last)
         component, share = scored.component(first, last)
         document = {
@@ -75,36 +72,43 @@ def _scores(scored: Scored, first: int, last: int) -> dict[str, Any]:
 
 
 def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
-    names = scored.scoring.channels
-    if scored.scoring.stream == "patchtst":
+    names = scored.channels
+    if scored.stream == "patchtst":
         view = rows_view(scored, first, last)
-        return {"expected_by": view.component, "channels": list(_channels(scored, view, names))}
+        expected_by = view.component if view.expected_nc is not None else None
+        return {"expected_by": expected_by, "channels": list(_channels(scored, view, names))}
     window = window_view(scored, first, last)
-    scalograms = list(_scalograms(window, names))
-    return {"expected_by": "model", "channels": list(_waveforms(window, names)), "scalograms": scalograms}
+    return {
+        "expected_by": "model" if window.levels is not None else None,
+        "channels": list(_waveforms(window, names)),
+        "scalograms": list(_scalograms(window, names)),
+    }
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The worst channels with what was expected of them and their errors; a gap where a stretch ends."""
+    """The worst channels with expected values, which are empty without a model, and errors; a gap between segments."""
     breaks = np.flatnonzero(np.diff(view.segment_n)) + 1
     second_n = scored.table["seconds"].to_numpy()[view.start : view.stop]
     t_n = np.insert(second_n, breaks, second_n[breaks - 1])
     error_nc = scored.scores.channel_error_sc[view.start : view.stop]
+    shown = {"seen": view.seen_nc, "expected": view.expected_nc, "error": error_nc}
     for channel, share in view.worst.items():
-        seen_n, expected_n, error_n = (
-            np.insert(values_nc[:, channel].astype(np.float64), breaks, np.nan)
-            for values_nc in (view.seen_nc, view.expected_nc, error_nc)
-        )
-        left = _worth_drawing(seen_n, expected_n, error_n)
+        curves = {
+            name: np.insert(values_nc[:, channel].astype(np.float64), breaks, np.nan)
+            for name, values_nc in shown.items()
+            if values_nc is not None
+        }
+        seen_n, expected_n = curves["seen"], curves.get("expected")
+        left = _worth_drawing(*curves.values())
         decimals = decimals_for(_largest(seen_n), _SIGNIFICANT)
         yield {
             "name": names[channel],
             "share": round(share, 4),
             "t": listed(t_n[left], _MICROSECONDS),
             "seen": listed(seen_n[left], decimals),
-            "expected": listed(expected_n[left], decimals),
-            "error": listed(error_n[left], 4),
+            "expected": [] if expected_n is None else listed(expected_n[left], decimals),
+            "error": listed(curves["error"][left], 4),
         }
 
 
@@ -121,7 +125,7 @@ def _largest(value_n: np.ndarray) -> float:
 
 # ------------------------------------------------------------------------------------------------------------ vibration
 def _waveforms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """What the model expects of a waveform is known only of its scalogram."""
+    """Waveforms have no expected values: the model predicts scalograms."""
     second_t = view.begin + np.linspace(0, view.seconds, len(view.wave_ta), endpoint=False)
     for axis, share in view.worst.items():
         wave_t = view.wave_ta[:, axis]
@@ -133,6 +137,8 @@ def _waveforms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, A
 
 def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     levels = view.levels
+    if levels is None:
+        return
     frequency_h = np.sqrt(levels.edge_hz[:-1] * levels.edge_hz[1:])
     columns = levels.seen_ahw.shape[2]
     second_w = view.begin + view.seconds * (np.arange(columns) + 0.5) / columns

@@ -1,25 +1,29 @@
-"""An event from near: what was seen, what the model expected, and where the two part.
+"""The data around an event: measured values, what the model expected, and the channels with the largest errors.
 
 Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibration.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
+from core.config.schema import Stream
 from core.data.windows import WindowSet
-from inference.charts.process import ProcessStatistics
-from inference.events import TOP_CHANNELS
+from core.devices import memory
+from inference.charts.process import ProcessChartSet
+from inference.charts.streams import ChartSet
 from inference.part_scores import PartScores
 from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
-from inference.stream_scores import Statistics
+from inference.top_channels import top_channels
 
-# Longest stretch shown of an event and its surroundings, in windows: a longer one is shown around its peak.
+# Longest range shown of an event and its surroundings, in windows: a longer one is shown around its peak.
 LONGEST_VIEW = 12
 # Scores of vibration windows shown on both sides of an event, at least.
 NEIGHBOURS = 30
@@ -29,20 +33,42 @@ Component = Literal["charts", "model"]
 
 @dataclass(frozen=True)
 class Scored:
-    """A part of the data and what scoring made of it: `scores`, `expected_sc` (of process sensors, as in
-    `inference.part_scores.PartErrors`) and the lines of `table` are of the same entries."""
+    """A split of the data and its scores: `scores`, `expected_sc` (of process sensors, as in
+    `inference.model_errors.PartErrors`) and the lines of `table` have the same entries. scoring: None where control
+    charts scored alone."""
 
-    scoring: ScoringModel
+    scoring: ScoringModel | None
     windows: WindowSet
     scores: PartScores
     table: pd.DataFrame
     expected_sc: np.ndarray | None = None
-    statistics: Statistics | None = None
+    charts: ChartSet | None = None
     _levels: dict[int, Levels] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def levels(self, index: int) -> Levels:
-        """Of a vibration window. Each passes through the model once, whatever shows it: of thousands of windows a few
-        are shown, so images are not kept while all are scored."""
+    @property
+    def stream(self) -> Stream:
+        return "patchtst" if self.scores.rows_per_entry == 1 else "swinmae"
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return self.windows.series.recordings[0].channels
+
+    @property
+    def sampling_rate_hz(self) -> float:
+        rate_hz = self.scoring.sampling_rate_hz if self.scoring is not None else None
+        return rate_hz or self.windows.series.recordings[0].sampling_rate_hz
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """While the model computes what is shown: its limit of memory."""
+        with memory.applied(self.scoring.plan) if self.scoring is not None else nullcontext():
+            yield
+
+    def levels(self, index: int) -> Levels | None:
+        """Scalograms of a vibration window; None without a model. Each window passes through the model once: of
+        thousands of windows a few are shown, so images are not kept while all are scored."""
+        if self.scoring is None:
+            return None
         if index not in self._levels:
             self._levels[index] = expected_levels(self.scoring, self.windows, index)
         return self._levels[index]
@@ -60,29 +86,23 @@ class Scored:
         return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
 
     def worst_channels(self, first: int, last: int) -> dict[int, float]:
-        """Channels with the largest mean errors over an event, those its sentence names, and their shares of the error
-        of all channels."""
-        error_sc = self.scores.channel_error_sc[first : last + 1]
-        count_c = (~np.isnan(error_sc)).sum(axis=0)
-        mean_c = np.nansum(error_sc, axis=0) / np.maximum(count_c, 1)
-        order_c = np.argsort(np.where(count_c > 0, -mean_c, np.inf), kind="stable")[:TOP_CHANNELS]
-        total = max(float(mean_c.sum()), float(np.finfo(np.float32).tiny))
-        return {int(channel): float(mean_c[channel]) / total for channel in order_c if count_c[channel]}
+        """The top channels of an event, those its sentence names, and their shares of the error of all channels."""
+        return top_channels(self.scores.channel_error_sc, np.array([first]), np.array([last]))[0]
 
 
 @dataclass(frozen=True)
 class RowsView:
     """Rows of process sensors around an event.
 
-    start, stop: their lines in the score table. seen_nc, expected_nc: (N, C) in the channels' own units; what was
-    expected is the prediction of the component that raised the event. segment_n: number of the segment each row lies
-    in. worst: channel to share of the error.
+    start, stop: their lines in the score table. seen_nc, expected_nc: (N, C) in the channels' own units; the latter is
+    the prediction of the component that raised the event, None where it is not known. segment_n: number of the segment
+    of each row. worst: channel to share of the error.
     """
 
     start: int
     stop: int
     seen_nc: np.ndarray
-    expected_nc: np.ndarray
+    expected_nc: np.ndarray | None
     segment_n: np.ndarray
     component: Component
     worst: dict[int, float]
@@ -92,14 +112,14 @@ class RowsView:
 class WindowView:
     """The window of a vibration with the event's highest score.
 
-    begin: its first sample, in seconds from the recording's start. wave_ta: (T, A) as measured. worst: axis to share of
-    the error.
+    begin: its first sample, in seconds from the recording's start. wave_ta: (T, A) as measured. levels: None without a
+    model. worst: axis to share of the error.
     """
 
     begin: float
     seconds: float
     wave_ta: np.ndarray
-    levels: Levels
+    levels: Levels | None
     worst: dict[int, float]
 
 
@@ -107,13 +127,10 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
     start, stop = shown_lines(scored, first, last)
     row_n = scored.scores.row_s[start:stop]
     component, _ = scored.component(first, last)
-    if component == "charts" and isinstance(scored.statistics, ProcessStatistics):
-        expected_nc = scored.statistics.expected(scored.windows, row_n)
+    if component == "charts" and isinstance(scored.charts, ProcessChartSet):
+        expected_nc = scored.charts.expected(scored.windows, row_n)
     else:
-        component = "model"
-        expected_nc, scaler = scored.expected_sc[start:stop].astype(np.float64), scored.windows.series.scaler
-        if scaler is not None:
-            expected_nc = expected_nc * np.asarray(scaler.scale) + np.asarray(scaler.center)
+        component, expected_nc = "model", _expected_by_model(scored, start, stop)
     return RowsView(
         start,
         stop,
@@ -125,9 +142,17 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
     )
 
 
+def _expected_by_model(scored: Scored, start: int, stop: int) -> np.ndarray | None:
+    """In the channels' own units; None where it was not kept."""
+    if scored.expected_sc is None:
+        return None
+    expected_nc, scaler = scored.expected_sc[start:stop].astype(np.float64), scored.windows.series.scaler
+    return expected_nc if scaler is None else expected_nc * np.asarray(scaler.scale) + np.asarray(scaler.center)
+
+
 def window_view(scored: Scored, first: int, last: int) -> WindowView:
     index = scored.peak(first, last)  # one window, one score
-    windows, rate_hz = scored.windows, scored.scoring.sampling_rate_hz
+    windows, rate_hz = scored.windows, scored.sampling_rate_hz
     start, seconds = int(windows.starts_w[index]), windows.window / rate_hz
     return WindowView(
         begin=float(scored.table["seconds"].iloc[index]) - seconds + 1 / rate_hz,
@@ -141,7 +166,7 @@ def window_view(scored: Scored, first: int, last: int) -> WindowView:
 def score_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
     """Lines of the score table to show of an event: of process sensors those whose rows are shown, of vibration the
     event and its neighbours in the recording."""
-    if scored.scoring.stream == "patchtst":
+    if scored.stream == "patchtst":
         return shown_lines(scored, first, last)
     code_s = scored.table["recording"].cat.codes.to_numpy()
     mine, context = np.flatnonzero(code_s == code_s[first]), max(NEIGHBOURS, last - first)

@@ -1,4 +1,4 @@
-"""From alarms to events: what a person is told about, once for each disturbance."""
+"""Groups alarms into events, one for each disturbance."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from core.data.blocks import release
 from core.numbers import duration_in_words, ratio_in_words
 from inference import alarms
-
-TOP_CHANNELS = 3
-_VALUES_AT_A_TIME = 2**20
+from inference.top_channels import top_channels
 
 
 def find_events(
@@ -22,9 +19,9 @@ def find_events(
 ) -> pd.DataFrame:
     """Groups the alarms of a score table: one line per event, in order of the table.
 
-    An event begins with an alarm and goes on while scores are above `event_release` of the threshold. What is of a
-    stretch without a gap joins where at most `event_gap` scores lie between; events of fewer than `event_min_length`
-    alarms, or shorter than `event_min_seconds`, are dropped.
+    An event starts with an alarm and lasts while scores are above `event_release` of the threshold. Within a segment
+    without a gap, alarms with at most `event_gap` scores between them join one event. Events of fewer than
+    `event_min_length` alarms, or shorter than `event_min_seconds`, are dropped.
 
     channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table.
     Columns: event_id (from 1) · recording · start, end, peak_time: of the first, last and highest score, missing where
@@ -32,7 +29,7 @@ def find_events(
     duration_seconds: end - start, so 0 for a single alarm · scores, alarms: how many it spans · peak_score ·
     severity: peak_score over the threshold · top_channels: up to three, by mean error over the event, the largest
     first · top_shares: their shares of the error of all channels · label_overlap: share of its scores that are labelled
-    anomalous, missing where nobody labelled the recording · sentence: all this in words.
+    anomalous, missing where the recording has no labels · sentence: all this in words.
     """
     first_e, last_e = event_spans(scores, settings)
     event_s = _event_of_scores(first_e, last_e, len(scores))
@@ -40,7 +37,8 @@ def find_events(
     members = scores.reset_index(drop=True)[inside_s].groupby(event_s[inside_s])
     first, last = scores.iloc[first_e], scores.iloc[last_e]
     peak = scores.iloc[members["score"].idxmax().to_numpy(dtype=np.int64)]
-    names, shares = _top_channels(_mean_errors(channel_error_sc, first_e, last_e), channels)
+    names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
+    top = top_channels(channel_error_sc, first_e, last_e)
     events = pd.DataFrame(
         {
             "event_id": np.arange(1, len(first_e) + 1),
@@ -55,8 +53,8 @@ def find_events(
             "peak_score": peak["score"].to_numpy(),
             "peak_time": peak["time"].to_numpy(),
             "severity": peak["score"].to_numpy() / peak["threshold"].to_numpy(),
-            "top_channels": names,
-            "top_shares": shares,
+            "top_channels": ["; ".join(names_c[channel] for channel in shares) for shares in top],
+            "top_shares": ["; ".join(f"{share:.0%}" for share in shares.values()) for shares in top],
             "label_overlap": members["label"].mean().to_numpy(dtype=np.float64, na_value=np.nan),
         }
     )
@@ -64,7 +62,7 @@ def find_events(
 
 
 def _sentence(event: Any) -> str:
-    """What a person reads first: when, for how long, how far above the threshold, and which channels."""
+    """When, for how long, how far above the threshold, and which channels."""
     begin = (
         f"second {event.start_seconds:.2f} of {event.recording}"
         if pd.isna(event.start)
@@ -74,9 +72,9 @@ def _sentence(event: Any) -> str:
         f"{name} ({share})"
         for name, share in zip(event.top_channels.split("; "), event.top_shares.split("; "), strict=True)
     ]
-    told = f", mostly {', '.join(channels)}" if event.top_channels else ""
+    mostly = f", mostly {', '.join(channels)}" if event.top_channels else ""
     length = duration_in_words(event.duration_seconds) if event.duration_seconds else "a moment"
-    return f"{length} from {begin}: peak {ratio_in_words(event.severity)} × threshold{told}"
+    return f"{length} from {begin}: peak {ratio_in_words(event.severity)} × threshold{mostly}"
 
 
 def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
@@ -89,37 +87,8 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
 
 def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -> np.ndarray:
     """Number of the event each score lies in, -1 outside of all: int64 (S,)."""
-    begun_s, ended_s = np.zeros(num_scores, dtype=np.int64), np.zeros(num_scores + 1, dtype=np.int64)
-    begun_s[first_e] = 1
+    started_s, ended_s = np.zeros(num_scores, dtype=np.int64), np.zeros(num_scores + 1, dtype=np.int64)
+    started_s[first_e] = 1
     ended_s[last_e + 1] = 1
-    number_s = np.cumsum(begun_s)
+    number_s = np.cumsum(started_s)
     return np.where(number_s > np.cumsum(ended_s[:-1]), number_s - 1, -1)
-
-
-def _mean_errors(channel_error_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> np.ndarray:
-    """Over the scores of each event, some events at a time: (E, C), NaN for a channel without any."""
-    length_e = last_e - first_e + 1
-    batch_e = np.cumsum(length_e) * channel_error_sc.shape[1] // _VALUES_AT_A_TIME
-    means = []
-    for mine_e in np.split(np.arange(len(first_e)), np.flatnonzero(np.diff(batch_e)) + 1):
-        errors = [channel_error_sc[first_e[event] : last_e[event] + 1] for event in mine_e]
-        error_mc = np.concatenate([channel_error_sc[:0], *errors])
-        means.append(pd.DataFrame(error_mc).groupby(np.repeat(mine_e, length_e[mine_e])).mean().to_numpy())
-        release(channel_error_sc)
-    return np.concatenate(means)
-
-
-def _top_channels(mean_ec: np.ndarray, channels: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The channels of each event with the largest mean errors (E, C), and their shares of the error of all."""
-    order_ec = np.argsort(np.where(np.isnan(mean_ec), np.inf, -mean_ec), axis=1, kind="stable")[:, :TOP_CHANNELS]
-    largest_ec = np.take_along_axis(mean_ec, order_ec, axis=1)
-    known_ec = ~np.isnan(largest_ec)
-    share_ec = largest_ec / np.maximum(np.nansum(mean_ec, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    names_c = [name.replace(";", ",") for name in channels]  # a semicolon stands between names
-    names_ec = np.asarray(names_c, dtype=object)[order_ec]
-    names = ["; ".join(each_c[known_c]) for each_c, known_c in zip(names_ec, known_ec, strict=True)]
-    shares = [
-        "; ".join(f"{share:.0%}" for share in share_c[known_c])
-        for share_c, known_c in zip(share_ec, known_ec, strict=True)
-    ]
-    return names, shares

@@ -1,4 +1,4 @@
-"""Pictures that explain the worst events: what was seen, what the model expected, and where the two part.
+"""Pictures of the worst events: measured values, what the model expected, and the errors of the top channels.
 
 Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibration, h frequency, w time of an image.
 """
@@ -20,10 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from core.devices import memory
 from core.pictures import literal, save_png
 from core.workspace import relative
-from inference.event_views import Scored, rows_view, window_view
+from inference.event_views import Scored, WindowView, rows_view, window_view
 from inference.reconstruction import Levels
 from inference.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates, label_decades
 
@@ -42,12 +41,12 @@ _BAR_INCHES, _BAR_HEIGHT_INCHES = 0.42, 0.09
 
 
 def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
-    """Draws `<stream>_event_<event_id>.png` for the events of the greatest severity; those of an earlier scoring go.
+    """Draws `<stream>_event_<event_id>.png` for the events of the greatest severity; those of an earlier scoring are
+    removed.
 
-    Returns of each picture, the worst event first, the event's
-    id, the path from `root`, and the event's sentence.
+    Returns for each picture, the worst event first, the event's id, the path from `root`, and the event's sentence.
     """
-    stream = scored.scoring.stream
+    stream = scored.stream
     for old in folder.glob(f"{stream}_event_*.png"):
         if re.fullmatch(rf"{stream}_event_\d+", old.stem):
             old.unlink()
@@ -55,7 +54,7 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
     worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[:WORST_EVENTS]
     panels = []
     for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
-        with memory.applied(scored.scoring.plan):
+        with scored.computing():
             if stream == "patchtst":
                 figure = _channels_figure(scored, first, last)
             else:
@@ -70,16 +69,17 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
 
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
-    """The top channels in their own units over what the component that raised the event expected, and their errors."""
+    """The top channels in their own units with what the component that raised the event expected, and their errors."""
     view = rows_view(scored, first, last)
-    start, stop, worst, names = view.start, view.stop, view.worst, scored.scoring.channels
+    start, stop, worst, names = view.start, view.stop, view.worst, scored.channels
     curves = _Curves(scored.table.iloc[start:stop], view.segment_n)
 
     figure = Figure(figsize=(10, 1.3 + 1.55 * (len(worst) + 1)), layout="constrained")
     *above, below = figure.subplots(len(worst) + 1, sharex=True, squeeze=False)[:, 0]
     for axes, channel in zip(above, worst, strict=True):
         curves.draw(axes, view.seen_nc[:, channel], **_SEEN)
-        curves.draw(axes, view.expected_nc[:, channel], **_EXPECTED)
+        if view.expected_nc is not None:
+            curves.draw(axes, view.expected_nc[:, channel], **_EXPECTED)
         axes.set_title(literal(names[channel]), fontsize=10, loc="left", pad=3)
     for color, channel in zip(_CHANNEL_COLORS, worst, strict=False):
         error_n = np.maximum(scored.scores.channel_error_sc[start:stop, channel], _SMALLEST_ERROR)
@@ -94,7 +94,7 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
 
     handles = [
         Line2D([], [], **_SEEN, label="seen"),
-        Line2D([], [], **_EXPECTED, label=f"expected ({view.component})"),
+        *([Line2D([], [], **_EXPECTED, label=f"expected ({view.component})")] if view.expected_nc is not None else []),
         Patch(color=EVENT, alpha=0.25, linewidth=0, label="event"),
     ]
     (above[0] if above else below).legend(handles=handles, **_BESIDE)
@@ -110,13 +110,13 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
 
 
 class _Curves:
-    """Lines over the time of some lines of a score table, broken where a stretch ends."""
+    """Lines over the time of some lines of a score table, broken between segments."""
 
-    def __init__(self, table: pd.DataFrame, stretch_n: np.ndarray):
+    def __init__(self, table: pd.DataFrame, segment_n: np.ndarray):
         self.table = table
         self.has_dates = bool(table["time"].notna().all())
         self.x_n = date2num(table["time"].to_numpy()) if self.has_dates else table["seconds"].to_numpy()
-        self.breaks = np.flatnonzero(np.diff(stretch_n)) + 1
+        self.breaks = np.flatnonzero(np.diff(segment_n)) + 1
 
     def draw(self, axes: Axes, value_n: np.ndarray, **style: Any) -> None:
         value_n = np.insert(value_n.astype(np.float64), self.breaks, np.nan)
@@ -136,21 +136,23 @@ class _Curves:
 # ------------------------------------------------------------------------------------------------------------ vibration
 def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
     """The window with the event's highest score, a row for each axis of the sensor, the worst first: its waveform, its
-    scalogram, what the model expected of that, and the difference."""
+    scalogram, the scalogram that the model expected, and the difference; without a model its waveform and spectrum."""
     view = window_view(scored, first, last)
     worst = list(view.worst)
+    if view.levels is None:
+        return _spectra_figure(scored, view)
     unit, duration = ("ms", 1e3 * view.seconds) if view.seconds < _MILLISECONDS_BELOW else ("s", view.seconds)
     time_t = np.linspace(0, duration, len(view.wave_ta), endpoint=False)
 
     height = _HEADER_INCHES + _ROW_INCHES * len(worst) + _FOOTER_INCHES
     figure = Figure(figsize=(11, height))
-    # A fixed layout: an automatic one draws all twelve maps three times.
+    # A fixed layout, because an automatic one draws all twelve maps three times.
     top, bottom = 1 - _HEADER_INCHES / height, _FOOTER_INCHES / height
     room = {"left": 0.06, "right": 0.99, "top": top, "bottom": bottom, "hspace": 0.22, "wspace": 0.3}
     grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True, gridspec_kw=room)
     for axes, axis in zip(grid[:, 0], worst, strict=True):
         axes.plot(time_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)
-        axes.set_ylabel(literal(f"axis {scored.scoring.channels[axis]}"), fontsize=10)
+        axes.set_ylabel(literal(f"axis {scored.channels[axis]}"), fontsize=10)
         axes.grid(axis="y", alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     level, difference = _draw_levels(grid[:, 1:], view.levels, worst, duration)
@@ -172,6 +174,30 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
         bar = figure.colorbar(mesh, cax=figure.add_axes(place), orientation="horizontal")
         bar.set_label(label, fontsize=8)
         bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def _spectra_figure(scored: Scored, view: WindowView) -> Figure:
+    """A row for each axis of the sensor, the worst first: its waveform and its amplitude spectrum."""
+    figure = Figure(figsize=(11, _HEADER_INCHES + _ROW_INCHES * len(view.worst)), layout="constrained")
+    grid = figure.subplots(len(view.worst), 2, squeeze=False, sharex="col")
+    num_samples = len(view.wave_ta)
+    second_t = view.begin + np.linspace(0, view.seconds, num_samples, endpoint=False)
+    hertz_f = np.fft.rfftfreq(num_samples, view.seconds / num_samples)[1:]
+    for (wave, spectrum), axis in zip(grid, view.worst, strict=True):
+        wave_t = np.nan_to_num(view.wave_ta[:, axis] - np.nanmean(view.wave_ta[:, axis]))
+        amplitude_f = np.abs(np.fft.rfft(wave_t * np.hanning(num_samples)))[1:] * 4 / num_samples
+        wave.plot(second_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)
+        wave.set_ylabel(literal(f"axis {scored.channels[axis]}"), fontsize=10)
+        spectrum.loglog(hertz_f, np.maximum(amplitude_f, np.finfo(np.float32).tiny), color=SCORE, linewidth=0.8)
+        for axes in (wave, spectrum):
+            axes.margins(x=0)
+            axes.grid(alpha=0.25)
+            axes.tick_params(labelsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
+    for axes, title, unit in zip(grid[0], ("waveform", "amplitude spectrum"), ("s", "Hz"), strict=True):
+        axes.set_title(title, fontsize=10, loc="left")
+        grid[-1, int(unit == "Hz")].set_xlabel(unit, fontsize=9)
     return figure
 
 

@@ -1,6 +1,6 @@
-"""What scores were made of, so that a later command can say whether they are current, and if not, what has changed.
+"""What scores were made of, so that a later command can report whether they are current, and if not, what has changed.
 
-Nothing here imports torch: scores that are current are recognised without loading a model.
+Nothing here imports torch: current scores are recognised without loading a model.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ _DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalo
 _NOT_DECIDING = ("scoring.batch_size", "data.store_dir", "data.store_gb", "model.size")
 _PACKAGES = ("core", "inference")
 _NO_DETECTOR = "none"
+# What stands in place of the digests of checkpoint and detector where control charts score alone.
+_CHARTS_ALONE = "none, control charts alone"
 
 
-def made_of(config: AnyConfig, *, root: Path, checkpoint: Path, checkpoint_sha256: str) -> Fingerprint:
+def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoint_sha256: str | None) -> Fingerprint:
     """Of what scores would be made now: digests of checkpoint, detector, files and code, and the deciding settings.
 
-    config: as it was loaded, without the sizes of the checkpoint.
+    config: as it was loaded, without the sizes of the checkpoint. checkpoint: None for control charts alone.
     Raises DataError where `data.parts.test` matches no sensor file.
     """
     return {
-        "model": {"checkpoint": checkpoint_sha256, "detector": detector_sha256(checkpoint)},
+        "model": {"checkpoint": _CHARTS_ALONE, "detector": _CHARTS_ALONE}
+        if checkpoint is None
+        else {"checkpoint": checkpoint_sha256, "detector": detector_sha256(checkpoint)},
         "settings": dict(_settings(config)),
         "data": dict(chain.from_iterable(_part(config, name, root) for name in type(config.data.parts).model_fields)),
         "code": {package: _joint(code_digests((package,))) for package in _PACKAGES},
@@ -50,11 +54,17 @@ def detector_sha256(checkpoint: Path) -> str:
 
 
 def reasons_to_score(
-    summary: Mapping[str, Any] | None, config: AnyConfig, *, root: Path, checkpoint: Path, checkpoint_sha256: str
+    summary: Mapping[str, Any] | None,
+    config: AnyConfig,
+    *,
+    root: Path,
+    checkpoint: Path | None,
+    checkpoint_sha256: str | None,
 ) -> list[str]:
     """Why scores on disk are not those that scoring would give now, in words; empty where they are current.
 
-    summary: what the latest scoring wrote; None where there is none that can be read.
+    summary: what the latest scoring wrote; None where there is none that can be read. checkpoint: None for control
+    charts alone.
     """
     if summary is None:
         return ["there are none"]
@@ -77,9 +87,9 @@ def _settings(config: AnyConfig) -> Iterator[tuple[str, str]]:
 
 
 def _part(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]]:
-    """How many files a part has, and one digest of all of them: a part may have thousands.
+    """The number of files of a split, and one digest of all of them: a split may have thousands.
 
-    The files of the reference parts may be missing: a detector that was fitted elsewhere then judges.
+    The files of reference splits may be missing: then a detector that was fitted elsewhere is used.
     """
     patterns, folder = getattr(config.data.parts, name).files, (root / config.data.root).resolve()
     present = patterns if name == "test" else [pattern for pattern in patterns if matches(pattern, folder)]

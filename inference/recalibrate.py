@@ -1,7 +1,7 @@
-"""Learns anew what is normal, from newer data: `python -m inference.recalibrate --stream patchtst [key=value …]`.
+"""Fits the detector to newer reference data: `python -m inference.recalibrate --stream patchtst [key=value …]`.
 
-The model stays as it is: only what stands beside it, levels, statistics and threshold, is learned from the rows that
-`data.parts.calibration` names. From then on these judge, until `--undo` or `--from-config`.
+The model does not change. Baselines, control charts and threshold are fitted to the rows that `data.parts.calibration`
+names, and are used until `--undo` or `--from-config`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from core.workspace import relative, write_bytes
 if TYPE_CHECKING:
     from core.data.windows import WindowSet
     from inference.detector import Detector
-    from inference.part_scores import PartErrors
+    from inference.model_errors import PartErrors
     from inference.thresholds import FalseAlarms
 
 log = logging.getLogger(__name__)
@@ -43,47 +43,47 @@ _HIGH = 0.9
 
 
 def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Fits a detector to the rows of `data.parts.calibration` alone, keeps it, and gives what that changed.
+    """Fits a detector to the rows of `data.parts.calibration` alone, stores it, and returns what that changed.
 
     Raises CheckpointError and DataError as scoring does; then nothing is replaced.
     """
     from core.devices import memory
-    from inference.detector import fit
+    from inference.fitting import fit
+    from inference.model_errors import model_errors
     from inference.stored_detector import load_parts, load_stored, open_model, refuse_training_rows
-    from inference.stream_scores import model_errors
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
     before, _ = load_stored(path)
     if before is not None and before.checkpoint_sha256 != scoring.sha256:
         before = None
-    normal = load_parts(_calibration_alone(config), scoring, ("calibration",), root=root).parts
-    windows, part = normal["calibration"], config.data.parts.calibration
+    reference = load_parts(_calibration_alone(config), scoring, ("calibration",), root=root).parts
+    windows, part = reference["calibration"], config.data.parts.calibration
     refuse_training_rows(config, scoring, windows)
-    log.info("learning from %s to %s of what data.parts.calibration.files names", part.start, part.stop)
+    log.info("fitting to %s to %s of the files of data.parts.calibration", part.start, part.stop)
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
-        detector = fit(config, scoring.sha256, normal, {"calibration": errors})
-        known = before if before is not None and before.fault(config, scoring.sha256) is None else None
+        detector = fit(config, scoring.sha256, reference, {"calibration": errors})
+        known = before if before is not None and before.mismatch(config, scoring.sha256) is None else None
         change = {"learned_from": list(detector.recordings), **_change(known, detector, errors, windows)}
     return _replace(path, replace(detector, change=change), root=root)
 
 
 def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Returns to a detector of the configuration's own parts, and gives what that changed: made anew where their files
-    are at hand, else the one that was there before the first calibration. Raises as scoring does."""
+    """Returns to a detector of the configuration's own splits, and reports it: fitted again where their files are
+    available, else the one from before the first calibration. Raises as scoring does."""
     from core.devices import memory
-    from inference.detector import Detector
-    from inference.stored_detector import fit_from, load_parts, open_model, parts_at_hand, refuse_training_rows
+    from inference.detector_file import load_detector
+    from inference.stored_detector import available_parts, fit_from, load_parts, open_model, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
-    at_hand = parts_at_hand(config, root)
-    if "calibration" not in at_hand and (original := original_path(path)).is_file():
-        detector = Detector.load(original)
-        if detector.fault(config, scoring.sha256) is None:
+    available = available_parts(config, root)
+    if "calibration" not in available and (original := original_path(path)).is_file():
+        detector = load_detector(original)
+        if detector.mismatch(config, scoring.sha256) is None:
             return _replace(path, detector, root=root)
-    parts = dict.fromkeys((*at_hand, "calibration", "test"))
+    parts = dict.fromkeys((*available, "calibration", "test"))
     data = load_parts(config, scoring, tuple(parts), root=root)
     refuse_training_rows(config, scoring, data.parts["calibration"])
     with memory.applied(scoring.plan):
@@ -92,53 +92,55 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
 
 
 def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Puts the detector before the latest calibration back, and that one in its place. Needs no data."""
-    from inference.detector import Detector
+    """Restores the detector from before the latest calibration, and keeps the latest as the previous one. Needs no
+    data."""
+    from inference.detector_file import load_detector
 
     model = root / (checkpoint or loaded.config.logging.checkpoint_path)
     path = detector_path(model)
     previous = previous_path(path)
     if not previous.is_file():
         raise UsageError(f"there is no {previous.name}: nothing was calibrated", hint="`landfall calibrate` first")
-    before = Detector.load(previous)
+    before = load_detector(previous)
     if before.checkpoint_sha256 != describe(model).get("sha256"):
         raise OutputError(
-            f"{relative(previous, root)} belongs to another model", hint="`landfall calibrate --from-config` makes one"
+            f"{relative(previous, root)} belongs to another model", hint="`landfall calibrate --from-config` fits one"
         )
-    held, undone = previous.read_bytes(), path.read_bytes() if path.is_file() else None
+    restored, undone = previous.read_bytes(), path.read_bytes() if path.is_file() else None
     with _writing(path):
-        write_bytes(path, held)
+        write_bytes(path, restored)
         if undone is not None:
             write_bytes(previous, undone)
-    return _told(path, before, root=root)
+    return _report(path, before, root=root)
 
 
 def previous_path(path: Path) -> Path:
-    """Where a detector lies that was replaced by a calibration."""
+    """The file of a detector that a calibration replaced."""
     return path.with_name(path.name.replace(".detector.", ".detector.previous."))
 
 
 def original_path(path: Path) -> Path:
-    """Where the newest detector lies that no calibration made: however often one calibrates, it stays."""
+    """The file of the newest detector that no calibration fitted: it stays over any number of calibrations."""
     return path.with_name(path.name.replace(".detector.", ".detector.original."))
 
 
 def _calibration_alone(config: AnyConfig) -> AnyConfig:
-    """No other part takes rows from it: which these were is for the training to know."""
+    """The configuration with no other split, so that none takes rows from the calibration split."""
     parts = Parts(calibration=config.data.parts.calibration)
     return config.model_copy(update={"data": config.data.model_copy(update={"parts": parts})})
 
 
 def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
+    from inference.detector_file import save_detector
     from inference.stored_detector import load_stored
 
     replaced, _ = load_stored(path)
     with _writing(path):
-        if replaced is not None:  # one that cannot be read must not take the place of one that can
+        if replaced is not None:  # an unreadable detector does not replace a readable one
             for kept in (previous_path(path), *([original_path(path)] if replaced.change is None else [])):
                 write_bytes(kept, path.read_bytes())
-        detector.save(path)
-    return _told(path, detector, root=root)
+        save_detector(detector, path)
+    return _report(path, detector, root=root)
 
 
 @contextmanager
@@ -149,8 +151,8 @@ def _writing(path: Path) -> Iterator[None]:
         raise OutputError(f"{path} cannot be written: {error}", hint="see who owns it, and the disk") from error
 
 
-def _told(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
-    log.info("%s judges from now on, threshold %.3g", relative(path, root), detector.threshold.value)
+def _report(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
+    log.info("%s is used from now on, threshold %.3g", relative(path, root), detector.threshold.value)
     log.info("%s", detector.change["sentence"] if detector.change else detector.threshold.statement)
     return {
         "stream": detector.stream,
@@ -163,18 +165,18 @@ def _told(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------------------- drift
 def _change(before: Detector | None, now: Detector, errors: PartErrors, windows: WindowSet) -> dict[str, Any]:
-    """What became of the detector before, on the data that now is normal.
+    """How the detector before scores the new reference data.
 
-    threshold: old and new. old_on_new: the share of new normal scores above the old threshold. high_score_ratio: of new
-    normal scores over old ones, both by the old detector. They speak of the process; the new threshold does not, as
-    its scores are over what is normal now.
+    threshold: old and new. old_on_new: the share of new reference scores above the old threshold. high_score_ratio: of
+    new reference scores over old ones, both by the old detector. These describe the process. The new threshold does
+    not, because its scores are relative to the new reference data.
     """
     import numpy as np
 
     from inference.detector import calibration_sample
 
     if before is None:
-        return {"sentence": "There was no detector of this model and these settings before: drift cannot be told."}
+        return {"sentence": "There was no detector of this model and these settings before: drift is unknown."}
     sample = calibration_sample(before.score(errors, windows).score_s, errors, windows, before.sample.span)
     achieved = sample.false_alarms(before.threshold.value, before.alarm_settings)
     ratio = float(np.quantile(sample.score_n, _HIGH) / np.quantile(before.sample.score_n, _HIGH))
@@ -188,7 +190,7 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
 
 
 def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
-    """achieved: of the old threshold on the new data. rate: what it was meant to have at most. ratio: of the high
+    """achieved: false alarms of the old threshold on the new data. rate: the most it was set for. ratio: of the high
     scores."""
     from inference.thresholds import in_words, percent
 
@@ -198,21 +200,22 @@ def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
     elif achieved.high < rate and ratio < _QUIETER:
         found = "The process has become quieter"
     return (
-        f"{found}: with the old threshold {in_words(achieved)} of the new normal scores would have been false alarms "
-        f"(asked: at most {percent(rate)}); high scores (90 % quantile) are {ratio_in_words(ratio)} times the old ones"
+        f"{found}: with the old threshold {in_words(achieved)} of the new reference scores would have been false "
+        f"alarms (asked: at most {percent(rate)}); high scores (90 % quantile) are {ratio_in_words(ratio)} times the "
+        "old ones"
     )
 
 
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="landfall calibrate", description="Learns anew what is normal from newer data; the model stays as it is."
+        prog="landfall calibrate", description="Fits the detector to newer reference data; the model does not change."
     )
     parser.add_argument("--stream", choices=STREAMS, required=True, help="whose detector")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--undo", action="store_true", help="put the detector before the latest calibration back")
-    instead.add_argument("--from-config", action="store_true", help="learn from the configuration's own parts again")
+    instead.add_argument("--undo", action="store_true", help="restore the detector from before the latest calibration")
+    instead.add_argument("--from-config", action="store_true", help="fit to the configuration's own splits again")
     add_config_arguments(
         parser, default=local_config_file("<stream>"), example="data.parts.calibration.files=[data/fdc/newer_*.csv]"
     )

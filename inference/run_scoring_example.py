@@ -1,6 +1,6 @@
 """Scores a stream and finds events: `python -m inference.run_scoring_example --stream patchtst [key=value …]`.
 
-Notebooks and pipelines call `score_stream`. `--help` and `--print-config` never import torch.
+Notebooks and pipelines call `score_stream`. `--help` and `--print-config` do not import torch.
 """
 
 from __future__ import annotations
@@ -8,68 +8,42 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from core.checkpoint import describe, detector_path
+from core.checkpoint import describe
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import LoadedConfig, local_config_file
-from core.config.schema import STREAMS, AnyConfig, Scoring
+from core.config.schema import STREAMS, AnyConfig
 from core.devices.process import start_right
-from core.errors import EXIT_OK
+from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
-from core.numbers import plain
-from core.reading import read_json_object
 from core.stopping import StopRequest
 from core.switching import finish
-from core.workspace import atomic_file, relative, utc_now, write_json, write_text
+from core.workspace import atomic_file, relative, write_json, write_text
 from inference.provenance import detector_sha256, made_of, reasons_to_score
+from inference.summary import ScoringPaths, charts_alone_in_words, read_summary, summary_of, title_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from core.data.recording import Recording
+    from core.data.dataset import StreamData
+    from core.devices.plan import DevicePlan
+    from core.fingerprints import Fingerprint
     from inference.detector import Detector
+    from inference.model_errors import PartErrors
     from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class ScoringPaths:
-    """What scoring writes."""
-
-    scores: Path
-    events: Path
-    events_json: Path
-    event_documents: Path
-    timeline: Path
-    summary: Path
-
-    @property
-    def tables(self) -> tuple[Path, ...]:
-        """Those that every scoring writes, but the summary."""
-        return self.scores, self.events, self.events_json, self.timeline
-
-    @classmethod
-    def of(cls, config: AnyConfig, *, root: Path) -> ScoringPaths:
-        folder, stream = root / config.logging.artifacts_dir / "scores", config.stream
-        return cls(
-            scores=folder / f"{stream}_scores.parquet",
-            events=folder / f"{stream}_events.csv",
-            events_json=folder / f"{stream}_events.json",
-            event_documents=folder / f"{stream}_events",
-            timeline=folder / f"{stream}_timeline.png",
-            summary=folder / f"{stream}_summary.json",
-        )
+# What scores: the model together with the control charts, or the charts alone, which need no training.
+DetectorKind = Literal["model", "charts"]
+DETECTOR_KINDS: tuple[DetectorKind, ...] = ("model", "charts")
 
 
 @dataclass(frozen=True)
@@ -87,69 +61,113 @@ class ScoringResult:
         return self.paths.timeline
 
 
-def score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> ScoringResult:
-    """Scores the test part by the detector of the model, fitted where there is none that serves, and writes table,
-    events, picture and summary.
+def score_stream(
+    loaded: LoadedConfig,
+    *,
+    root: Path,
+    checkpoint: Path | str | None = None,
+    detector: DetectorKind = "model",
+) -> ScoringResult:
+    """Scores the test split and writes table, events, pictures and summary.
 
-    checkpoint: relative to `root`; default: the configuration's.
-    Raises CheckpointError for a checkpoint that is missing, torn or of another configuration, DataError for data that
-    cannot be scored or too little of it to set a threshold, and StoppedError after a signal, or near the wall-time
-    limit if a new start has more time.
+    checkpoint: relative to `root`; default: the configuration's. detector: "model" uses the detector of the checkpoint,
+    fitted where there is none that matches; "charts" fits control charts to the reference splits of the configuration,
+    and needs no checkpoint.
+    Raises CheckpointError for a checkpoint that is missing, damaged or of another configuration, DataError for data
+    that cannot be scored or is too small to set a threshold, and StoppedError after a signal, or near the wall-time
+    limit if a restart has more time.
     """
-    with StopRequest(loaded.config.timeout_hours, keeps_nothing=True), scoring_lock(loaded, root, checkpoint):
-        return _score_stream(loaded, root=root, checkpoint=checkpoint)
+    if detector == "charts" and checkpoint is not None:
+        raise UsageError("control charts need no checkpoint", hint="leave out --checkpoint, or --detector charts")
+    with (
+        StopRequest(loaded.config.timeout_hours, keeps_nothing=True),
+        scoring_lock(loaded, root, checkpoint, detector=detector),
+    ):
+        return _score_stream(loaded, root=root, checkpoint=checkpoint, kind=detector)
 
 
 @contextmanager
-def scoring_lock(loaded: LoadedConfig, root: Path, checkpoint: Path | str | None) -> Iterator[None]:
+def scoring_lock(
+    loaded: LoadedConfig, root: Path, checkpoint: Path | str | None, *, detector: DetectorKind = "model"
+) -> Iterator[None]:
     """While it is held, no other command replaces the model or writes its detector and scores.
 
     Raises LockedError where one does.
     """
     config = loaded.config
     with Lock(command=f"landfall score --stream {config.stream}") as lock:
-        lock.take_if_writable(root / (checkpoint or config.logging.checkpoint_path), key="--checkpoint")
+        if detector == "model":
+            lock.take_if_writable(root / (checkpoint or config.logging.checkpoint_path), key="--checkpoint")
         lock.take(ScoringPaths.of(config, root=root).summary, key="logging.artifacts_dir")
         finish(root)
         yield
 
 
-def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> ScoringResult:
+class _Scoring(NamedTuple):
+    """Everything that scores the test split. errors: of its windows. model: None for control charts alone. sources:
+    what the scores are made of."""
+
+    config: AnyConfig
+    detector: Detector
+    data: StreamData
+    errors: PartErrors
+    plan: DevicePlan
+    model: ScoringModel | None
+    sources: Fingerprint
+
+
+def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> _Scoring:
     from core.devices import memory
+    from inference.model_errors import model_errors
+    from inference.stored_detector import detector_and_data, open_model
+
+    config, model = open_model(loaded, root=root, checkpoint=checkpoint)
+    # Before anything is read: a file that changes while scoring runs then makes the scores out of date.
+    sources = made_of(loaded.config, root=root, checkpoint=model.path, checkpoint_sha256=model.sha256)
+    with memory.applied(model.plan):
+        detector, data = detector_and_data(config, model, root=root)
+        sources["model"]["detector"] = detector_sha256(model.path)  # that may have been fitted just now
+        errors = model_errors(config, model, data.parts["test"], "test", keep_expected=True)
+    return _Scoring(config, detector, data, errors, model.plan, model, sources)
+
+
+def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
+    from inference.model_errors import PartErrors
+    from inference.stored_detector import charts_and_data
+
+    sources = made_of(loaded.config, root=root, checkpoint=None, checkpoint_sha256=None)
+    detector, data, plan = charts_and_data(loaded.config, root=root)
+    errors = PartErrors.without_model(detector.stream, data.parts["test"])
+    return _Scoring(data.config, detector, data, errors, plan, None, sources)
+
+
+def _score_stream(
+    loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None, kind: DetectorKind
+) -> ScoringResult:
     from inference.event_documents import write_event_documents
     from inference.event_views import Scored
     from inference.events import find_events
     from inference.panels import write_panels
-    from inference.score_table import sample_of, score_table, write_scores
-    from inference.stored_detector import detector_and_data, open_model
-    from inference.stream_scores import model_errors
-    from inference.thresholds import departure
+    from inference.score_table import score_table, write_scores
     from inference.timeline import plot_timeline
-    from inference.what_if import what_if
 
-    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
-    # Before anything is read: a file that changes while scoring runs then makes the scores out of date.
-    sources = made_of(loaded.config, root=root, checkpoint=scoring.path, checkpoint_sha256=scoring.sha256)
-    with memory.applied(scoring.plan):
-        detector, data = detector_and_data(config, scoring, root=root)
-        sources["model"]["detector"] = detector_sha256(scoring.path)  # that may have been fitted just now
-        windows = data.parts["test"]
-        errors = model_errors(config, scoring, windows, "test", keep_expected=True)
-        test = detector.score(errors, windows)
-    threshold = detector.threshold
+    if kind == "charts":
+        config, detector, data, errors, plan, model, sources = _by_charts(loaded, root=root)
+    else:
+        config, detector, data, errors, plan, model, sources = _by_model(loaded, root=root, checkpoint=checkpoint)
+    windows, threshold = data.parts["test"], detector.threshold
+    test, charts_alone = detector.score_with_baseline(errors, windows)
     scores = score_table(
         test, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold.value
     )
     events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
 
     paths = ScoringPaths.of(config, root=root)
-    judged = _detection(scores, threshold.value, config.scoring)
-    summary = _summary(scores, events, detector, judged, scoring=scoring, paths=paths, root=root)
-    scored = sample_of(scores, span=config.scoring.smoothing_span)
-    summary["threshold"]["departure"] = departure(threshold, detector.sample, scored)
-    summary["what_if"] = what_if(detector.sample, scores, threshold.value, config.scoring)
-    summary["missed_faults"] = _missed_faults(scores, config.scoring, windows.series.recordings) if judged else []
-    # The old summary goes first and the new one comes last: a summary on disk never speaks of other files.
+    summary = summary_of(
+        scores, events, detector, charts_alone, config.scoring, windows.series.recordings,
+        model=model, plan=plan, paths=paths, root=root,
+    )  # fmt: skip
+    # The old summary is removed first and the new one is written last: a summary never describes other files.
     with atomic_file(paths.scores) as part:
         write_scores(scores, part)
         paths.summary.unlink(missing_ok=True)
@@ -159,121 +177,55 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | 
     )
     plot_timeline(
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
-        threshold=threshold.value, title=_title(summary),
+        threshold=threshold.value, title=title_of(summary),
     )  # fmt: skip
-    scored = Scored(scoring, windows, test, scores, errors.expected_sc, detector.statistics)
+    scored = Scored(model, windows, test, scores, errors.expected_sc, detector.charts)
     documents = write_event_documents(paths.event_documents, scored, events)
     summary["panels"] = write_panels(paths.summary.parent, scored, events, root=root)
     written = [relative(path, root) for path in (*paths.tables, *documents)]
     summary["files"] = [*written, *(panel["png"] for panel in summary["panels"])]
     summary["made_of"] = sources
     write_json(paths.summary, summary)
-    log.info("%s", _title(summary))
-    log.info("%s", threshold.statement)
-    if summary["threshold"]["departure"]:
-        log.warning("%s", summary["threshold"]["departure"])
+    _log_result(summary)
     return ScoringResult(scores, events, threshold, summary, paths)
 
 
-def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
-    """What the latest scoring wrote, or None where there is none, or none that can be read."""
-    try:
-        return read_json_object(ScoringPaths.of(config, root=root).summary)
-    except (OSError, ValueError):
-        return None
+def _log_result(summary: dict[str, Any]) -> None:
+    log.info("%s", title_of(summary))
+    if compared := charts_alone_in_words(summary):
+        log.info("%s", compared)
+    log.info("%s", summary["threshold"]["statement"])
+    if summary["threshold"]["departure"]:
+        log.warning("%s", summary["threshold"]["departure"])
 
 
-def why_not_current(config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None) -> list[str]:
+def why_not_current(
+    config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None, detector: DetectorKind = "model"
+) -> list[str]:
     """Why the scores on disk are not those that scoring would give now, in words; empty where they are current.
 
-    Raises CheckpointError where there is no checkpoint.
+    Raises CheckpointError where there is no checkpoint and the detector needs one.
     """
+    summary = read_summary(config, root=root)
+    if detector == "charts":
+        return reasons_to_score(summary, config, root=root, checkpoint=None, checkpoint_sha256=None)
     path = root / (checkpoint or config.logging.checkpoint_path)
-    summary, sha256 = read_summary(config, root=root), describe(path)["sha256"]
-    return reasons_to_score(summary, config, root=root, checkpoint=path, checkpoint_sha256=sha256)
-
-
-# -------------------------------------------------------------------------------------------------------------- summary
-def _summary(
-    scores: pd.DataFrame,
-    events: pd.DataFrame,
-    detector: Detector,
-    detection: dict[str, float | None] | None,
-    *,
-    scoring: ScoringModel,
-    paths: ScoringPaths,
-    root: Path,
-) -> dict[str, Any]:
-    num_scored = int(scores["score"].notna().sum())
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "stream": scoring.stream,
-        "run_id": scoring.run_id,
-        "checkpoint": relative(scoring.path, root),
-        "checkpoint_sha256": scoring.sha256,
-        "scored_at": utc_now(),
-        "device": scoring.plan.to_json(),
-        "scores": num_scored,
-        "recordings": int(scores["recording"].nunique()),
-        "alarms": int(scores["alarm"].sum()),
-        "events": len(events),
-        "unscored_rows": len(scores) - num_scored,
-        "threshold": detector.threshold.to_json(),
-        "detector": {
-            "file": relative(detector_path(scoring.path), root),
-            "made_at": detector.made_at,
-            "recordings": len(detector.recordings),
-            "change": detector.change,
-        },
-        "detection": detection,
-        "timeline": {"png": relative(paths.timeline, root)},
-    }
-
-
-def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
-    """Figures over the scores that have a label, and over events; None without any label. What is undefined is None:
-    JSON has no NaN."""
-    from inference.event_figures import event_figures
-    from inference.metrics import detection_metrics
-
-    judged = scores[scores["label"].notna() & scores["score"].notna()]
-    if judged.empty:
-        return None
-    figures = detection_metrics(judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8"), threshold)
-    found = {**asdict(figures), **event_figures(scores, settings)}
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
-
-
-def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:
-    """The labelled faults that no event was matched to, with their names where the label files give them."""
-    from core.data.labels import fault_names
-    from inference.event_figures import missed_faults
-
-    missed = missed_faults(scores, settings)
-    missed["fault"] = None
-    for recording in recordings:
-        mine = missed["recording"] == recording.file_id
-        if mine.any():
-            spans = missed.loc[mine, ["start_seconds", "end_seconds"]].to_numpy().tolist()
-            missed.loc[mine, "fault"] = fault_names(recording, spans)
-    return json.loads(missed.to_json(orient="records", date_format="iso", date_unit="s"))
-
-
-def _title(summary: dict[str, Any]) -> str:
-    unscored = f", {summary['unscored_rows']} unscored" if summary["unscored_rows"] else ""
-    return (
-        f"{summary['stream']}: {summary['events']} events ({summary['alarms']} alarms) in {summary['scores']} scores"
-        f"{unscored}, threshold {plain(summary['threshold']['value'])}, run {summary['run_id']}"
-    )
+    return reasons_to_score(summary, config, root=root, checkpoint=path, checkpoint_sha256=describe(path)["sha256"])
 
 
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="landfall score", description="Scores the test part of a stream and finds events."
+        prog="landfall score", description="Scores the test split of a stream and finds events."
     )
     parser.add_argument("--stream", choices=STREAMS, required=True, help="what to score")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    parser.add_argument(
+        "--detector",
+        choices=DETECTOR_KINDS,
+        default="model",
+        help="charts: control charts alone, without training and without a checkpoint (default: model)",
+    )
     parser.add_argument("--unless-current", action="store_true", help="do nothing where the scores on disk are current")
     add_config_arguments(
         parser, default=local_config_file("<stream>"), example="scoring.threshold.false_alarm_rate=0.001"
@@ -288,14 +240,16 @@ def _score(arguments: argparse.Namespace) -> int:
     if arguments.print_config:
         return print_config(arguments, loaded)
     if arguments.unless_current:
-        reasons = why_not_current(loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint)
+        reasons = why_not_current(
+            loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector
+        )
         if not reasons:
             log.info("%s: the scores are current", loaded.config.stream)
             return EXIT_OK
         log.info("%s: scores are recomputed: %s", loaded.config.stream, "; ".join(reasons))
     if arguments.owns_process:
         start_right(loaded.config)
-    result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint)
+    result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector)
     json.dump(result.summary, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return EXIT_OK

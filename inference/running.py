@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+# An error counts up to so many times the reference error (55 standard deviations): a larger one says little more, and
+# would outweigh every other component of a score.
+ERROR_CAP = 3000.0
 _NEGLIGIBLE = 1e-9
 
 

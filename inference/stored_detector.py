@@ -1,4 +1,8 @@
-"""Which detector judges: the one beside the checkpoint, where it fits, else one that is fitted anew and kept there."""
+"""Which detector scores: the stored one, where it matches model, configuration and data, else one that is fitted now.
+
+The detector of a model is stored beside its checkpoint. One of the control charts alone is not stored: to fit it is all
+there is to do.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,27 @@ from math import isclose
 from pathlib import Path
 
 from core.checkpoint import describe, detector_path
-from core.config.compose import LoadedConfig
+from core.config.compose import LoadedConfig, with_values
 from core.config.schema import AnyConfig
-from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
+from core.data.dataset import StreamData, load_stream_data
 from core.data.files import matches
 from core.data.overlap import shared_rows
 from core.data.recording import RATE_TOLERANCE
+from core.data.splits import PART_NAMES, PartName
 from core.data.windows import WindowSet
 from core.devices import threads
 from core.devices.batching import size_as_trained
 from core.devices.manager import DeviceManager
+from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
 from core.devices.tables import load_tiers
 from core.errors import DataError, OutputError
-from inference.detector import Detector, fit
-from inference.groups import normal_of
+from inference.detector import Detector
+from inference.detector_file import load_detector, save_detector
+from inference.fitting import CHARTS_ONLY, fit
+from inference.groups import reference_of
+from inference.model_errors import PartErrors, reference_errors
 from inference.scoring import ScoringModel, load_scoring_model
-from inference.stream_scores import normal_errors
 
 log = logging.getLogger(__name__)
 
@@ -35,63 +43,94 @@ def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | Non
     """The model of a checkpoint, ready to score, and the configuration with its size. `root` / checkpoint; default: the
     configuration's.
 
-    Raises CheckpointError for a checkpoint that is missing, torn or of another configuration.
+    Raises CheckpointError for a checkpoint that is missing, damaged or of another configuration.
     """
     path = root / (checkpoint or loaded.config.logging.checkpoint_path)
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
-    plan = DeviceManager(config).plan(processes=1)
-    threads.use(plan.threads, is_fixed=config.deterministic)
-    seed_and_fix(config)
+    plan = _prepared(config)
     scoring = load_scoring_model(path, plan, config=config)
-    log.info("scoring with run %s on %s in 32 bit", scoring.run_id, plan.name)
+    log.info("scoring with run %s on %s in float32", scoring.run_id, plan.name)
     return config, scoring
 
 
-def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -> tuple[Detector, StreamData]:
-    """The detector of a model, and the data with its test part loaded.
+def _prepared(config: AnyConfig) -> DevicePlan:
+    """The device, with threads and seeds set as the configuration says."""
+    plan = DeviceManager(config).plan(processes=1)
+    threads.use(plan.threads, is_fixed=config.deterministic)
+    seed_and_fix(config)
+    return plan
 
-    One that `landfall calibrate` made serves until it is called back, and so does any where the calibration data is not
-    at hand: only the test part is then loaded. Else the stored one serves as long as the data is what it was made of.
-    Raises DataError for data that cannot be scored, or too little of it to fit a detector.
+
+# -------------------------------------------------------------------------------------------------------- charts alone
+def charts_and_data(config: AnyConfig, *, root: Path) -> tuple[Detector, StreamData, DevicePlan]:
+    """A detector of the control charts alone, fitted to the reference splits of the configuration, the data with all
+    splits loaded, and the device, which is the CPU.
+
+    Raises DataError for data that cannot be scored, is not available, or is too small to fit a detector.
+    """
+    config = with_values(
+        config, {**CHARTS_ONLY, "device.prefer": "cpu", "precision": "32"}, source="control charts alone"
+    )
+    plan = _prepared(config)
+    log.info("scoring with control charts alone, without a model")
+    data = load_stream_data(config, root=root, parts=PART_NAMES)
+    reference = reference_of(data.parts)
+    entries = {"calibration": PartErrors.without_model(config.stream, reference["calibration"])}
+    return fit(data.config, None, reference, entries), data, plan
+
+
+# -------------------------------------------------------------------------------------------------- detector of a model
+def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -> tuple[Detector, StreamData]:
+    """The detector of a model, and the data with its test split loaded.
+
+    A detector that `landfall calibrate` fitted is used until it is undone. So is any stored one where the calibration
+    data is not available: then only the test split is loaded. Otherwise the stored one is used as long as the data is
+    what it was fitted to.
+    Raises DataError for data that cannot be scored, or is too small to fit a detector.
     """
     stored, reason = load_stored(detector_path(scoring.path))
     kept = stored
-    if stored is not None and (reason := stored.fault(config, scoring.sha256)):
+    if stored is not None and (reason := stored.mismatch(config, scoring.sha256)):
         stored = None
-    here = parts_at_hand(config, root)
-    if stored is not None and (stored.change or "calibration" not in here):
-        _tell(stored)
+    available = available_parts(config, root)
+    if stored is not None and (stored.change or "calibration" not in available):
+        _log_use(stored)
         data = load_parts(config, scoring, ("test",), root=root)
-    elif "calibration" not in here:
+    elif "calibration" not in available:
         raise DataError(
             f"the files of data.parts.calibration are not here to fit a detector: {reason}",
-            hint=f"bring {detector_path(scoring.path).name} from the place of training, or these files",
+            hint=f"bring {detector_path(scoring.path).name} from the machine of the training, or these files",
         )
     else:
-        data = load_parts(config, scoring, (*here, "test"), root=root)
+        data = load_parts(config, scoring, (*available, "test"), root=root)
         refuse_training_rows(config, scoring, data.parts["calibration"])
-        reason = reason or stored.change_of_data(normal_of(data.parts))
+        reason = reason or stored.change_of_data(reference_of(data.parts)) or _older(stored)
         if reason:
             log.info("fitting a detector: %s", reason)
             stored = fit_from(config, scoring, data)
             _keep(stored, scoring, before=kept)
         else:
-            log.info("judging by the detector of %s: its data is what it was", stored.made_at)
+            log.info("scoring with the detector of %s: its data has not changed", stored.made_at)
     return stored.with_alarms(config.scoring), data
 
 
+def _older(detector: Detector) -> str | None:
+    """Why one that an earlier version stored is fitted again."""
+    return "the stored one has no control charts alone to compare with" if detector.charts_alone is None else None
+
+
 def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Detector:
-    """A detector of the configuration's own normal parts, as far as they are loaded."""
-    normal = normal_of(data.parts)
-    missing = [name for name in learning_parts(config) if name not in normal]
+    """A detector of the reference splits of the configuration, as far as they are loaded."""
+    reference = reference_of(data.parts)
+    missing = [name for name in PART_NAMES if name != "test" and name not in reference]
     if missing:
         log.warning(
-            "the files of %s are not here: the statistics of a score learn from fewer normal rows than at the place of "
-            "training, and its threshold is another",
+            "the files of %s are not here: control charts are fitted to fewer reference rows than on the machine of "
+            "the training, and the threshold differs",
             " and ".join(missing),
         )
-    errors = normal_errors(config, scoring, normal)
-    return fit(config, scoring.sha256, normal, errors)
+    errors = reference_errors(config, scoring, reference)
+    return fit(config, scoring.sha256, reference, errors)
 
 
 def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: WindowSet) -> None:
@@ -109,8 +148,8 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
     named = ", ".join(f"rows {each}" for each in shared[:_NUM_NAMED])
     more = f" and {len(shared) - _NUM_NAMED} more ranges" if len(shared) > _NUM_NAMED else ""
     problem = (
-        f"the model was trained on calibration data, {named}{more}: it errs less there than on new rows, so the "
-        "threshold would be too low"
+        f"the model was trained on calibration data, {named}{more}: its errors are smaller there than on new rows, so "
+        "the threshold would be too low"
     )
     if not config.scoring.allow_training_rows:
         raise DataError(
@@ -119,7 +158,7 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
             hint="name other rows in data.parts.calibration (files, start, stop); scoring.allow_training_rows=true "
             "accepts such a threshold",
         )
-    log.warning("%s; accepted, as scoring.allow_training_rows = true", problem)
+    log.warning("%s; accepted, because scoring.allow_training_rows = true", problem)
 
 
 def load_stored(path: Path) -> tuple[Detector | None, str]:
@@ -127,25 +166,18 @@ def load_stored(path: Path) -> tuple[Detector | None, str]:
     if not path.is_file():
         return None, f"there is no {path.name} yet"
     try:
-        return Detector.load(path), ""
+        return load_detector(path), ""
     except OutputError as error:
         return None, error.message
 
 
-def learning_parts(config: AnyConfig) -> tuple[PartName, ...]:
-    """The statistics learn from every normal row there is, so the parts of training are wanted too."""
-    if config.scoring.model_weight == 1.0 and config.stream == "swinmae":
-        return ("calibration",)
-    return tuple(name for name in PART_NAMES if name != "test")
-
-
-def parts_at_hand(config: AnyConfig, root: Path) -> tuple[PartName, ...]:
-    """The parts to learn from whose files are here: a model may have been trained elsewhere."""
+def available_parts(config: AnyConfig, root: Path) -> tuple[PartName, ...]:
+    """The reference splits whose files are here: a model may have been trained elsewhere. Charts are fitted to all."""
     data_root = (root / config.data.root).resolve()
     return tuple(
         name
-        for name in learning_parts(config)
-        if any(matches(pattern, data_root) for pattern in getattr(config.data.parts, name).files)
+        for name in PART_NAMES
+        if name != "test" and any(matches(pattern, data_root) for pattern in getattr(config.data.parts, name).files)
     )
 
 
@@ -161,28 +193,28 @@ def load_parts(config: AnyConfig, scoring: ScoringModel, parts: Sequence[PartNam
     return data
 
 
-def _tell(detector: Detector) -> None:
+def _log_use(detector: Detector) -> None:
     files = detector.recordings
-    told = f"{files[0]} and {len(files) - 1} more recordings" if len(files) > 1 else files[0]
+    named = f"{files[0]} and {len(files) - 1} more recordings" if len(files) > 1 else files[0]
     if detector.change:
         log.info(
-            "judging by what `landfall calibrate` learned at %s from %s, not by data.parts.calibration; "
+            "scoring with what `landfall calibrate` fitted at %s to %s, not with data.parts.calibration; "
             "`landfall calibrate --from-config` returns to that",
-            detector.made_at, told,
+            detector.made_at, named,
         )  # fmt: skip
     else:
-        log.info("judging by the detector of %s, learned from %s: its data is not here", detector.made_at, told)
+        log.info("scoring with the detector of %s, fitted to %s: its data is not here", detector.made_at, named)
 
 
 def _keep(detector: Detector, scoring: ScoringModel, *, before: Detector | None) -> None:
-    """A calibration somebody asked for is not replaced by a scoring with other settings."""
+    """Stores a detector. An explicit calibration is not replaced by a scoring with other settings."""
     path = detector_path(scoring.path)
     if before is not None and before.change:
         if before.checkpoint_sha256 == scoring.sha256:
-            log.warning("%s stays what `landfall calibrate` made it; this scoring goes without it", path.name)
+            log.warning("%s keeps what `landfall calibrate` fitted; this scoring does not use it", path.name)
             return
-        log.warning("what `landfall calibrate` learned at %s was for another model: calibrate anew", before.made_at)
+        log.warning("what `landfall calibrate` fitted at %s was for another model: calibrate again", before.made_at)
     try:
-        detector.save(path)
+        save_detector(detector, path)
     except OSError as error:
-        log.warning("the detector is not kept in %s: %s", path.parent, error)
+        log.warning("the detector is not stored in %s: %s", path.parent, error)

@@ -68,9 +68,9 @@ def _sidecar(artifact: Artifact, sources: dict[str, Path]) -> None:
 
 def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
     """Complete, and next to a checkpoint."""
-    from inference.detector import Detector
+    from inference.detector_file import load_detector
 
-    detector = Detector.load(artifact.source)
+    detector = load_detector(artifact.source)
     model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
     if model is None:
         raise OutputError(f"belongs to {artifact.stream}_ssl.pt, which is not in the bundle")
@@ -81,9 +81,9 @@ def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
 def is_for(detector: Path, model: Path) -> bool:
     """Whether a detector, which is valid, was made for these weights."""
     from core.checkpoint import describe
-    from inference.detector import Detector
+    from inference.detector_file import load_detector
 
-    return Detector.load(detector).checkpoint_sha256 == describe(model)["sha256"]
+    return load_detector(detector).checkpoint_sha256 == describe(model)["sha256"]
 
 
 def _json(artifact: Artifact, sources: dict[str, Path]) -> None:

@@ -39,7 +39,8 @@ def summary_text(summaries: Mapping[Stream, Summary | None], report: ValidationR
 
 # ---------------------------------------------------------------------------------------------------- what was found
 def _found(stream: Stream, summary: Summary | None) -> str:
-    lines = [f"  {TITLES[stream][1]}, {stream}"]
+    by_charts = summary is not None and summary.get("detector", {}).get("kind") == "charts"
+    lines = [f"  {TITLES[stream][1]}, {stream}{', control charts alone' if by_charts else ''}"]
     if summary is None:
         lines.append("    nothing was scored")
     elif not summary.get("detection"):
@@ -66,7 +67,16 @@ def _against_labels(summary: Summary) -> list[tuple[str, str]]:
     if auroc is not None:
         near = "  ! near chance: the scores hardly tell faults from normal rows" if is_near_chance(auroc) else ""
         lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
+    if alone := (summary.get("charts_alone") or {}).get("detection"):
+        lines.append(("charts alone", _charts_alone(alone)))
     return lines
+
+
+def _charts_alone(detection: Mapping[str, Any]) -> str:
+    """What the control charts find without the model."""
+    faults, auroc = f"{detection['faults_found']} of {detection['faults_total']} faults found", detection["auroc"]
+    ranked = "" if auroc is None else f", row AUROC {auroc:.3f}"
+    return f"{faults}, {detection['false_events']} false events{ranked} (without the model)"
 
 
 def _fault(fault: Mapping[str, Any]) -> str:

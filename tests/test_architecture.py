@@ -22,9 +22,17 @@ MAY_IMPORT = {
     "pipelines": set(PACKAGES),
 }
 # Their modules have an order; the docstring of the package states it.
-WITHOUT_CIRCLES = ("core/data", "core/devices", "migration", "pipelines/devices", "trainers")
+WITHOUT_CIRCLES = (
+    "core/data",
+    "core/devices",
+    "inference",
+    "inference/charts",
+    "migration",
+    "pipelines/devices",
+    "trainers",
+)
 # The docstring of the package lists its layers, lowest first.
-WITH_LAYERS = ("core/data", "migration")
+WITH_LAYERS = ("core/data", "inference", "inference/charts", "migration")
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/compat.py"}

@@ -28,7 +28,7 @@ from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, D
 from core.models.factory import build_model, refuse_other_weights
 from core.redaction import HIDDEN, redacted, redacted_text
 from core.runlog import RunLog
-from inference.detector import Detector
+from inference.detector_file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command
 from tests.support import REPO_ROOT
@@ -186,13 +186,13 @@ def test_weights_that_declare_more_than_the_file_holds_are_refused():
 def test_a_detector_that_would_grow_is_refused(cage):
     np.savez_compressed(cage / "d.npz", header=np.zeros(10**8, np.uint8), sha256=np.array("0"))
     with pytest.raises(OutputError, match="compressed"):
-        Detector.load(cage / "d.npz")
+        load_detector(cage / "d.npz")
 
 
 def test_a_detector_of_objects_is_refused(cage):
     np.savez(cage / "d.npz", header=np.array([Trap()], dtype=object), sha256=np.array("0"))
     with pytest.raises(OutputError, match="cannot be read"):
-        Detector.load(cage / "d.npz")
+        load_detector(cage / "d.npz")
 
 
 # --------------------------------------------------------------------------------------------------------------- arrays

@@ -25,12 +25,12 @@ from benchmarks.detection.sets import SETS, BenchmarkSet
 from benchmarks.detection.unit import Unit
 from core.config.compose import with_values
 from core.config.schema import Stream
-from core.data.dataset import PART_NAMES, PartName, StreamData, load_stream_data
+from core.data.dataset import StreamData, load_stream_data
+from core.data.splits import PART_NAMES, PartName
 from core.workspace import write_json
-from inference.detector import fit_with_scores
-from inference.groups import normal_of
-from inference.part_scores import PartErrors
-from inference.stream_scores import model_errors, normal_errors
+from inference.fitting import fit_with_scores
+from inference.groups import reference_of
+from inference.model_errors import PartErrors, model_errors, reference_errors
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Judge:
     @cached_property
     def errors(self) -> dict[PartName, PartErrors]:
         config, scoring = self.model.config, self.model.scoring
-        normal = normal_errors(config, scoring, normal_of(self.data.parts))
+        normal = reference_errors(config, scoring, reference_of(self.data.parts))
         return {**normal, "test": model_errors(config, scoring, self.data.parts["test"], "test")}
 
     def headline(self, constants: Constants) -> float | None:
@@ -93,7 +93,7 @@ class Judge:
         few_scores_too = {"scoring.threshold.min_calibration": 1}
         config = with_values(self.model.config, constants | few_scores_too, source="constants to choose from")
         normal = {name: each for name, each in self.errors.items() if name != "test"}
-        detector, _ = fit_with_scores(config, self.model.scoring.sha256, normal_of(self.data.parts), normal)
+        detector, _ = fit_with_scores(config, self.model.scoring.sha256, reference_of(self.data.parts), normal)
         windows = self.data.parts["test"]
         table = table_of(detector.score(self.errors["test"], windows), windows.segments.rows_k2, self.data)
         return headline(table, self.unit, self.benchmark)

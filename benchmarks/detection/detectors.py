@@ -20,7 +20,7 @@ from core.data.dataset import StreamData
 from core.data.windows import WindowSet
 from core.workspace import write_json
 from inference.charts.reference_rows import CONSTANT_SHARE
-from inference.groups import groups_of, normal_of, rows_of
+from inference.groups import groups_of, reference_of, rows_of
 from inference.part_scores import PartScores
 from inference.running import Ewma
 from inference.scoring import ScoringModel
@@ -108,13 +108,13 @@ def _training_settings(config: AnyConfig) -> dict[str, Any]:
 def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Iterator[Scored]:
     """By the detectors that scoring would fit. shares: of the model in the score, for each of them."""
     from core.devices import memory
-    from inference.detector import fit_with_scores
-    from inference.stream_scores import model_errors, normal_errors
+    from inference.fitting import fit_with_scores
+    from inference.model_errors import model_errors, reference_errors
 
-    normal, test = normal_of(data.parts), data.parts["test"]
+    normal, test = reference_of(data.parts), data.parts["test"]
     with memory.applied(model.scoring.plan):
         start = time.perf_counter()
-        errors = normal_errors(model.config, model.scoring, normal)
+        errors = reference_errors(model.config, model.scoring, normal)
         test_errors = model_errors(model.config, model.scoring, test, "test")
         model_seconds = time.perf_counter() - start
         for name, share in shares.items():

@@ -20,7 +20,8 @@ from benchmarks.detection.figures import figures
 from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
 from benchmarks.detection.sets import BenchmarkSet
 from benchmarks.detection.unit import Unit
-from core.data.dataset import PART_NAMES, TRAINING_PARTS, load_stream_data
+from core.data.dataset import load_stream_data
+from core.data.splits import PART_NAMES, TRAINING_PARTS
 
 Judged = dict[str, dict[str, Any]]
 """By detector, its figures."""

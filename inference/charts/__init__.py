@@ -11,4 +11,5 @@ Layers, lowest first:
 - `process`: the charts of each group of recordings of process sensors
 - `vibration_features`: level, spectrum, low-frequency lines and modulation of a window
 - `vibration`: the charts of vibration
+- `streams`: the charts of either stream, fitted as a configuration says
 """

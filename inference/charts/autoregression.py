@@ -1,14 +1,14 @@
-"""What the last rows of all channels do not foretell of the next one.
+"""A regression of each row of process sensors on the rows before it.
 
-A ridge regression of each channel on the last rows of all channels (a vector autoregression: Lütkepohl, New
-Introduction to Multiple Time Series Analysis, 2005; ridge: Hoerl and Kennard, Technometrics 1970). It knows what a
-channel-independent model cannot, how channels move together, and adapts to a machine in a second.
+It is a ridge regression of each channel on the last rows of all channels (a vector autoregression: Lütkepohl, New
+Introduction to Multiple Time Series Analysis, 2005; ridge: Hoerl and Kennard, Technometrics 1970). It models how the
+channels move together, which a channel-independent model cannot, and is fitted in seconds.
 
-The ridge does not draw towards the normal mean but towards the channel's own last rows, as far as it lingers there (its
-`inertia`; the idea is that of the Minnesota prior: Litterman, Journal of Business and Economic Statistics 1986): a
-temperature that wanders off slowly is no fault.
+The ridge shrinks the prediction not towards the reference mean but towards the mean of the channel's own last rows, by
+its `persistence` (as the Minnesota prior does: Litterman, Journal of Business and Economic Statistics 1986). A
+temperature that drifts slowly is therefore no fault.
 
-Suffixes: n row, c channel, f regressor, k fold.
+Suffixes: n row, c channel, f regressor, k segment or fold.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from inference.charts.reference_rows import folds_of, moments
 # Share of a channel's own variance that is added to each regressor's. From 0.01 to 1 the mean VUS-PR of the development
 # sets stays within 0.007 (dev/LOG.md).
 PENALTY = 0.1
-# Regressors are clipped to ± this many standard deviations: a fault must not explain itself.
+# Regressors are clipped to ± this many standard deviations, so that a fault does not explain itself.
 CLIP = 10.0
 _MOST_REGRESSORS = 4096
 _VALUES_AT_A_TIME = 2**21
 
 
 class Rows(NamedTuple):
-    """Rows to foretell. x_nf: regressors (n, lags · C + 1), the constant last. own_nc: the mean of the channel's own
-    last rows. z_nc: the rows themselves, NaN where missing. All in standard deviations from the normal mean."""
+    """Rows to predict. x_nf: regressors (n, lags · C + 1), the constant last. own_nc: the mean of the channel's own
+    last rows. z_nc: the rows themselves, NaN where missing. All in standard deviations from the reference mean."""
 
     x_nf: np.ndarray
     own_nc: np.ndarray
@@ -44,22 +44,22 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Autoregression:
-    """mean_c, std_c: of normal rows, float64 (C,). inertia_c: from 0 to 1, how far a channel is expected to stay where
-    its last rows were. weight_fc: (lags · C + 1, C), what is added to that."""
+    """mean_c, std_c: of reference rows, float64 (C,). persistence_c: weight, 0 to 1, of the mean of the channel's own
+    last rows in its prediction. weight_fc: (lags · C + 1, C), weights of the regressors, whose sum is added to that."""
 
     lags: int
     mean_c: np.ndarray
     std_c: np.ndarray
-    inertia_c: np.ndarray
+    persistence_c: np.ndarray
     weight_fc: np.ndarray
 
-    def rows(self, values_nc: np.ndarray, stretches_k2: np.ndarray) -> Iterator[Rows]:
-        """The rows of stretches (K, 2), in order, piece by piece, no piece across two stretches.
+    def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
+        """The rows of segments (K, 2), in order, in pieces that do not cross segments.
 
-        Before the first row of a stretch stands that row again. A missing value is a regressor of 0, its mean.
+        The rows before a segment are replaced by its first row, a missing regressor by its mean.
         """
         size, pages = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1])), Pages(values_nc)
-        for start, stop in stretches_k2:
+        for start, stop in segments_k2:
             for first in range(start, stop, size):
                 rows = self._rows(values_nc, first, min(first + size, stop), start)
                 yield rows
@@ -68,19 +68,20 @@ class Autoregression:
     def _rows(self, values_nc: np.ndarray, first: int, last: int, start: int) -> Rows:
         row_m = np.maximum(np.arange(first - self.lags, last), start)
         z_mc = (values_nc[row_m] - self.mean_c) / self.std_c
-        seen_mc = np.nan_to_num(z_mc)
-        past_ncl = np.lib.stride_tricks.sliding_window_view(seen_mc[:-1], self.lags, axis=0)
+        filled_mc = np.nan_to_num(z_mc)
+        past_ncl = np.lib.stride_tricks.sliding_window_view(filled_mc[:-1], self.lags, axis=0)
         past_nf = past_ncl.clip(-CLIP, CLIP).transpose(0, 2, 1).reshape(last - first, -1)
         return Rows(np.column_stack([past_nf, np.ones(last - first)]), past_ncl.mean(-1), z_mc[self.lags :])
 
     def residual(self, rows: Rows) -> np.ndarray:
-        """What is not foretold, with its sign: float64 (n, C) in standard deviations, NaN where a value is missing."""
-        return rows.z_nc - self.inertia_c * rows.own_nc - rows.x_nf @ self.weight_fc
+        """Row minus prediction: float64 (n, C) in standard deviations, NaN where a value is missing."""
+        return rows.z_nc - self.persistence_c * rows.own_nc - rows.x_nf @ self.weight_fc
 
 
 @dataclass
 class _Moments:
-    """Sums over rows: of products of regressors, of these with the rows and with their own past, and of own past."""
+    """Sums over rows of products: of regressors (F, F), of regressors with rows and with own past (F, C), of own past
+    with rows, and of own past with itself (C,)."""
 
     xx_ff: np.ndarray
     xz_fc: np.ndarray
@@ -107,38 +108,38 @@ class _Moments:
             *(mine + sign * its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True))
         )
 
-    def weights(self, inertia_c: np.ndarray) -> np.ndarray:
+    def weights(self, persistence_c: np.ndarray) -> np.ndarray:
         """The weights (F, C); the constant, last, is not penalised. Its entry of `xx_ff` counts the rows."""
         penalty_f = np.append(np.full(len(self.xx_ff) - 1, PENALTY * self.xx_ff[-1, -1]), 1e-9)
-        return np.linalg.solve(self.xx_ff + np.diag(penalty_f), self.xz_fc - inertia_c * self.xo_fc)
+        return np.linalg.solve(self.xx_ff + np.diag(penalty_f), self.xz_fc - persistence_c * self.xo_fc)
 
 
 def fit(
-    values_nc: np.ndarray, stretches_k2: np.ndarray, settings: ProcessCharts, room: Path | None = None
+    values_nc: np.ndarray, segments_k2: np.ndarray, settings: ProcessCharts, scratch: Path | None = None
 ) -> tuple[Autoregression, np.ndarray]:
-    """The regression of normal rows, and their own residuals, out of fold: float32 (S, C), in `room` if they are long.
+    """The regression of reference rows, and their out-of-fold residuals: float32 (S, C), in `scratch` if they are long.
 
-    values_nc: (N, C) of all rows, NaN missing. stretches_k2: int64 (K, 2), half-open ranges of normal rows without a
+    values_nc: (N, C) of all rows, NaN missing. segments_k2: int64 (K, 2), half-open ranges of reference rows without a
     gap, in order.
     """
     num_channels = values_nc.shape[1]
     lags = max(1, min(settings.lags, _MOST_REGRESSORS // num_channels))
     size = (lags * num_channels + 1, num_channels)
-    blank = Autoregression(lags, *moments(values_nc, stretches_k2), np.zeros(num_channels), np.zeros(size))
-    folds = folds_of(stretches_k2)
+    blank = Autoregression(lags, *moments(values_nc, segments_k2), np.zeros(num_channels), np.zeros(size))
+    folds = folds_of(segments_k2)
     of_fold = [_Moments.of(blank.rows(values_nc, ranges_k2), *size) for ranges_k2 in folds]
     of_all = of_fold[0]
     for each in of_fold[1:]:
         of_all = of_all.plus(each)
-    inertia_c = (of_all.oz_c / np.maximum(of_all.oo_c, 1e-9)).clip(0.0, 1.0)
+    persistence_c = (of_all.oz_c / np.maximum(of_all.oo_c, 1e-9)).clip(0.0, 1.0)
 
     def learned(found: _Moments) -> Autoregression:
-        return Autoregression(lags, blank.mean_c, blank.std_c, inertia_c, found.weights(inertia_c))
+        return Autoregression(lags, blank.mean_c, blank.std_c, persistence_c, found.weights(persistence_c))
 
     def out_of_fold() -> Iterator[np.ndarray]:
         for own, ranges_k2 in zip(of_fold, folds, strict=True):
-            unseen = learned(of_all.plus(own, -1) if len(folds) > 1 else of_all)
-            for rows in unseen.rows(values_nc, ranges_k2):
-                yield unseen.residual(rows).astype(np.float32)
+            without = learned(of_all.plus(own, -1) if len(folds) > 1 else of_all)
+            for rows in without.rows(values_nc, ranges_k2):
+                yield without.residual(rows).astype(np.float32)
 
-    return learned(of_all), gathered(out_of_fold(), room)
+    return learned(of_all), gathered(out_of_fold(), scratch)

@@ -1,12 +1,12 @@
-"""How far a row lies from the plane in which normal rows lie: the Q statistic, also called SPE.
+"""The residual of principal components, whose mean square over channels is the Q statistic, also called SPE.
 
-What the principal components that hold 90 % of the variance leave of a row (Jackson and Mudholkar, Control Procedures
-for Residuals Associated With Principal Component Analysis, Technometrics 1979). It looks at one row at a time, and so
-sees a lasting shift between channels, which a regression on the last rows soon takes for granted. For the same reason
-it takes a plant that drifts for a faulty one: `fit` tells how much the plane of one half of the normal rows errs on
-the other.
+The components hold 90 % of the variance of reference rows (Jackson and Mudholkar, Control Procedures for Residuals
+Associated With Principal Component Analysis, Technometrics 1979). The residual of a row does not depend on the rows
+before it, so a lasting shift between channels stays visible, which a regression on the last rows soon follows. For the
+same reason the residual grows in a plant that drifts: `fit` measures how much larger Q is by the components of the
+other half of the reference rows.
 
-Suffixes: n row, c channel, k fold.
+Suffixes: n row, c channel, k component or segment.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _VALUES_AT_A_TIME = 2**20
 
 @dataclass(frozen=True)
 class Components:
-    """centre_c: mean of the standardised normal rows, float64 (C,). left_cc: projects on what the components leave;
-    zeros where they leave nothing."""
+    """centre_c: mean of the standardised reference rows, float64 (C,). left_cc: projection on the residual of the
+    components; zeros where all components are needed."""
 
     centre_c: np.ndarray
     left_cc: np.ndarray
 
     def residual(self, z_nc: np.ndarray) -> np.ndarray:
-        """What the components leave of standardised rows (n, C), NaN where a value is missing: float64 (n, C)."""
+        """The residual of standardised rows (n, C), NaN where a value is missing: float64 (n, C)."""
         return np.where(np.isnan(z_nc), np.nan, (np.nan_to_num(z_nc) - self.centre_c) @ self.left_cc)
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Number, sum (C,) and sum of products (C, C) of rows; they add up and may be taken away again."""
+    """Number, sum (C,) and sum of products (C, C) of rows."""
 
     count: int
     sum_c: np.ndarray
@@ -49,8 +49,8 @@ class _Moments:
 
     @classmethod
     def of(cls, z_nc: np.ndarray) -> _Moments:
-        seen = (np.nan_to_num(piece_nc) for piece_nc in _pieces(z_nc))
-        return cls.total([cls(len(seen_nc), seen_nc.sum(axis=0), seen_nc.T @ seen_nc) for seen_nc in seen])
+        filled = (np.nan_to_num(piece_nc) for piece_nc in _pieces(z_nc))
+        return cls.total([cls(len(rows_nc), rows_nc.sum(axis=0), rows_nc.T @ rows_nc) for rows_nc in filled])
 
     @classmethod
     def total(cls, each: Sequence[_Moments]) -> _Moments:
@@ -61,19 +61,19 @@ class _Moments:
         variance_c, vector_cc = np.linalg.eigh(self.product_cc / self.count - np.outer(centre_c, centre_c))
         share_c = np.cumsum(variance_c[::-1]) / max(variance_c.sum(), 1e-12)
         loading_ck = vector_cc[:, ::-1][:, : int(np.searchsorted(share_c, VARIANCE_KEPT)) + 1]
-        if loading_ck.shape[1] == len(centre_c):  # of unrelated channels all are needed, and rounding is left
+        if loading_ck.shape[1] == len(centre_c):  # unrelated channels: only rounding is left
             return Components(centre_c, np.zeros((len(centre_c),) * 2))
         return Components(centre_c, np.eye(len(centre_c)) - loading_ck @ loading_ck.T)
 
 
-def fit(z_nc: np.ndarray, stretches_k2: np.ndarray, room: Path | None = None) -> tuple[Components, np.ndarray, float]:
-    """The components of normal rows, what they leave of these rows, out of fold, and the drift.
+def fit(z_nc: np.ndarray, segments_k2: np.ndarray, scratch: Path | None = None) -> tuple[Components, np.ndarray, float]:
+    """The components of reference rows, the out-of-fold residuals of these rows, and the drift.
 
-    z_nc: standardised rows (S, C) of the stretches (K, 2), NaN missing. The residuals are float32 (S, C), in `room` if
-    they are long. Drift: how many times as large the Q of one half of the rows is by the components of the other as by
-    those of all, in the median row; at least 1.
+    z_nc: standardised rows (S, C) of the segments (K, 2), NaN missing. The residuals are float32 (S, C), in `scratch`
+    if they are long. Drift: the median Q of one half of the rows by the components of the other half, over that by the
+    components of all rows; at least 1.
     """
-    sizes = [(ranges_k2[:, 1] - ranges_k2[:, 0]).sum() for ranges_k2 in folds_of(stretches_k2)]
+    sizes = [(ranges_k2[:, 1] - ranges_k2[:, 0]).sum() for ranges_k2 in folds_of(segments_k2)]
     folds = np.split(z_nc, np.cumsum(sizes)[:-1])
     found = [_Moments.of(fold_nc) for fold_nc in folds]
     of_all = _Moments.total(found).components()
@@ -83,31 +83,31 @@ def fit(z_nc: np.ndarray, stretches_k2: np.ndarray, room: Path | None = None) ->
         for each, fold_nc in zip(others, folds, strict=True)
         for piece_nc in _pieces(fold_nc)
     )
-    return of_all, gathered(left, room), _drift(folds, found, room) if found[1:] else 1.0
+    return of_all, gathered(left, scratch), _drift(folds, found, scratch) if found[1:] else 1.0
 
 
 def _pieces(z_nc: np.ndarray) -> Iterator[np.ndarray]:
     return (z_nc[piece] for piece in slices(z_nc, num_values=_VALUES_AT_A_TIME))
 
 
-def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments], room: Path | None) -> float:
+def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments], scratch: Path | None) -> float:
     half = len(folds) // 2
     halves = [slice(half), slice(half, None)]
     of_half = [_Moments.total(found[part]).components() for part in halves]
-    elsewhere = [_median_q(of_half[1 - at], folds[part], room) for at, part in enumerate(halves)]
-    known = [q for q in elsewhere if not np.isnan(q)]
-    at_home = _median_q(_Moments.total(found).components(), folds, room)
-    return max(float(np.mean(known)) / max(at_home, 1e-9), 1.0) if known else 1.0
+    of_other_half = [_median_q(of_half[1 - at], folds[part], scratch) for at, part in enumerate(halves)]
+    known = [q for q in of_other_half if not np.isnan(q)]
+    of_all = _median_q(_Moments.total(found).components(), folds, scratch)
+    return max(float(np.mean(known)) / max(of_all, 1e-9), 1.0) if known else 1.0
 
 
-def _median_q(components: Components, folds: Sequence[np.ndarray], room: Path | None) -> float:
+def _median_q(components: Components, folds: Sequence[np.ndarray], scratch: Path | None) -> float:
     """Of the rows with a value; NaN where there are none."""
     pieces = (piece_nc for fold_nc in folds for piece_nc in _pieces(fold_nc))
-    q_n = gathered((_q(components.residual(z_nc)) for z_nc in pieces), room)
+    q_n = gathered((_q(components.residual(z_nc)) for z_nc in pieces), scratch)
     return float(median(partial(blocks, q_n), len(q_n)))
 
 
 def _q(left_nc: np.ndarray) -> np.ndarray:
-    """The mean square of each row that has a value, (n,): a missing row is no row that fits well."""
+    """The mean square of each row that has a value, (n,); rows without any are left out."""
     count_n = (~np.isnan(left_nc)).sum(axis=1)
     return np.nansum(left_nc**2, axis=1)[count_n > 0] / count_n[count_n > 0]

@@ -22,8 +22,7 @@ import numpy as np
 from core.data.blocks import Pages
 from inference.charts.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
 from inference.charts.reference_rows import folds_of, moments
-from inference.part_scores import ERROR_CAP
-from inference.running import Ewma
+from inference.running import ERROR_CAP, Ewma
 
 log = logging.getLogger(__name__)
 
@@ -88,19 +87,19 @@ class CrossChannelRegression:
         row_nc = np.where(np.isnan(observed_nc), 0, np.arange(len(observed_nc))[:, np.newaxis])
         held_nc = np.take_along_axis(observed_nc, np.maximum.accumulate(row_nc, axis=0), axis=0)[1:]
         filled_nc = held_nc.clip(-CLIP, CLIP)
-        for _ in range(2):  # a second time for rows that lack several values
+        for _ in range(2):  # a second time for rows with several missing values
             filled_nc = np.where(missing_nc, (filled_nc @ self.fill_cc).clip(-CLIP, CLIP), filled_nc)
         return filled_nc, held_nc[-1]
 
     def residual(self, rows: Rows) -> np.ndarray:
-        """What the other channels do not predict, float64 (n, C) in standard deviations; NaN where missing."""
+        """Row minus prediction, float64 (n, C) in standard deviations; NaN where missing."""
         return rows.z_nc - rows.regressor_nf @ self.weight_fc
 
     @classmethod
     def fit(cls, values_nc: np.ndarray, segments_k2: np.ndarray) -> tuple[Self, list[Self], list[np.ndarray]]:
         """The regression of all reference rows, and those that leave out one fold each, with the folds (K, 2)."""
         num_channels = values_nc.shape[1]
-        # Where nothing is known yet, a missing value keeps the last one.
+        # Before the regression is fitted, a missing value is replaced by the last one.
         plain = cls(*moments(values_nc, segments_k2), np.eye(num_channels), np.zeros((0, num_channels)))
         folds = folds_of(segments_k2)
         present = [_Moments.of(plain.rows(values_nc, fold_k2), num_channels) for fold_k2 in folds]
@@ -201,10 +200,10 @@ def _best_penalty(of_fold: Sequence[_Moments], num_channels: int) -> float:
 # --------------------------------------------------------------------------------------------------------------- chart
 @dataclass(frozen=True)
 class CrossChannelChart:
-    """Errors of rows that are about 1 in reference operation.
+    """Errors of rows, about 1 on reference rows.
 
     scale: usual residuals by context. level_2c: mean and deviation (2, C) of the smoothed likelihood of reference rows.
-    usual_c: mean square of what lies above that mean, in deviations. span: of the exponentially weighted mean, in rows.
+    usual_c: mean square of the excess over that mean, in deviations. span: of the exponentially weighted mean, in rows.
     """
 
     regression: CrossChannelRegression
@@ -227,13 +226,6 @@ class CrossChannelChart:
             error_sc[piece] = np.minimum(_excess(smoothed_nc, self.level_2c) / self.usual_c, ERROR_CAP)
             line_k[rows.segment] = piece.stop
             pages.looked_at(error_sc[piece].nbytes)
-
-    def errors(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> np.ndarray:
-        """As `write`, into a new array float32 (S, C)."""
-        lengths_k = segments_k2[:, 1] - segments_k2[:, 0]
-        error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
-        self.write(error_sc, np.cumsum(lengths_k) - lengths_k, values_nc, segments_k2)
-        return error_sc
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -264,8 +256,8 @@ def fit(
     """The chart of reference rows.
 
     values_nc: (N, C) of all rows, NaN missing. segments_k2: int64 (K, 2), half-open ranges of reference rows without a
-    gap, in order. context_c: bool (C,), the channels that describe the context; by default all. What is usual is
-    measured on rows by regressions that left them out.
+    gap, in order. context_c: bool (C,), the channels that describe the context; by default all. Reference residuals are
+    those of regressions that left the rows out.
     """
     regression, others, folds = CrossChannelRegression.fit(values_nc, segments_k2)
     learned = [_learned_rows(fold_k2, len(folds)) for fold_k2 in folds]
@@ -302,7 +294,7 @@ def process_recurrence(values_nc: np.ndarray, segments_k2: np.ndarray, span: int
     learned_k2 = _learned_rows(segments_k2, 1)
     plain = CrossChannelRegression(
         *moments(values_nc, learned_k2), np.eye(num_channels), np.zeros((0, num_channels))
-    )  # a missing value keeps the last one
+    )  # a missing value is replaced by the last one
     pieces = list(plain.rows(values_nc, learned_k2))
     segment_n = np.concatenate([np.full(len(rows.z_nc), rows.segment) for rows in pieces])
     return recurrence(np.concatenate([rows.filled_nc for rows in pieces]), segment_n, span)
@@ -315,8 +307,7 @@ def _unlikeliness(residual_nc: np.ndarray, scale_nc: np.ndarray) -> np.ndarray:
 
 
 class _Smooth:
-    """Exponentially weighted mean that starts each segment at the reference mean: else its first rows, which few rows
-    smooth, would stand out."""
+    """Exponentially weighted mean that starts each segment at the reference mean, as means of few rows vary more."""
 
     def __init__(self, span: int, mean_c: np.ndarray):
         self.mean_c, self._ewma = mean_c, Ewma(span, len(mean_c))
@@ -331,12 +322,12 @@ class _Smooth:
 
 
 def _excess(smoothed_nc: np.ndarray, level_2c: np.ndarray) -> np.ndarray:
-    """The square of how many deviations a smoothed likelihood lies above its mean."""
+    """Squared deviations of a smoothed likelihood above its mean."""
     return np.square(np.maximum((smoothed_nc - level_2c[0]) / level_2c[1], 0.0))
 
 
 def _learned_rows(segments_k2: np.ndarray, num_parts: int) -> np.ndarray:
-    """Segments, or evenly spaced pieces of them where they are longer than what is learned from in one of the parts."""
+    """Segments, or evenly spaced pieces of them where they are longer than the limit for one of so many parts."""
     lengths_k = segments_k2[:, 1] - segments_k2[:, 0]
     limit = _LEARNED_ROWS // num_parts
     if lengths_k.sum() <= limit:

@@ -1,13 +1,13 @@
-"""The operating context of a row, and how large residuals usually are in it.
+"""The operating context of a row, and the usual size of residuals in it.
 
-A recipe takes a process through the same states again and again, and in some of them, such as a change of step, every
-prediction is worse. A residual says little until it is compared with the residuals of similar contexts in the
-reference data (locally weighted conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman, Journal of the
-American Statistical Association 2018).
+A recipe takes a process through the same states repeatedly, and in some of them, such as a change of step, every
+prediction is worse. A residual is therefore compared with the residuals of similar contexts in the reference data
+(locally weighted conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman, Journal of the American
+Statistical Association 2018).
 
-This holds for a process that repeats itself, and only there: a server under an unusual load has no similar past, and
-its nearest contexts would excuse what is worth an alarm. `recurrence` measures it without labels, by the method of
-analogues (Lorenz, Journal of the Atmospheric Sciences 1969).
+That is valid only for a process that repeats itself. A server under an unusual load has no similar past, and its
+nearest contexts would hide a fault. `recurrence` measures without labels whether a process repeats itself, by the
+method of analogues (Lorenz, Journal of the Atmospheric Sciences 1969).
 
 Suffixes: n row, c channel, k segment or component, f feature, m reference row.
 """
@@ -147,7 +147,7 @@ def recurrence(filled_nc: np.ndarray, segment_n: np.ndarray, span: int) -> float
     row_m = np.flatnonzero(segment_n[:-step] == segment_n[step:]) if len(filled_nc) > step else np.empty(0, np.int64)
     if len(row_m) < 3 * _ANALOGUES * APART_SPANS:
         return 0.0
-    # Plain components: in those of the features every component has the same say.
+    # Plain components: those of the features are scaled to equal weight.
     component_nk = filled_nc @ (features.loading_ck / np.linalg.norm(features.loading_ck, axis=0).clip(min=1e-12))
     change_mk = component_nk[row_m + step] - component_nk[row_m]
     reference_r = np.unique(np.linspace(0, len(row_m) - 1, min(REFERENCES, len(row_m))).astype(np.int64))

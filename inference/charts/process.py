@@ -18,14 +18,14 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import blank, slices
-from core.data.dataset import PartName
+from core.data.splits import PartName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
 from inference.charts import control_charts, cross_channel
 from inference.charts.control_charts import ControlCharts
 from inference.charts.cross_channel import CrossChannelChart
 from inference.charts.reference_rows import FOLDS, held_out, num_rows
-from inference.groups import OWN_ROWS, Group, groups, keys_of, lengths_of
+from inference.groups import OWN_ROWS, Group, groups, keys_of
 
 log = logging.getLogger(__name__)
 
@@ -38,15 +38,15 @@ _ROWS_BEFORE = 100
 
 
 @dataclass(frozen=True)
-class ProcessStatistics:
-    """The charts of each group of recordings, by its key (`inference.groups`)."""
+class ProcessChartSet:
+    """The charts of each group of recordings, by the key of the group (`inference.groups`)."""
 
     charts: Mapping[str, Charts]
 
     def errors(self, windows: WindowSet) -> np.ndarray:
-        """Errors of a split, float32 (S, C) for all rows of its segments: each recording's by its own charts, where it
-        has such."""
-        values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, lengths_of(windows)
+        """Errors of a split, float32 (S, C) for all rows of its segments, by the charts of the group of each
+        recording."""
+        values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, windows.segments.lengths_k
         error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.room)
         first_k = np.cumsum(lengths_k) - lengths_k
         key_k = np.array(keys_of(windows, self.charts), dtype=object)
@@ -56,8 +56,8 @@ class ProcessStatistics:
         return error_sc
 
     def expected(self, windows: WindowSet, row_n: np.ndarray) -> np.ndarray:
-        """What the charts' regressions predict of some rows of the series, in the units of the series: float64 (N, C),
-        NaN where the value itself is missing. The residual, which the charts watch, is the difference.
+        """What the regressions of the charts predict of some rows of the series, in the units of the series: float64
+        (N, C), NaN where the value itself is missing. The charts monitor the difference, the residual.
 
         row_n: int64 (N,), ascending, all in segments of the split.
         """
@@ -67,16 +67,16 @@ class ProcessStatistics:
         for segment in np.unique(segment_n):
             mine_n = segment_n == segment
             first, last = row_n[mine_n][[0, -1]]
-            begin = max(int(segments.start_k[segment]), int(first) - _ROWS_BEFORE)
+            start = max(int(segments.start_k[segment]), int(first) - _ROWS_BEFORE)
             regression = self.charts[key_k[segment]].regression
-            rows_k2 = np.array([[begin, last + 1]])
+            rows_k2 = np.array([[start, last + 1]])
             predicted = [rows.z_nc - regression.residual(rows) for rows in regression.rows(values_nc, rows_k2)]
-            z_nc = np.concatenate(predicted)[row_n[mine_n] - begin]
+            z_nc = np.concatenate(predicted)[row_n[mine_n] - start]
             expected_nc[mine_n] = z_nc * regression.std_c + regression.mean_c
         return expected_nc
 
-    def joined(self, other: ProcessStatistics) -> ProcessStatistics:
-        return ProcessStatistics({**self.charts, **other.charts})
+    def joined(self, other: ProcessChartSet) -> ProcessChartSet:
+        return ProcessChartSet({**self.charts, **other.charts})
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The arrays of each group, their names after its number and kind."""
@@ -100,54 +100,54 @@ class ProcessStatistics:
 
 
 def fit_process(
-    normal: Mapping[PartName, WindowSet],
-    alone: Collection[str] = (),
+    reference: Mapping[PartName, WindowSet],
+    own_past: Collection[str] = (),
     *,
     span: int,
     context: OperatingContext = "auto",
     context_channels: Collection[str] = (),
     settings: ProcessCharts | None = None,
-) -> tuple[ProcessStatistics, np.ndarray]:
-    """Charts of the rows of all reference splits, and the errors of the split `calibration` as `errors` would give them
-    had it not been learned from (`inference.charts.reference_rows`).
+) -> tuple[ProcessChartSet, np.ndarray]:
+    """Charts of the rows of all reference splits, and the errors of the split `calibration` by charts that were fitted
+    without it (`inference.charts.reference_rows`).
 
-    alone: the recordings that are each judged by their own past; without any, all are judged by that of all. The rows
-    of a recording that nobody scores are then NaN. span: of the exponentially weighted means, in rows. context: whether
-    residuals are compared with those of similar operating contexts; `auto` does so for a process that repeats itself.
-    context_channels: the channels that describe the context; by default all. settings: constants of the charts.
-    Raises ConfigError for a context channel that the data lacks.
+    own_past: the recordings that are scored per recording; without any, all recordings are one group. Rows of other
+    recordings are NaN. span: of the exponentially weighted means, in rows. context: whether residuals are compared with
+    those of similar operating contexts; `auto` does so for a process that repeats itself. context_channels: the
+    channels that describe the context; by default all. settings: constants of the charts.
+    Raises ConfigError for a context channel that the data does not have.
     """
-    calibration, settings = normal["calibration"], settings or ProcessCharts()
-    values_nc, room = calibration.series.rows_nc, calibration.series.room
-    calibration_k2, lengths_k = calibration.segments.rows_k2, lengths_of(calibration)
+    calibration, settings = reference["calibration"], settings or ProcessCharts()
+    values_nc, scratch = calibration.series.rows_nc, calibration.series.room
+    calibration_k2, lengths_k = calibration.segments.rows_k2, calibration.segments.lengths_k
     first_k = np.cumsum(lengths_k) - lengths_k
-    calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), room)
+    calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), scratch)
     for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
         calibration_sc[piece] = np.nan
-    if alone:
-        log.info("each of %d recordings is judged by its own past: all have %d reference rows", len(alone), OWN_ROWS)
-    fitted = groups(normal.values(), alone)
+    if own_past:
+        log.info("each of %d recordings has charts of its own: all have %d reference rows", len(own_past), OWN_ROWS)
+    fitted = groups(reference.values(), own_past)
     context_c = _chosen(calibration.series, context_channels)
     uses_context = _uses_context(fitted, values_nc, span, context, context_c, settings.recurrence)
 
     def learned(segments_k2: np.ndarray) -> Charts:
         if uses_context:
             return cross_channel.fit(values_nc, segments_k2, span=span, context_c=context_c)
-        return control_charts.fit(values_nc, segments_k2, span=span, settings=settings, room=room)[0]
+        return control_charts.fit(values_nc, segments_k2, span=span, settings=settings, scratch=scratch)
 
     charts = {}
     for group in fitted:
-        charts[group.key] = learned(group.normal_k2)
+        charts[group.key] = learned(group.reference_k2)
         mine_k = group.holds(calibration_k2)
         mine_k2, line_k = calibration_k2[mine_k], first_k[mine_k]
         fewest = cross_channel.FEWEST_ROWS if uses_context else 0
-        for reference_k2, scored_k2 in held_out(group.normal_k2, mine_k2, fewest=fewest):
+        for fitted_k2, scored_k2 in held_out(group.reference_k2, mine_k2, fewest=fewest):
             segment_k = np.searchsorted(mine_k2[:, 0], scored_k2[:, 0], side="right") - 1
-            unaware = learned(reference_k2)
-            unaware.write(
+            held_out_charts = learned(fitted_k2)
+            held_out_charts.write(
                 calibration_sc, line_k[segment_k] + scored_k2[:, 0] - mine_k2[segment_k, 0], values_nc, scored_k2
             )
-    return ProcessStatistics(charts), calibration_sc
+    return ProcessChartSet(charts), calibration_sc
 
 
 def _uses_context(
@@ -161,7 +161,7 @@ def _uses_context(
     """Whether residuals are compared with those of similar contexts; logs why. limit: of the recurrence."""
     if context == "off":
         return False
-    rows = min(num_rows(group.normal_k2) for group in fitted)
+    rows = min(num_rows(group.reference_k2) for group in fitted)
     needed = cross_channel.FEWEST_ROWS * FOLDS // (FOLDS - 1)
     if rows < needed:
         if context == "on" or context_c is not None:
@@ -170,7 +170,7 @@ def _uses_context(
     if context == "on" or context_c is not None:
         log.info("operating context: used, as the configuration says")
         return True
-    share = cross_channel.process_recurrence(values_nc, np.concatenate([group.normal_k2 for group in fitted]), span)
+    share = cross_channel.process_recurrence(values_nc, np.concatenate([group.reference_k2 for group in fitted]), span)
     used = share >= limit
     log.info(
         "operating context: %s; similar rows at other times predict %.0f %% of the change over %d rows (limit %.0f %%)",

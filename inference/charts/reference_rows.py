@@ -1,14 +1,14 @@
-"""Normal rows as the statistics of process sensors learn from them: standardised, and dealt to folds of neighbours.
+"""Reference rows of process sensors, to which charts are fitted: their moments, and folds for cross-fitting.
 
-Normal rows are judged by what did not see them (cross-fitting: Chernozhukov et al., The Econometrics Journal 2018), so
-that their errors are as large as those of new rows. Folds are neighbours in time: what drifts within the normal data is
-foretold badly there, and so is trusted less.
+Reference rows are scored by charts that were fitted without them (cross-fitting: Chernozhukov et al., The Econometrics
+Journal 2018), so that their errors are as large as those of new rows. Folds are blocks of time, so that charts that fit
+a drifting process badly also have large reference errors, and count less.
 
-The part `calibration` is judged by what the other normal parts teach alone (split conformal prediction: Papadopoulos et
-al., ECML 2002): a fold in the middle is foretold from both sides, the future is not, and the threshold of a plant that
-drifts would come out too low.
+The split `calibration` is scored by charts fitted to the other reference splits (split conformal prediction:
+Papadopoulos et al., ECML 2002). A fold in the middle is predicted from both sides and the future is not, so the
+threshold of a plant that drifts would be too low.
 
-Suffixes: n row, c channel, k stretch or fold.
+Suffixes: n row, c channel, k segment or fold.
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ from core.data.blocks import Pages
 log = logging.getLogger(__name__)
 
 FOLDS = 4
-# The standard deviation of a channel that never moves in normal data: a share of its level, and of 1 where that is 0.
+# Standard deviation of a channel that is constant in reference data: a share of its level, and of 1 where that is 0.
 CONSTANT_SHARE = 0.01
 _VALUES_AT_A_TIME = 2**20
 
 
-def moments(values_nc: np.ndarray, stretches_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the observed values in stretches (K, 2), float64 (C,) each; a channel that never
-    moves gets a share of its level."""
+def moments(values_nc: np.ndarray, segments_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the observed values in segments (K, 2), float64 (C,) each; a constant channel gets
+    a share of its level."""
     num_channels = values_nc.shape[1]
     count_c, sum_c, level_c = (np.zeros(num_channels) for _ in range(3))
-    for rows_nc in _pieces(values_nc, stretches_k2):
+    for rows_nc in _pieces(values_nc, segments_k2):
         count_c += (~np.isnan(rows_nc)).sum(axis=0)
         sum_c += np.nansum(rows_nc, axis=0)
         level_c = np.fmax(level_c, np.nan_to_num(np.abs(rows_nc)).max(axis=0, initial=0.0))
     mean_c = sum_c / np.maximum(count_c, 1)
-    square_c = sum(np.nansum((rows_nc - mean_c) ** 2, axis=0) for rows_nc in _pieces(values_nc, stretches_k2))
+    square_c = sum(np.nansum((rows_nc - mean_c) ** 2, axis=0) for rows_nc in _pieces(values_nc, segments_k2))
     std_c = np.sqrt(square_c / np.maximum(count_c, 1))
-    still_c = std_c <= 1e-9 * level_c  # what rounding leaves of a constant
+    still_c = std_c <= 1e-9 * level_c  # rounding of a constant
     return mean_c, np.where(still_c, CONSTANT_SHARE * np.where(level_c > 0, level_c, 1.0), std_c)
 
 
-def _pieces(values_nc: np.ndarray, stretches_k2: np.ndarray) -> Iterator[np.ndarray]:
+def _pieces(values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarray]:
     size, pages = max(1, _VALUES_AT_A_TIME // values_nc.shape[1]), Pages(values_nc)
-    for start, stop in stretches_k2:
+    for start, stop in segments_k2:
         for first in range(start, stop, size):
             rows_nc = values_nc[first : min(first + size, stop)]
             yield rows_nc.astype(np.float64)
             pages.looked_at(rows_nc.nbytes)
 
 
-def folds_of(stretches_k2: np.ndarray) -> list[np.ndarray]:
-    """The rows of all stretches in `FOLDS` parts of neighbours, each a list of ranges (K, 2)."""
-    end_k = np.cumsum(stretches_k2[:, 1] - stretches_k2[:, 0])
+def folds_of(segments_k2: np.ndarray) -> list[np.ndarray]:
+    """The rows of all segments in `FOLDS` blocks of time, each a list of ranges (K, 2)."""
+    end_k = np.cumsum(segments_k2[:, 1] - segments_k2[:, 0])
     bounds = np.linspace(0, end_k[-1], FOLDS + 1).astype(np.int64)
-    shift_k = stretches_k2[:, 1] - end_k
+    shift_k = segments_k2[:, 1] - end_k
     folds = []
     for low, high in pairwise(bounds):
-        ranges_k2 = stretches_k2.clip((low + shift_k)[:, np.newaxis], (high + shift_k)[:, np.newaxis])
+        ranges_k2 = segments_k2.clip((low + shift_k)[:, np.newaxis], (high + shift_k)[:, np.newaxis])
         folds.append(ranges_k2[ranges_k2[:, 0] < ranges_k2[:, 1]])
     return [fold for fold in folds if len(fold)]
 
 
 def held_out(
-    normal_k2: np.ndarray, calibration_k2: np.ndarray, *, fewest: int = 0
+    reference_k2: np.ndarray, calibration_k2: np.ndarray, *, fewest: int = 0
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Segments (K, 2) to learn from, and the calibration segments to judge by what was learned; together all of them.
+    """Segments (K, 2) to fit charts to, and the calibration segments to score with them; together all of the latter.
 
-    The other normal rows, where they are as many as the calibration rows and at least `fewest`; else, for each fold of
-    neighbours, all rows outside of it.
+    Charts are fitted to the other reference rows, where these are as many as the calibration rows and at least
+    `fewest`; else, for each fold, to all rows outside of it.
     """
-    others_k2 = normal_k2[~np.isin(normal_k2[:, 0], calibration_k2[:, 0])]
+    others_k2 = reference_k2[~np.isin(reference_k2[:, 0], calibration_k2[:, 0])]
     num_others, num_calibration = num_rows(others_k2), num_rows(calibration_k2)
     if not num_calibration:
         return
@@ -82,10 +82,10 @@ def held_out(
         yield others_k2, calibration_k2
         return
     log.info(
-        "the %d calibration rows are judged out of fold: there are only %d other normal ones to judge them by",
+        "the %d calibration rows are scored out of fold: there are only %d other reference rows to fit charts to",
         num_calibration, num_others,
     )  # fmt: skip
-    folds = folds_of(normal_k2)
+    folds = folds_of(reference_k2)
     for left_out, fold_k2 in enumerate(folds):
         others = [each_k2 for number, each_k2 in enumerate(folds) if number != left_out] or folds
         rest_k2 = np.concatenate(others)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from core.config.charts import VibrationCharts
-from core.data.dataset import PartName
+from core.data.splits import PartName
 from core.data.windows import WindowSet
 from inference import running
 from inference.charts.vibration_features import CHARTS, Features, features_of, smoothed
@@ -39,8 +39,8 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Chart:
-    """What the features of normal windows are like: mean and deviation (C, F), and the LU factors (C, F, F) and pivots
-    of their shrunk correlation matrix. float64."""
+    """Features of reference windows: mean and deviation (C, F), and the LU factors (C, F, F) and pivots of their shrunk
+    correlation matrix. float64."""
 
     mean_cf: Tensor
     scale_cf: Tensor
@@ -48,9 +48,9 @@ class Chart:
     pivot_cf: Tensor
 
     @classmethod
-    def fit(cls, normal_wcf: Tensor, settings: VibrationCharts) -> Self:
-        mean_cf = normal_wcf.nanmean(0)
-        centred_cwf = (normal_wcf - mean_cf).nan_to_num().transpose(0, 1)
+    def fit(cls, reference_wcf: Tensor, settings: VibrationCharts) -> Self:
+        mean_cf = reference_wcf.nanmean(0)
+        centred_cwf = (reference_wcf - mean_cf).nan_to_num().transpose(0, 1)
         scale_cf = centred_cwf.square().mean(1).sqrt().clamp(min=settings.deviation_floor)
         scaled_cwf = centred_cwf / scale_cf.unsqueeze(1)
         correlation_cff = scaled_cwf.transpose(1, 2) @ scaled_cwf / scaled_cwf.shape[1]
@@ -66,11 +66,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Reference:
-    """How large the distances of a chart are for normal windows it did not learn from. float64.
+    """Distances of a chart on reference windows that were left out of its fit. float64.
 
     lasting_c, passing_c: the mean distance is the first plus the second times the variance that averaging leaves (C,).
-    gradual: the relative distance that counts 1. limit: the largest normal one; freedom: of the chi-square that has the
-    moments of the normal ones; all of the mean over axes.
+    gradual: the relative distance that counts 1. limit: the largest reference distance; freedom: degrees of freedom of
+    the chi-square with the moments of the reference distances; all of the mean over axes.
     """
 
     lasting_c: Tensor
@@ -91,11 +91,11 @@ class Reference:
         return cls(lasting_c, passing_c, _usual(relative_w), relative_w.max(), 2 * (mean / std) ** 2)
 
     def relative(self, distance_wc: Tensor, left_w: Tensor) -> Tensor:
-        """Distances over those expected after so many windows, (W, C)."""
+        """Distances relative to those expected after as many windows, (W, C)."""
         return _relative(distance_wc, self.lasting_c, self.passing_c, left_w)
 
     def excess(self, relative_w: Tensor) -> Tensor:
-        """The log-likelihood ratio of a larger variance, of what lies beyond the limit: 0 for a normal window."""
+        """The log-likelihood ratio of a larger variance, of the part beyond the limit: 0 for a reference window."""
         ratio_w = (relative_w / self.limit).clamp(min=1)
         return self.freedom / 2 * (ratio_w - 1 - ratio_w.log())
 
@@ -105,14 +105,17 @@ def _relative(distance_wc: Tensor, lasting_c: Tensor, passing_c: Tensor, left_w:
 
 
 def _usual(values_w: Tensor) -> Tensor:
-    """Their mean, or their root mean square over √3, as in `part_scores.channel_baseline`, where that is larger."""
+    """The mean, or the root mean square over √3 where that is larger, as in `part_scores.channel_baseline`."""
     return values_w.mean().maximum(values_w.square().mean().sqrt() / 3**0.5).clamp(min=_SMALLEST)
 
 
 @dataclass(frozen=True)
-class SpectralStatistics:
-    """charts: by name, learned from all normal windows. references: how large their distances usually are. usual: the
-    sum of all charts that counts 1. span: of the means over windows. settings: the constants of all."""
+class VibrationChartSet:
+    """The charts of vibration.
+
+    charts: by name, fitted to all reference windows. references: usual distances of each. usual: the sum of all charts
+    that counts 1. span: of the means over windows. settings: constants of all charts.
+    """
 
     charts: Mapping[str, Chart]
     references: Mapping[str, Reference]
@@ -121,7 +124,8 @@ class SpectralStatistics:
     settings: VibrationCharts
 
     def errors(self, windows: WindowSet) -> np.ndarray:
-        """About 1 for normal windows; the axes share the sum of all charts by their own distances: float32 (W, C)."""
+        """Errors of windows, about 1 for reference windows: float32 (W, C). The sum of all charts is divided among the
+        axes by their distances."""
         averaged = smoothed(features_of(windows, self.settings), windows, self.span)
         distances = {name: chart.distances(averaged[name]) for name, chart in self.charts.items()}
         return self._errors(distances, variance_left(windows, self.span))
@@ -161,8 +165,7 @@ def _sum_of_charts(
 ) -> tuple[Tensor, Tensor]:
     """The sum of all charts (W,), and their relative distances (W, C, charts).
 
-    Level and spectrum rank what is unusual for the machine, by their distance as it is; an excess of any chart but the
-    level is evidence of a defect.
+    The distances of level and spectrum rank unusual windows. An excess of any chart but the level indicates a defect.
     """
     weights = {"level": settings.level_weight, "spectrum": 1.0}
     sum_w, relative = torch.zeros(len(left_w), dtype=torch.float64), []
@@ -183,45 +186,45 @@ def variance_left(windows: WindowSet, span: int) -> Tensor:
     return torch.from_numpy(running.variance_left(decay_of(span), number_w))
 
 
-# -------------------------------------------------------------------------------------------------------------- learned
-def fit_spectral(
-    normal: Mapping[PartName, WindowSet],
+# ------------------------------------------------------------------------------------------------------------- fitting
+def fit_vibration(
+    windows: Mapping[PartName, WindowSet],
     *,
     span: int,
     settings: VibrationCharts | None = None,
     features: Mapping[PartName, Features] | None = None,
-) -> tuple[SpectralStatistics, np.ndarray]:
-    """What the windows of all normal parts teach, and the errors (S, C) of the part `calibration`: those of each fold
-    as everything that was learned without that fold sees them, charts, references and all.
+) -> tuple[VibrationChartSet, np.ndarray]:
+    """Charts of the windows of all reference splits, and the errors (S, C) of the split `calibration`: those of each
+    fold by charts and references that were fitted without that fold.
 
-    The windows of all parts must begin equally far apart, else `span` windows are not equally long.
+    windows: of the reference splits; all splits have the same stride, so that `span` windows are equally long.
     features: of the windows (`features_of`), where they are known.
     """
     settings = settings or VibrationCharts()
-    features = features or {name: features_of(part, settings) for name, part in normal.items()}
+    features = features or {name: features_of(part, settings) for name, part in windows.items()}
     reference = _ReferenceWindows(
         single=_joined(list(features.values())),
-        averaged=_joined([smoothed(each, normal[name], span) for name, each in features.items()]),
-        left_w=torch.cat([variance_left(part, span) for part in normal.values()]),
-        fold_w=folds_of(list(normal.values())),
+        averaged=_joined([smoothed(each, windows[name], span) for name, each in features.items()]),
+        left_w=torch.cat([variance_left(part, span) for part in windows.values()]),
+        fold_w=folds_of(list(windows.values())),
     )
     learned = reference.learned(span, settings)
-    is_calibration_w = torch.cat([torch.full((len(part),), name == "calibration") for name, part in normal.items()])
-    error_sc = np.empty((len(normal["calibration"]), reference.averaged["level"].shape[1]), dtype=np.float32)
+    is_calibration_w = torch.cat([torch.full((len(part),), name == "calibration") for name, part in windows.items()])
+    error_sc = np.empty((len(windows["calibration"]), reference.averaged["level"].shape[1]), dtype=np.float32)
     fold_s = reference.fold_w[is_calibration_w]
     for fold in fold_s.unique():
         others_w = reference.fold_w != fold
-        unaware = reference.of(others_w).learned(span, settings) if others_w.any() else learned
+        without = reference.of(others_w).learned(span, settings) if others_w.any() else learned
         mine = reference.of(is_calibration_w & ~others_w)
-        distances = {name: chart.distances(mine.averaged[name]) for name, chart in unaware.charts.items()}
-        error_sc[(fold_s == fold).numpy()] = unaware._errors(distances, mine.left_w)
+        distances = {name: chart.distances(mine.averaged[name]) for name, chart in without.charts.items()}
+        error_sc[(fold_s == fold).numpy()] = without._errors(distances, mine.left_w)
     return learned, error_sc
 
 
 @dataclass(frozen=True)
 class _ReferenceWindows:
-    """Features of normal windows and of means over windows, the variance that averaging left (W,), and the fold of each
-    window (W,)."""
+    """Features of reference windows and of means over windows, the variance that averaging leaves (W,), and the fold of
+    each window (W,)."""
 
     single: Features
     averaged: Features
@@ -235,14 +238,14 @@ class _ReferenceWindows:
         )
         return _ReferenceWindows(single, averaged, self.left_w[chosen_w], self.fold_w[chosen_w])
 
-    def learned(self, span: int, settings: VibrationCharts) -> SpectralStatistics:
+    def learned(self, span: int, settings: VibrationCharts) -> VibrationChartSet:
         charts, references, distances = {}, {}, {}
         for name in CHARTS:
             charts[name] = Chart.fit(self.single[name], settings)
             single_wc, distances[name] = _cross_fitted(self.single[name], self.averaged[name], self.fold_w, settings)
             references[name] = Reference.fit(single_wc, distances[name], self.left_w)
         sum_w, _ = _sum_of_charts(references, distances, self.left_w, settings)
-        return SpectralStatistics(charts, references, _usual(sum_w[~sum_w.isnan()]), span, settings)
+        return VibrationChartSet(charts, references, _usual(sum_w[~sum_w.isnan()]), span, settings)
 
 
 def _joined(each: list[Features]) -> Features:
@@ -252,8 +255,8 @@ def _joined(each: list[Features]) -> Features:
 def folds_of(parts: list[WindowSet]) -> Tensor:
     """The number of the fold of each window, (W,): neighbouring files, or segments of time where there are few files.
 
-    All windows of a file are in one fold, also those of different parts: a chart that learned from a recording finds it
-    more normal than a new one.
+    All windows of a file are in one fold, in all splits: a chart that was fitted to a recording has smaller distances
+    on it than on a new one.
     """
     file_w = np.concatenate([part.file_of() for part in parts])
     start_w = np.concatenate([part.starts_w.numpy() for part in parts])
@@ -267,7 +270,7 @@ def folds_of(parts: list[WindowSet]) -> Tensor:
 def _cross_fitted(
     single_wcf: Tensor, averaged_wcf: Tensor, fold_w: Tensor, settings: VibrationCharts
 ) -> tuple[Tensor, Tensor]:
-    """Distances (W, C) of single windows and of means over windows, by what other folds teach."""
+    """Distances (W, C) of single windows and of means over windows, by charts fitted to the other folds."""
     single_wc = torch.empty(single_wcf.shape[:2], dtype=torch.float64)
     averaged_wc = torch.empty_like(single_wc)
     for fold in fold_w.unique():

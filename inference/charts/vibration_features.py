@@ -1,9 +1,9 @@
 """Features of vibration windows for control charts: level, spectrum, low-frequency lines and modulation.
 
-All are logarithms of power, so that a change of gain adds a constant. Defects of a bearing excite resonances once per
-passage of a ball: the spectrum shows little of that where noise is strong, the envelope of a band around a resonance
-shows it as lines at the defect frequency (Randall and Antoni, Rolling element bearing diagnostics, Mechanical Systems
-and Signal Processing 2011).
+All are logarithms of power, so that a change of gain adds a constant. A bearing defect excites resonances once per
+passage of a ball. In strong noise the spectrum hardly shows that, while the envelope of a band around a resonance shows
+lines at the defect frequency (Randall and Antoni, Rolling element bearing diagnostics, Mechanical Systems and Signal
+Processing 2011).
 
 Suffixes: w window, t time, c channel (axis), f feature or line, k carrier band.
 """
@@ -23,7 +23,7 @@ from core.data.windows import WindowSet
 from inference.running import Ewma
 
 Features = Mapping[str, Tensor]
-"""Of each chart, the features of windows: float64 (W, C, F), NaN for an axis without values."""
+"""The features of windows by chart: float64 (W, C, F), NaN for an axis without values."""
 
 CHARTS = ("level", "spectrum", "lines", "modulation")
 # Low-frequency lines: sixths of an octave, at least one line wide, up to this share of the range.
@@ -31,14 +31,15 @@ _PER_OCTAVE, _LOW_SHARE = 6, 1 / 16
 # Lines of an envelope spectrum that count, and the bands of those lines.
 _ENVELOPE_LINES, _ENVELOPE_BANDS = 64, 32
 _FEWEST_CARRIER_LINES = 16
-# An envelope with more missing samples than this share is not judged: gaps look like modulation.
+# An envelope with more missing samples than this share is not scored: gaps look like modulation.
 _MISSING_SHARE = 0.01
 _WINDOWS_AT_A_TIME = 256
 _SMALLEST = 1e-12
 
 
 def features_of(windows: WindowSet, settings: VibrationCharts) -> Features:
-    """Missing samples count as their window's mean, and the power as that of the samples there are."""
+    """Features of all windows. Missing samples are replaced by their window's mean, and power is that of the observed
+    samples."""
     found = [
         _of_batch(batch_wtc.transpose(1, 2).double(), settings) for batch_wtc in windows.batches(_WINDOWS_AT_A_TIME)
     ]
@@ -46,7 +47,7 @@ def features_of(windows: WindowSet, settings: VibrationCharts) -> Features:
 
 
 def smoothed(features: Features, windows: WindowSet, span: int) -> Features:
-    """Exponentially weighted means over the windows of a file, those of all its records in order."""
+    """Exponentially weighted means over the windows of a file, in the order of its recordings."""
     if span == 1:
         return features
     file_w = windows.file_of()
@@ -62,9 +63,9 @@ def _of_batch(wave_wct: Tensor, settings: VibrationCharts) -> Features:
     missing_wct = wave_wct.isnan()
     wave_wct = (wave_wct - wave_wct.nanmean(-1, keepdim=True)).nan_to_num()
     taper_t = torch.hann_window(wave_wct.shape[-1], periodic=False, dtype=torch.float64)
-    seen_wc1 = (taper_t.square() * ~missing_wct).sum(-1, keepdim=True) / taper_t.square().sum()
+    observed_wc1 = (taper_t.square() * ~missing_wct).sum(-1, keepdim=True) / taper_t.square().sum()
     power_wcf = torch.fft.rfft(wave_wct * taper_t).abs().square()[..., 1:]
-    power_wcf = power_wcf / torch.where(seen_wc1 > 0, seen_wc1, torch.nan)
+    power_wcf = power_wcf / torch.where(observed_wc1 > 0, observed_wc1, torch.nan)
     too_few_wc1 = missing_wct.double().mean(-1, keepdim=True) > _MISSING_SHARE
     return {
         "level": _log(power_wcf.mean(-1, keepdim=True)),
@@ -87,8 +88,8 @@ def _modulation(wave_wct: Tensor, carriers: int) -> Tensor:
     """The power of each carrier band's squared envelope around its mean, and the envelope spectrum of all carriers:
     (W, C, K + F).
 
-    An envelope is divided by its mean, so that neither gain nor spectrum counts. Lines below two periods of the window
-    do not count: they are slow changes of the level.
+    An envelope is divided by its mean, so that gain and spectrum have no effect. Lines below two periods of the window
+    are left out: they are slow changes of the level.
     """
     lines_wcf = torch.fft.rfft(wave_wct)[..., 1:]
     num_carriers = max(1, min(carriers, lines_wcf.shape[-1] // _FEWEST_CARRIER_LINES))

@@ -143,6 +143,8 @@ def scores_match(context: Context, stream: Stream) -> str:
     frame = _read(folder / f"{stream}_scores.parquet", pd.read_parquet, context)
     events = _read(folder / f"{stream}_events.csv", pd.read_csv, context)
     _size_of_png(folder / f"{stream}_timeline.png", context)
+    if summary["checkpoint_sha256"] is None:
+        raise CheckFailed("the scores are those of control charts alone, without the model", "run `make score`")
     if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
         raise CheckFailed("the scores come from another checkpoint", "run `make score`")
     detector = summary.get("made_of", {}).get("model", {}).get("detector")

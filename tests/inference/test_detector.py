@@ -16,11 +16,14 @@ from benchmarks.detection.detectors import scored as benchmarked
 from core.checkpoint import detector_path
 from core.config.schema import PatchTSTConfig
 from core.errors import DataError, OutputError
-from inference.detector import Detector, fit, identity
-from inference.groups import normal_of
-from inference.part_scores import PartErrors, PartScores
+from inference import stored_detector
+from inference.detector import Detector, identity
+from inference.detector_file import load_detector, save_detector
+from inference.fitting import fit
+from inference.groups import reference_of
+from inference.model_errors import PartErrors, model_errors
+from inference.part_scores import PartScores
 from inference.stored_detector import detector_and_data, load_parts, open_model
-from inference.stream_scores import model_errors
 from inference.thresholds import calibrate
 from tests.inference.charts.plants import Parts, plant
 from tests.inference.trained_workspace import configuration
@@ -108,9 +111,9 @@ def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, 
     caplog.clear()
     caplog.set_level(logging.INFO)
     assert_same(score(plant_root, stream), fresh)
-    assert "judging by the detector of" in caplog.text
+    assert "scoring with the detector of" in caplog.text
     assert "its data is not here" in caplog.text
-    assert "learn from fewer normal rows" not in caplog.text
+    assert "fewer reference rows" not in caplog.text
 
     file_of(plant_root, stream).unlink()
     with pytest.raises(DataError, match=rf"calibration are not here .* no {stream}_ssl\.detector\.npz yet") as caught:
@@ -149,12 +152,12 @@ def tear(root: Path) -> list[str]:
 
 def of_another_model(root: Path) -> list[str]:
     file = file_of(root, "patchtst")
-    replace(Detector.load(file), checkpoint_sha256="0" * 64).save(file)
+    save_detector(replace(load_detector(file), checkpoint_sha256="0" * 64), file)
     return []
 
 
 REASONS = {
-    "settings": (lambda _: ["scoring.smoothing_span=3"], "made with scoring.smoothing_span = 10, now 3"),
+    "settings": (lambda _: ["scoring.smoothing_span=3"], "scoring.smoothing_span = 10, now 3"),
     "data": (append_a_row, "the data of train and validation and calibration is not what"),
     "torn": (tear, "cannot be read"),
     "model": (of_another_model, "belongs to another model"),
@@ -190,11 +193,11 @@ def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained
 def test_a_file_gives_back_what_it_was_given(trained):
     score(trained, "patchtst", *OWN_PAST)
     file = file_of(trained, "patchtst")
-    detector = Detector.load(file)
-    detector.save(file.with_name("copy.npz"))
+    detector = load_detector(file)
+    save_detector(detector, file.with_name("copy.npz"))
     assert file.with_name("copy.npz").read_bytes() == file.read_bytes()
-    assert detector.alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
-    assert set(detector.statistics.charts) == {*detector.alone, ""}
+    assert detector.own_past == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
+    assert set(detector.charts.charts) == {*detector.own_past, ""}
     assert detector.threshold.value == calibrate(detector.sample, detector.alarm_settings).value
     assert detector.threshold.achieved is not None
 
@@ -212,7 +215,7 @@ def test_no_changed_byte_of_what_was_learned_goes_unseen(trained, stream):
         flat[len(flat) // 2] ^= 1
         np.savez(file.open("wb"), **{**held, name: changed})
         with pytest.raises(OutputError, match=r"sha256|cannot be read"):
-            Detector.load(file)
+            load_detector(file)
 
 
 def test_files_that_are_none_are_refused_and_no_pickle_is_opened(tmp_path):
@@ -220,9 +223,9 @@ def test_files_that_are_none_are_refused_and_no_pickle_is_opened(tmp_path):
     for made in ({"header": np.zeros(3)}, {"sha256": np.array([{}], dtype=object)}):
         np.savez(path, **made)
         with pytest.raises(OutputError, match=r"x\.detector\.npz: cannot be read"):
-            Detector.load(path)
+            load_detector(path)
     with pytest.raises(OutputError, match="cannot be read"):
-        Detector.load(tmp_path / "missing.npz")
+        load_detector(tmp_path / "missing.npz")
 
 
 # ------------------------------------------------------------------------------------------------- each by its own past
@@ -244,9 +247,9 @@ def test_a_recording_nobody_knows_is_judged_by_the_past_of_all_at_its_level(capl
     )
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
-    normal = normal_of(parts)
+    normal = reference_of(parts)
     detector = fit(config, "0", normal, {"calibration": made_up_errors(parts, "calibration", 0)})
-    assert detector.alone == ("machine_0", "machine_1")
+    assert detector.own_past == ("machine_0", "machine_1")
     scores = detector.score(made_up_errors(parts, "test", 1), parts["test"])
     assert "1 recordings, such as machine_2, are unknown to the detector" in caplog.text
     for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):
@@ -279,6 +282,6 @@ def test_a_folder_that_cannot_be_written_stops_no_scoring(trained, caplog, monke
     def full(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(Detector, "save", full)
+    monkeypatch.setattr(stored_detector, "save_detector", full)
     assert score(trained, "patchtst").detector.threshold.value > 0
-    assert "the detector is not kept" in caplog.text
+    assert "the detector is not stored" in caplog.text

@@ -11,7 +11,8 @@ import torch
 from core.data.scaling import Scaler
 from core.data.windows import WindowSet
 from inference.event_views import Scored, rows_view, window_view
-from inference.part_scores import PartErrors, PartScores, part_errors
+from inference.model_errors import PartErrors, part_errors
+from inference.part_scores import PartScores
 from inference.scoring import ScoringModel
 from tests.inference.test_part_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
 

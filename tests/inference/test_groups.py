@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inference.groups import OWN_ROWS, fit_levels, groups_of, judged_alone, normal_of
+from inference.group_scales import fit_group_scales
+from inference.groups import OWN_ROWS, groups_of, reference_of, scored_per_recording
 from inference.part_scores import PartScores
 from tests.inference.charts.plants import Parts, plant
 
@@ -39,8 +40,10 @@ def test_a_normal_score_is_as_large_in_every_group():
     calibration_s = np.repeat(restless, 1000) * rng.gamma(4, size=2000)
     test = scores(np.repeat(restless, 300) * rng.gamma(4, size=600))
     parts = two_recordings(1000)
-    calibration_s, levels = fit_levels(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0", "machine_1"))
-    test = levels.alike(test, parts["test"])
+    calibration_s, scales = fit_group_scales(
+        calibration_s, halves(2000, 2), parts["calibration"], ("machine_0", "machine_1")
+    )
+    test = scales.normalised(test, parts["test"])
     threshold = np.quantile(calibration_s, 0.9)
     for half in (test.score_s[:300], test.score_s[300:]):
         assert (half > threshold).mean() == pytest.approx(0.1, abs=0.06)
@@ -50,9 +53,9 @@ def test_a_normal_score_is_as_large_in_every_group():
 def test_one_group_is_left_as_it_is():
     calibration_s, test = np.arange(100.0), scores(np.arange(300.0))
     parts = two_recordings(50)
-    same, levels = fit_levels(calibration_s, halves(100, 2), parts["calibration"], ())
+    same, scales = fit_group_scales(calibration_s, halves(100, 2), parts["calibration"], ())
     assert same is calibration_s
-    assert levels.alike(test, parts["test"]) is test
+    assert scales.normalised(test, parts["test"]) is test
 
 
 def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
@@ -69,7 +72,7 @@ def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
 def test_a_recording_that_is_normal_to_its_end_is_no_group_of_its_own():
     machines = Parts([plant(OWN_ROWS + 300, seed=0), plant(OWN_ROWS, seed=1)])
     parts = machines.of(calibration={0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}, test={0: (OWN_ROWS, OWN_ROWS + 300)})
-    assert judged_alone(normal_of(parts).values()) == ("machine_0",)
+    assert scored_per_recording(reference_of(parts).values()) == ("machine_0",)
 
 
 def test_each_half_is_measured_by_the_level_of_the_other():
@@ -78,8 +81,10 @@ def test_each_half_is_measured_by_the_level_of_the_other():
     louder = np.concatenate([np.repeat([level, 2 * level], 500) for level in (1.0, 5.0)])
     calibration_s = louder * rng.gamma(4, size=2000)
     second_s = halves(2000, 2)
-    alike_s, _ = fit_levels(calibration_s, second_s, two_recordings(1000)["calibration"], ("machine_0", "machine_1"))
-    ratio = np.sqrt(np.mean(alike_s[second_s] ** 2) / np.mean(alike_s[~second_s] ** 2))
+    normalised_s, _ = fit_group_scales(
+        calibration_s, second_s, two_recordings(1000)["calibration"], ("machine_0", "machine_1")
+    )
+    ratio = np.sqrt(np.mean(normalised_s[second_s] ** 2) / np.mean(normalised_s[~second_s] ** 2))
     assert ratio > 2
 
 
@@ -89,16 +94,16 @@ def test_recordings_that_differ_by_chance_alone_have_one_level():
     parts = machines.of(calibration=dict.fromkeys(range(20), (300, 400)))
     alone = tuple(f"machine_{number}" for number in range(20))
     calibration_s = rng.gamma(4, size=2000)
-    _, levels = fit_levels(calibration_s, halves(2000, 20), parts["calibration"], alone)
+    _, scales = fit_group_scales(calibration_s, halves(2000, 20), parts["calibration"], alone)
     own = [np.sqrt(np.mean(calibration_s[first : first + 100] ** 2)) for first in range(0, 2000, 100)]
-    assert np.std(np.log(list(levels.level.values()))) < 0.6 * np.std(np.log(own))
+    assert np.std(np.log(list(scales.scale.values()))) < 0.6 * np.std(np.log(own))
 
 
 def test_what_nobody_scores_has_no_say_in_the_level_of_others():
     parts = two_recordings(1000)
     calibration_s = np.repeat([1.0, 50.0], 1000)
-    alike_s, levels = fit_levels(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0",))
-    assert levels.usual == pytest.approx(1.0)
-    assert np.isnan(alike_s[1000:]).all()
-    _, unknown = fit_levels(calibration_s, halves(2000, 2), parts["calibration"], ("machine_7",))
-    assert unknown.level == {"machine_7": 1.0}
+    normalised_s, scales = fit_group_scales(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0",))
+    assert scales.usual == pytest.approx(1.0)
+    assert np.isnan(normalised_s[1000:]).all()
+    _, unknown = fit_group_scales(calibration_s, halves(2000, 2), parts["calibration"], ("machine_7",))
+    assert unknown.scale == {"machine_7": 1.0}

@@ -22,10 +22,10 @@ from core.data import blocks
 from core.data.blocks import gathered
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.detector import fit
+from inference.fitting import fit
 from inference.events import find_events
-from inference.groups import normal_of
-from inference.part_scores import PartErrors
+from inference.groups import reference_of
+from inference.model_errors import PartErrors
 from inference.score_table import score_table
 
 CHANNELS = 16
@@ -51,8 +51,8 @@ def score(num_rows):
     parts = {name: WindowSet(series, torch.zeros(0, dtype=torch.int64), 64, each) for name, each in bounds.items()}
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
-    errors = {name: errors_of(part) for name, part in normal_of(parts).items()}
-    detector = fit(config, "0", normal_of(parts), errors)
+    errors = {name: errors_of(part) for name, part in reference_of(parts).items()}
+    detector = fit(config, "0", reference_of(parts), errors)
     test = parts["test"]
     scores = detector.score(errors_of(test), test)
     table = score_table(scores, series, test.segments.rows_k2, channels=names, threshold=detector.threshold.value)

@@ -17,8 +17,9 @@ from core.config.schema import STREAMS, Scoring
 from inference import panels
 from inference.event_views import LONGEST_VIEW, Scored, shown_lines
 from inference.events import find_events
+from inference.model_errors import part_errors
 from inference.panels import write_panels
-from inference.part_scores import PartScores, part_errors
+from inference.part_scores import PartScores
 from inference.run_scoring_example import ScoringResult, score_stream
 from tests.inference.test_part_scores import OthersModel, coupled, scoring_with, windows_over
 from tests.support.small_workspace import CONFIGS, build_small_workspace

@@ -21,14 +21,9 @@ from core.data.segments import window_starts
 from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
 from inference import part_scores
-from inference.part_scores import (
-    BASELINE_FLOOR,
-    ERROR_CAP,
-    PartErrors,
-    channel_baseline,
-    part_errors,
-    score_part,
-)
+from inference.model_errors import PartErrors, part_errors
+from inference.part_scores import BASELINE_FLOOR, channel_baseline, score_part
+from inference.running import ERROR_CAP
 from inference.score_table import score_table, write_scores
 from inference.scoring import ScoringModel
 
@@ -150,7 +145,7 @@ def test_overlapping_windows_are_averaged_per_row():
             places[start + place].append(place)
     expected_n = np.array([np.mean(places[row]) for row in range(73)], dtype=np.float32)
     np.testing.assert_allclose(errors.error_sc, np.tile(expected_n[:, None], 3), rtol=1e-6)
-    assert errors.stretch_s.tolist() == [0] * 50 + [1] * 23
+    assert errors.segment_s.tolist() == [0] * 50 + [1] * 23
     again = part_errors(scoring_with(PlaceModel()), windows, batch_size=64)
     np.testing.assert_array_equal(again.error_sc, errors.error_sc)
 
@@ -204,7 +199,7 @@ def test_vibration_has_one_score_per_window_at_its_last_row():
     windows = windows_over([quiet, loud], window=16, stride=8)
     errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=2), windows, batch_size=3)
     assert errors.row_s.tolist() == [15, 23, 31, 39, 55, 63, 71, 79]
-    assert errors.stretch_s.tolist() == [0] * 4 + [1] * 4
+    assert errors.segment_s.tolist() == [0] * 4 + [1] * 4
     scores = score_part(errors, np.array([1.0, 1.0]), smoothing_span=1)
     np.testing.assert_allclose(scores.score_s, [1.0] * 4 + [5.0] * 4)
     assert scores.top_channel_s.tolist() == [0] * 4 + [1] * 4
@@ -243,8 +238,8 @@ def test_a_part_that_is_predicted_worse_sets_the_normal_error():
 
 def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
     errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan]])
-    statistic_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
-    scores = score_part(errors, np.array([2.0, 2.0]), smoothing_span=1, statistic_sc=statistic_sc, share=0.25)
+    chart_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
+    scores = score_part(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=0.25)
     np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, DataError
 from core.numbers import ratio_in_words
-from inference.detector import Detector
+from inference.detector_file import load_detector
 from inference.recalibrate import drift_in_words, main, previous_path
 from inference.thresholds import FalseAlarms
 from tests.inference.test_detector import assert_same, file_of, score
@@ -60,12 +60,12 @@ def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream,
     assert "has drifted" in change["sentence"]
     assert all(name.split("/")[-1].startswith("newer") for name in change["learned_from"])
     assert previous_path(file).read_bytes() == written
-    assert Detector.load(file).change == change
+    assert load_detector(file).change == change
 
     caplog.set_level(logging.INFO)
     caplog.clear()
     new = score(trained, stream)
-    assert "judging by what `landfall calibrate` learned at" in caplog.text
+    assert "scoring with what `landfall calibrate` fitted at" in caplog.text
     assert "train: " not in caplog.text
     assert new.detector.threshold.to_json() == told["threshold"]
     assert np.nanmedian(new.scores.score_s) < np.nanmedian(old.scores.score_s)
@@ -78,7 +78,7 @@ def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream,
     assert calibrate(trained, stream, "--from-config") == EXIT_OK
     caplog.clear()
     assert_same(score(trained, stream), old)
-    assert "its data is what it was" in caplog.text
+    assert "its data has not changed" in caplog.text
 
 
 def test_more_of_the_same_is_no_drift(trained, capsys):
@@ -108,12 +108,12 @@ def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
         for part, (start, stop) in rows.items()
     ]
     own.append("scoring.allow_training_rows=true")
-    assert len(score(trained, "patchtst", *own).detector.alone) == 2
+    assert len(score(trained, "patchtst", *own).detector.own_past) == 2
     newer = ["data.parts.calibration.start=500", "data.parts.calibration.stop=800"]
     assert calibrate(trained, "patchtst", *own, *newer) == EXIT_OK
-    assert Detector.load(file_of(trained, "patchtst")).alone == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
+    assert load_detector(file_of(trained, "patchtst")).own_past == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
     assert calibrate(trained, "patchtst", *own, newer[0], "data.parts.calibration.stop=700") == EXIT_OK
-    assert Detector.load(file_of(trained, "patchtst")).alone == ()
+    assert load_detector(file_of(trained, "patchtst")).own_past == ()
 
 
 def test_the_detector_of_the_training_outlives_two_calibrations(trained, capsys):
@@ -125,7 +125,7 @@ def test_the_detector_of_the_training_outlives_two_calibrations(trained, capsys)
     for path in (trained / "data/fdc").glob("train_*.csv"):
         path.unlink()
     assert calibrate(trained, "patchtst", "--from-config") == EXIT_OK
-    assert Detector.load(file_of(trained, "patchtst")).threshold == first.threshold
+    assert load_detector(file_of(trained, "patchtst")).threshold == first.threshold
     assert json.loads(capsys.readouterr().out.split("\n}\n")[-2] + "\n}")["change"] is None
 
 
@@ -144,7 +144,7 @@ def test_with_other_settings_drift_cannot_be_told(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], "scoring.smoothing_span=3") == EXIT_OK
-    assert "drift cannot be told" in json.loads(capsys.readouterr().out)["change"]["sentence"]
+    assert "drift is unknown" in json.loads(capsys.readouterr().out)["change"]["sentence"]
 
 
 def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from core import stopping
-from inference import stream_scores
+from inference import model_errors
 from inference.run_scoring_example import main, read_summary
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 
@@ -19,17 +19,17 @@ def score(root, *overrides: str) -> int:
 
 @pytest.fixture
 def during(monkeypatch):
-    """Something else happens first when the model is to judge the test part."""
+    """Something else happens before the model scores the test split."""
 
     def happens(event) -> None:
-        judge = stream_scores.model_errors
+        errors_of = model_errors.model_errors
 
         def late(*arguments, **options):
             if arguments[-1] == "test":
                 event()
-            return judge(*arguments, **options)
+            return errors_of(*arguments, **options)
 
-        monkeypatch.setattr(stream_scores, "model_errors", late)
+        monkeypatch.setattr(model_errors, "model_errors", late)
 
     return happens
 

@@ -122,10 +122,10 @@ def other_scaler(folder: Path) -> None:
 def other_detector(folder: Path) -> None:
     from dataclasses import replace
 
-    from inference.detector import Detector
+    from inference.detector_file import load_detector, save_detector
 
     path = folder / DETECTOR
-    replace(Detector.load(path), checkpoint_sha256="0" * 64).save(path)
+    save_detector(replace(load_detector(path), checkpoint_sha256="0" * 64), path)
 
 
 def other_config(folder: Path) -> None:

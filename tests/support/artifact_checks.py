@@ -17,7 +17,7 @@ from PIL import Image
 
 from core import checkpoint
 from core.runlog import read_loss_csv
-from inference.detector import Detector
+from inference.detector_file import load_detector
 
 FOLDERS = ("checkpoints", "runs", "artifacts", "cache", "training_dashboard/data")
 _TEMPORARY = re.compile(r"\..*\.(part|lock)")
@@ -82,7 +82,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {
     ".csv": pd.read_csv,
     ".png": _read_picture,
     ".parquet": pd.read_parquet,
-    ".npz": Detector.load,
+    ".npz": load_detector,
     ".npy": _read_array,
     ".pt": checkpoint.load,
     ".yaml": _read_yaml,

@@ -9,6 +9,9 @@ import torch
 
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
+from inference.charts.control_charts import ControlCharts
+from inference.charts.cross_channel import CrossChannelChart
+from inference.charts.process import fit_process
 
 
 def plant(num_rows: int, seed: int, num_channels: int = 3, noise: float = 0.3) -> np.ndarray:
@@ -51,3 +54,17 @@ class Parts:
             )
             for name, rows in bounds.items()
         }
+
+
+def errors_of(charts: ControlCharts | CrossChannelChart, values_nc: np.ndarray, segments_k2: np.ndarray) -> np.ndarray:
+    """Errors of the rows of segments (K, 2), in order: float32 (S, C)."""
+    lengths_k = segments_k2[:, 1] - segments_k2[:, 0]
+    error_sc = np.empty((lengths_k.sum(), values_nc.shape[1]), dtype=np.float32)
+    charts.write(error_sc, np.cumsum(lengths_k) - lengths_k, values_nc, segments_k2)
+    return error_sc
+
+
+def out_of_fold(values_nc: np.ndarray, stop: int | None = None) -> np.ndarray:
+    """Errors of the rows up to `stop` by control charts that were fitted without their fold: float32 (S, C)."""
+    parts = Parts([values_nc]).of(calibration={0: (0, len(values_nc) if stop is None else stop)})
+    return fit_process(parts, span=10, context="off")[1]

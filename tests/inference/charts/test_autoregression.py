@@ -31,12 +31,12 @@ def test_it_is_the_ridge_regression_of_a_linear_algebra_book():
     padded = [np.concatenate([np.repeat(fold_nc[:1], lags, axis=0), fold_nc]) for fold_nc in folds]
     lagged = [np.concatenate([fold_mc[lag : lag - lags] for fold_mc in padded]) for lag in range(lags)]
     own_nc = np.mean(lagged, axis=0)
-    inertia_c = (own_nc * z_nc).sum(axis=0) / (own_nc**2).sum(axis=0)
+    persistence_c = (own_nc * z_nc).sum(axis=0) / (own_nc**2).sum(axis=0)
     x_nf = np.column_stack([*lagged, np.ones(len(z_nc))]).clip(-autoregression.CLIP, autoregression.CLIP)
     extra_ff = np.eye(x_nf.shape[1])[:-1] * np.sqrt(autoregression.PENALTY * len(z_nc))
-    target = np.concatenate([z_nc - inertia_c * own_nc, np.zeros((len(extra_ff), 3))])
+    target = np.concatenate([z_nc - persistence_c * own_nc, np.zeros((len(extra_ff), 3))])
     expected_fc = np.linalg.lstsq(np.concatenate([x_nf, extra_ff]), target, rcond=None)[0]
-    np.testing.assert_allclose(regression.inertia_c, inertia_c)
+    np.testing.assert_allclose(regression.persistence_c, persistence_c)
     np.testing.assert_allclose(regression.weight_fc, expected_fc, atol=1e-8)
 
 
@@ -49,5 +49,5 @@ def test_a_wandering_channel_is_expected_to_stay_and_a_restless_one_to_return():
     rng = np.random.default_rng(0)
     values_nc = np.column_stack([np.cumsum(rng.normal(size=3000)), rng.normal(size=3000)])
     regression, _ = fit(values_nc, whole(values_nc))
-    assert regression.inertia_c[0] > 0.95
-    assert regression.inertia_c[1] < 0.2
+    assert regression.persistence_c[0] > 0.95
+    assert regression.persistence_c[1] < 0.2

@@ -8,31 +8,29 @@ import pytest
 from core.config.charts import ProcessCharts
 from inference.charts import autoregression, control_charts
 from inference.charts.control_charts import fit
-from inference.charts.process import ProcessStatistics, fit_process
-from inference.groups import groups_of, judged_alone, normal_of
-from tests.inference.charts.plants import Parts, plant, whole
+from inference.charts.process import ProcessChartSet, fit_process
+from inference.groups import groups_of, reference_of, scored_per_recording
+from tests.inference.charts.plants import Parts, errors_of, out_of_fold, plant, whole
 
 
 def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
-    charts, _ = fit(values_nc, whole(values_nc), span=10)
-    return charts.errors(new_nc, whole(new_nc))
+    charts = fit(values_nc, whole(values_nc), span=10)
+    return errors_of(charts, new_nc, whole(new_nc))
 
 
 def test_new_normal_rows_are_about_one_and_so_are_those_that_taught():
     values_nc = plant(4000, seed=0, noise=2.0)
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    normal_sc = unseen.errors(charts)
+    charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     new_nc = plant(4000, seed=1, noise=2.0)
-    assert normal_sc.mean() == pytest.approx(1.0, rel=0.25)
-    assert charts.errors(new_nc, whole(new_nc)).mean() == pytest.approx(normal_sc.mean(), rel=0.1)
+    assert reference_sc.mean() == pytest.approx(1.0, rel=0.25)
+    assert errors_of(charts, new_nc, whole(new_nc)).mean() == pytest.approx(reference_sc.mean(), rel=0.1)
 
 
 def test_normal_rows_are_judged_as_new_ones_are_even_by_too_many_regressors():
     """In sample, 121 regressors would explain most of 300 rows of noise."""
     values_nc = np.random.default_rng(0).normal(size=(5300, 20)).astype(np.float32)
-    charts, unseen = fit(values_nc, np.array([[0, 300]]), span=10)
-    normal_sc = unseen.errors(charts)
-    assert charts.errors(values_nc, np.array([[300, 5300]])).mean() == pytest.approx(normal_sc.mean(), rel=0.2)
+    charts, reference_sc = fit(values_nc, np.array([[0, 300]]), span=10), out_of_fold(values_nc, 300)
+    assert errors_of(charts, values_nc, np.array([[300, 5300]])).mean() == pytest.approx(reference_sc.mean(), rel=0.2)
 
 
 def test_a_channel_that_leaves_the_others_is_seen_though_it_stays_in_its_range():
@@ -52,9 +50,9 @@ def test_a_lasting_shift_between_channels_is_still_seen_after_a_thousand_rows():
 
 def test_a_plant_whose_couplings_change_does_not_trust_its_components():
     values_nc = plant(2000, seed=0)
-    steady, _ = fit(values_nc, whole(values_nc), span=10)
+    steady = fit(values_nc, whole(values_nc), span=10)
     values_nc[1000:, 2] -= 2 * (values_nc[1000:, 2] - 50)
-    moving, _ = fit(values_nc, whole(values_nc), span=10)
+    moving = fit(values_nc, whole(values_nc), span=10)
     assert steady.components_share == ProcessCharts().components_share
     assert moving.components_share < 0.05
 
@@ -62,12 +60,12 @@ def test_a_plant_whose_couplings_change_does_not_trust_its_components():
 def test_constants_of_the_configuration_count_and_are_kept():
     values_nc, settings = plant(2000, seed=0), ProcessCharts(lags=2, components_share=0.0, cusum_share=1.0)
     new_nc = plant(500, seed=1)
-    charts, _ = fit(values_nc, whole(values_nc), span=10, settings=settings)
+    charts = fit(values_nc, whole(values_nc), span=10, settings=settings)
     kept = control_charts.ControlCharts.from_arrays(charts.to_arrays())
     assert kept.settings == settings
     assert kept.regression.weight_fc.shape[0] == 2 * values_nc.shape[1] + 1
-    np.testing.assert_array_equal(kept.errors(new_nc, whole(new_nc)), charts.errors(new_nc, whole(new_nc)))
-    assert not np.allclose(charts.errors(new_nc, whole(new_nc)), charted(values_nc, new_nc))
+    np.testing.assert_array_equal(errors_of(kept, new_nc, whole(new_nc)), errors_of(charts, new_nc, whole(new_nc)))
+    assert not np.allclose(errors_of(charts, new_nc, whole(new_nc)), charted(values_nc, new_nc))
 
 
 def test_a_slow_wander_of_a_channel_that_always_wanders_is_normal():
@@ -79,18 +77,16 @@ def test_a_slow_wander_of_a_channel_that_always_wanders_is_normal():
 
 def test_a_single_channel_has_no_components_to_leave():
     values_nc = plant(1000, seed=0, num_channels=1)
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    normal_sc = unseen.errors(charts)
+    charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     assert charts.components_share == 0
-    assert normal_sc.mean() == pytest.approx(1.0, abs=0.05)
+    assert reference_sc.mean() == pytest.approx(1.0, abs=0.05)
 
 
 def test_what_is_missing_has_no_error():
     values_nc = plant(2000, seed=0)
     values_nc[500:520, 1] = np.nan
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    normal_sc = unseen.errors(charts)
-    for error_sc in (normal_sc, charts.errors(values_nc, whole(values_nc))):
+    charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
+    for error_sc in (reference_sc, errors_of(charts, values_nc, whole(values_nc))):
         assert np.isnan(error_sc[500:520, 1]).all()
         assert np.isnan(error_sc).sum() == 20
 
@@ -98,12 +94,11 @@ def test_what_is_missing_has_no_error():
 def test_a_channel_that_never_moved_alarms_when_it_moves():
     values_nc = plant(1000, seed=0)
     values_nc[:, 1] = 0.1
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    normal_sc = unseen.errors(charts)
-    assert normal_sc[:, 1].max() < 1  # the first rows are drawn towards the centre, 1
-    assert normal_sc[100:, 1].max() < 1e-3
+    charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
+    assert reference_sc[:, 1].max() < 1  # the first rows of each fold are drawn towards the centre, 1
+    assert reference_sc.reshape(4, 250, 3)[:, 100:, 1].max() < 1e-3
     values_nc[500, 1] = 0.2
-    assert charts.errors(values_nc, whole(values_nc))[500, 1] > 100
+    assert errors_of(charts, values_nc, whole(values_nc))[500, 1] > 100
 
 
 def test_a_fault_does_not_explain_itself():
@@ -122,40 +117,37 @@ def test_a_spike_to_1e30_is_over_when_it_is_over():
 
 def test_nothing_comes_from_another_stretch():
     values_nc, apart_k2 = plant(1000, seed=0), np.array([[0, 400], [600, 1000]])
-    charts, _ = fit(values_nc, whole(values_nc), span=10)
-    apart_sc = charts.errors(values_nc, apart_k2)
+    charts = fit(values_nc, whole(values_nc), span=10)
+    apart_sc = errors_of(charts, values_nc, apart_k2)
     changed_nc = values_nc.copy()
     changed_nc[400:600] = -1e3
-    np.testing.assert_array_equal(charts.errors(changed_nc, apart_k2), apart_sc)
+    np.testing.assert_array_equal(errors_of(charts, changed_nc, apart_k2), apart_sc)
 
 
 def test_pieces_change_nothing(monkeypatch):
     values_nc = plant(1000, seed=0)
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    normal_sc = unseen.errors(charts)
-    error_sc = charts.errors(values_nc, whole(values_nc))
+    charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
+    error_sc = errors_of(charts, values_nc, whole(values_nc))
     monkeypatch.setattr(autoregression, "_VALUES_AT_A_TIME", 3 * 6 * 50)
     monkeypatch.setattr(control_charts, "_VALUES_AT_A_TIME", 3 * 70)
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    in_pieces_sc = unseen.errors(charts)
-    np.testing.assert_allclose(in_pieces_sc, normal_sc, rtol=1e-4)
-    np.testing.assert_allclose(charts.errors(values_nc, whole(values_nc)), error_sc, rtol=1e-4)
+    charts, in_pieces_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
+    np.testing.assert_allclose(in_pieces_sc, reference_sc, rtol=1e-4)
+    np.testing.assert_allclose(errors_of(charts, values_nc, whole(values_nc)), error_sc, rtol=1e-4)
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5])
 def test_a_handful_of_normal_rows_is_enough_not_to_fail(num_rows):
     values_nc = plant(100, seed=0)
-    charts, unseen = fit(values_nc, np.array([[0, num_rows]]), span=10)
-    normal_sc = unseen.errors(charts)
-    assert np.isfinite(normal_sc).all()
-    assert np.isfinite(charts.errors(values_nc, whole(values_nc))).all()
+    charts = fit(values_nc, np.array([[0, num_rows]]), span=10)
+    assert np.isfinite(out_of_fold(values_nc, num_rows)).all()
+    assert np.isfinite(errors_of(charts, values_nc, whole(values_nc))).all()
 
 
 def test_what_was_learned_survives_as_arrays():
     rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
     parts = Parts([plant(1000, seed=0), plant(1000, seed=1)]).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
-    learned, _ = fit_process(normal_of(parts), ("machine_0", "machine_1"), span=10)
-    again = ProcessStatistics.from_arrays(learned.to_arrays())
+    learned, _ = fit_process(reference_of(parts), ("machine_0", "machine_1"), span=10)
+    again = ProcessChartSet.from_arrays(learned.to_arrays())
     np.testing.assert_array_equal(again.errors(parts["test"]), learned.errors(parts["test"]))
 
 
@@ -164,8 +156,8 @@ def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
     recordings = [plant(1000, seed=0), 1e3 * plant(1000, seed=1)]
     parts = Parts(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
     assert len(groups_of(parts)) == 2
-    alone = judged_alone(normal_of(parts).values())
-    learned, calibration_sc = fit_process(normal_of(parts), alone, span=10)
+    alone = scored_per_recording(reference_of(parts).values())
+    learned, calibration_sc = fit_process(reference_of(parts), alone, span=10)
     assert calibration_sc.shape == (200, 3)
     test_sc = learned.errors(parts["test"])
     assert test_sc.shape == (1200, 3)
@@ -177,8 +169,8 @@ def test_calibration_rows_are_judged_by_what_the_other_normal_parts_teach():
     values_nc = plant(1000, seed=0)
     parts = Parts([values_nc]).of(train={0: (0, 600)}, validation={0: (600, 700)}, calibration={0: (700, 1000)})
     _, calibration_sc = fit_process(parts, span=10)
-    unaware, _ = fit(values_nc, np.array([[0, 600], [600, 700]]), span=10)
-    np.testing.assert_array_equal(calibration_sc, unaware.errors(values_nc, np.array([[700, 1000]])))
+    unaware = fit(values_nc, np.array([[0, 600], [600, 700]]), span=10)
+    np.testing.assert_array_equal(calibration_sc, errors_of(unaware, values_nc, np.array([[700, 1000]])))
 
 
 def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(caplog):
@@ -186,10 +178,10 @@ def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(capl
     parts = Parts([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
     with caplog.at_level("INFO"):
         _, calibration_sc = fit_process(parts, span=10)
-    first, _ = fit(values_nc, np.array([[0, 250], [250, 400], [400, 500], [750, 1000]]), span=10)
-    fold_sc = first.errors(values_nc, np.array([[500, 750]]))  # the third of four folds, which it did not see
+    first = fit(values_nc, np.array([[0, 250], [250, 400], [400, 500], [750, 1000]]), span=10)
+    fold_sc = errors_of(first, values_nc, np.array([[500, 750]]))  # the third of four folds, which it did not see
     np.testing.assert_allclose(calibration_sc[100:350], fold_sc, rtol=1e-5)
-    assert "only 400 other normal ones" in caplog.text
+    assert "only 400 other reference rows" in caplog.text
 
 
 def test_one_regression_serves_where_a_recording_has_no_normal_rows():
@@ -198,16 +190,15 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     ((own_k2, of_group),) = groups_of(parts)
     assert own_k2.tolist() == [[0, 500], [500, 1000]]
     assert of_group(parts["test"].segments.rows_k2).all()
-    learned, _ = fit_process(normal_of(parts), span=10)
+    learned, _ = fit_process(reference_of(parts), span=10)
     assert 0.5 < learned.errors(parts["test"]).mean() < 2
 
 
 def test_unrelated_channels_are_about_one_as_well():
     values_nc = np.random.default_rng(0).normal(size=(4000, 4)).astype(np.float32)
-    charts, unseen = fit(values_nc, whole(values_nc), span=10)
-    normal_sc = unseen.errors(charts)
+    charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     assert charts.components_share == 0.0
-    assert normal_sc.mean() == pytest.approx(1.0, rel=0.1)
+    assert reference_sc.mean() == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_channel_that_was_dead_while_normal_was_learned_is_not_scored():

@@ -13,8 +13,8 @@ from inference.charts import cross_channel
 from inference.charts.control_charts import ControlCharts
 from inference.charts.cross_channel import CrossChannelChart, CrossChannelRegression, fit, process_recurrence
 from inference.charts.process import fit_process
-from inference.groups import normal_of
-from tests.inference.charts.plants import Parts, plant, whole
+from inference.groups import reference_of
+from tests.inference.charts.plants import Parts, errors_of, plant, whole
 
 CYCLE = 100
 
@@ -43,7 +43,7 @@ def chart() -> CrossChannelChart:
 
 
 def scores(chart: CrossChannelChart, values_nc: np.ndarray) -> np.ndarray:
-    return np.nanmean(chart.errors(values_nc, whole(values_nc)), axis=1)
+    return np.nanmean(errors_of(chart, values_nc, whole(values_nc)), axis=1)
 
 
 def test_new_reference_rows_are_about_one(chart):
@@ -70,15 +70,15 @@ def test_faults_far_smaller_than_the_recipe_are_seen(chart, fault):
         values_nc[rows, 2] = recipe(3000, seed=1)[1540:1840, 2]
     score_n = scores(chart, values_nc)
     assert np.median(score_n[1520:1800]) > 3 * np.quantile(score_n[:1500], 0.9)
-    error_sc = chart.errors(values_nc, whole(values_nc))
+    error_sc = errors_of(chart, values_nc, whole(values_nc))
     assert np.nanmean(error_sc[1520:1800], axis=0).argmax() == 2
 
 
 def test_missing_values_have_no_error_and_disturb_no_other_channel(chart):
     values_nc = recipe(3000, seed=1)
-    complete_sc = chart.errors(values_nc, whole(values_nc))
+    complete_sc = errors_of(chart, values_nc, whole(values_nc))
     values_nc[1000:1030, 1] = np.nan
-    error_sc = chart.errors(values_nc, whole(values_nc))
+    error_sc = errors_of(chart, values_nc, whole(values_nc))
     assert np.isnan(error_sc[1000:1030, 1]).all()
     assert np.isnan(error_sc).sum() == 30
     others = [0, 2, 3, 4, 5]
@@ -120,22 +120,24 @@ def test_weights_are_those_of_a_ridge_regression_without_the_own_channel():
 def test_pieces_change_nothing(chart, monkeypatch):
     values_nc = recipe(1000, seed=1)
     values_nc[300:310, 1] = np.nan
-    at_once_sc = chart.errors(values_nc, whole(values_nc))
+    at_once_sc = errors_of(chart, values_nc, whole(values_nc))
     monkeypatch.setattr(cross_channel, "_VALUES_AT_A_TIME", 4 * 6 * 64)
-    np.testing.assert_allclose(chart.errors(values_nc, whole(values_nc)), at_once_sc, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(errors_of(chart, values_nc, whole(values_nc)), at_once_sc, rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_comes_from_another_segment(chart):
     values_nc, apart_k2 = recipe(1000, seed=1), np.array([[0, 400], [600, 1000]])
-    apart_sc = chart.errors(values_nc, apart_k2)
+    apart_sc = errors_of(chart, values_nc, apart_k2)
     values_nc[400:600] = -1e3
-    np.testing.assert_array_equal(chart.errors(values_nc, apart_k2), apart_sc)
+    np.testing.assert_array_equal(errors_of(chart, values_nc, apart_k2), apart_sc)
 
 
 def test_a_stored_chart_gives_the_same_errors_to_the_last_bit(chart):
     values_nc = recipe(500, seed=1)
     again = CrossChannelChart.from_arrays(chart.to_arrays())
-    np.testing.assert_array_equal(again.errors(values_nc, whole(values_nc)), chart.errors(values_nc, whole(values_nc)))
+    np.testing.assert_array_equal(
+        errors_of(again, values_nc, whole(values_nc)), errors_of(chart, values_nc, whole(values_nc))
+    )
 
 
 # ------------------------------------------------------------------------------------------------ when it is used
@@ -166,24 +168,24 @@ def splits(recordings: list[np.ndarray]) -> dict:
     ids=["recipe", "recipe, off", "too few rows", "no recipe", "no recipe, on"],
 )
 def test_which_chart_serves(values_nc, context, kind):
-    learned, _ = fit_process(normal_of(splits([values_nc])), span=10, context=context)
+    learned, _ = fit_process(reference_of(splits([values_nc])), span=10, context=context)
     assert {type(chart) for chart in learned.charts.values()} == {kind}
 
 
 def test_named_context_channels_describe_the_context_and_must_exist():
     parts = splits([recipe(3000, seed=0)])
-    learned, _ = fit_process(normal_of(parts), span=10, context_channels=("c1", "c4"))
+    learned, _ = fit_process(reference_of(parts), span=10, context_channels=("c1", "c4"))
     (chart,) = learned.charts.values()
     assert chart.features.loading_ck[[1, 4]].any()
     assert not chart.features.loading_ck[[0, 2, 3, 5]].any()
     with pytest.raises(ConfigError, match=r"data\.context_channels.*setpoint"):
-        fit_process(normal_of(parts), span=10, context_channels=("setpoint",))
+        fit_process(reference_of(parts), span=10, context_channels=("setpoint",))
 
 
 def test_calibration_errors_are_those_of_new_rows():
     """The chart that scores the calibration rows has not seen them: their errors are as large as those of new rows."""
     parts = splits([recipe(8000, seed=0), recipe(8000, seed=1)])
-    learned, calibration_sc = fit_process(normal_of(parts), span=10)
+    learned, calibration_sc = fit_process(reference_of(parts), span=10)
     quantiles = [
         np.quantile(np.nanmean(each_sc, axis=1), 0.95) for each_sc in (calibration_sc, learned.errors(parts["test"]))
     ]
@@ -205,7 +207,7 @@ def test_calibration_rows_alone_are_scored_out_of_fold():
 def test_what_a_chart_expects_of_some_rows_is_what_it_expects_of_all(context, kind):
     values_nc = recipe(3000, seed=0)
     parts = splits([values_nc, recipe(2000, seed=1)])
-    learned, _ = fit_process(normal_of(parts), span=10, context=context)
+    learned, _ = fit_process(reference_of(parts), span=10, context=context)
     assert {type(chart) for chart in learned.charts.values()} == {kind}
     windows = parts["test"]
     (start, stop), *_ = windows.segments.rows_k2.tolist()

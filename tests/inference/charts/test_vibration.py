@@ -11,7 +11,7 @@ import torch
 from core.config.charts import VibrationCharts
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.charts.vibration import FOLDS, SpectralStatistics, fit_spectral, folds_of
+from inference.charts.vibration import FOLDS, VibrationChartSet, fit_vibration, folds_of
 from inference.charts.vibration_features import features_of, low_edges, smoothed
 
 WINDOW = 256
@@ -56,7 +56,7 @@ def windows_of(values_nc: np.ndarray, starts_w: torch.Tensor, window: int) -> Wi
 
 def errors(span: int = 1, **test: float) -> dict[str, np.ndarray]:
     normal = parts_of(train=machine(300, 0), validation=machine(50, 1), calibration=machine(200, 2))
-    learned, calibration_wc = fit_spectral(normal, span=span)
+    learned, calibration_wc = fit_vibration(normal, span=span)
     (new,) = parts_of(test=machine(200, 3, **test)).values()
     return {"calibration": calibration_wc, "test": learned.errors(new)}
 
@@ -135,7 +135,7 @@ def test_windows_shorter_than_the_bands_have_fewer_of_them():
 
 def test_a_missing_sample_changes_next_to_nothing_and_a_missing_axis_is_not_scored():
     normal = parts_of(train=machine(300, 0), calibration=machine(200, 2))
-    learned, _ = fit_spectral(normal, span=1)
+    learned, _ = fit_vibration(normal, span=1)
     values_nc = machine(200, 3)
     (whole,) = parts_of(test=values_nc).values()
     values_nc = values_nc.copy()
@@ -154,7 +154,7 @@ def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
     values_nc = machine(300, 0)
     values_nc[5 * WINDOW : 6 * WINDOW, 1] = np.nan
     values_nc[9 * WINDOW + 3] = np.nan
-    learned, calibration_wc = fit_spectral(parts_of(train=values_nc, calibration=machine(200, 2)), span=1)
+    learned, calibration_wc = fit_vibration(parts_of(train=values_nc, calibration=machine(200, 2)), span=1)
     (loud,) = parts_of(test=machine(200, 3, gain=1.5)).values()
     assert learned.errors(loud).mean() > 3 * calibration_wc.mean()
 
@@ -162,16 +162,16 @@ def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
 def test_constants_of_the_configuration_count_and_are_kept():
     normal = parts_of(train=machine(300, 0), calibration=machine(200, 2))
     (loud,) = parts_of(test=machine(50, 3, gain=1.5)).values()
-    plain, _ = fit_spectral(normal, span=1)
-    learned, _ = fit_spectral(normal, span=1, settings=VibrationCharts(bands=16, level_weight=0.0))
-    kept = SpectralStatistics.from_arrays(learned.to_arrays())
+    plain, _ = fit_vibration(normal, span=1)
+    learned, _ = fit_vibration(normal, span=1, settings=VibrationCharts(bands=16, level_weight=0.0))
+    kept = VibrationChartSet.from_arrays(learned.to_arrays())
     assert kept.charts["spectrum"].mean_cf.shape[-1] == 16
     np.testing.assert_array_equal(kept.errors(loud), learned.errors(loud))
     assert not np.allclose(kept.errors(loud), plain.errors(loud))
 
 
 def test_a_single_normal_window_gives_errors():
-    _, calibration_wc = fit_spectral(parts_of(calibration=machine(1, 0)), span=1)
+    _, calibration_wc = fit_vibration(parts_of(calibration=machine(1, 0)), span=1)
     assert calibration_wc.shape == (1, 2)
 
 
@@ -184,7 +184,7 @@ def modulated(seed: int, depth: float, num_windows: int = 200, window: int = 102
 
 
 def test_a_modulation_of_equal_power_is_found():
-    learned, calibration_wc = fit_spectral({"calibration": modulated(0, 0.0)}, span=4)
+    learned, calibration_wc = fit_vibration({"calibration": modulated(0, 0.0)}, span=4)
     new, faulty = modulated(1, 0.0), modulated(1, 0.5)
     level = [features_of(windows, CHARTS)["level"].mean().item() for windows in (new, faulty)]
     assert level[0] == pytest.approx(level[1], abs=0.02)
@@ -209,10 +209,10 @@ def operated(seed: int, *, fault: float = 0.0, num_windows: int = 60) -> np.ndar
 
 
 @pytest.fixture(scope="module")
-def operated_charts() -> tuple[SpectralStatistics, np.ndarray]:
+def operated_charts() -> tuple[VibrationChartSet, np.ndarray]:
     recordings = [operated(seed) for seed in range(12)]
     bounds = {"train": (0.0, 0.5), "calibration": (0.5, 1.0)}
-    return fit_spectral({name: recordings_of(recordings, *each) for name, each in bounds.items()}, span=4)
+    return fit_vibration({name: recordings_of(recordings, *each) for name, each in bounds.items()}, span=4)
 
 
 def test_changes_of_speed_and_load_are_no_alarm_and_a_small_fault_beside_them_is(operated_charts):
@@ -250,7 +250,7 @@ def test_stored_charts_give_the_same_errors_bit_for_bit(operated_charts, tmp_pat
     learned, _ = operated_charts
     np.savez(tmp_path / "charts.npz", **learned.to_arrays())
     with np.load(tmp_path / "charts.npz") as held:
-        read = SpectralStatistics.from_arrays(dict(held))
+        read = VibrationChartSet.from_arrays(dict(held))
     new = recordings_of([operated(200)])
     np.testing.assert_array_equal(read.errors(new), learned.errors(new))
 

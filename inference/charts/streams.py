@@ -1,0 +1,83 @@
+"""The charts of either stream: how they are fitted to the reference splits that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from core.config.schema import AnyConfig, Stream
+from core.data.segments import window_starts
+from core.data.splits import SCORING_PARTS, PartName
+from core.data.windows import WindowSet
+from inference.charts.process import ProcessChartSet, fit_process
+from inference.charts.vibration import VibrationChartSet, fit_vibration
+from inference.charts.vibration_features import Features, features_of
+
+ChartSet = ProcessChartSet | VibrationChartSet
+CHART_SETS: dict[Stream, type[ChartSet]] = {"patchtst": ProcessChartSet, "swinmae": VibrationChartSet}
+
+
+@dataclass(frozen=True)
+class ReferenceFeatures:
+    """Windows of the reference splits of vibration, cut as they are scored, and their features: computed once for
+    several fits. Both are empty for process sensors."""
+
+    windows: Mapping[PartName, WindowSet]
+    features: Mapping[PartName, Features]
+
+    def restricted(self, calibration_w: np.ndarray) -> ReferenceFeatures:
+        """With some windows of the split `calibration` only, bool (W,)."""
+        if not self.windows:
+            return self
+        index_w = torch.from_numpy(np.flatnonzero(calibration_w))
+        cut = {name: each_wcf[index_w] for name, each_wcf in self.features["calibration"].items()}
+        windows = {**self.windows, "calibration": self.windows["calibration"].subset(index_w)}
+        return ReferenceFeatures(windows, {**self.features, "calibration": cut})
+
+
+def reference_features(config: AnyConfig, reference: Mapping[PartName, WindowSet]) -> ReferenceFeatures:
+    if config.stream != "swinmae":
+        return ReferenceFeatures({}, {})
+    windows, settings = _as_scored(config, reference), config.scoring.charts.vibration
+    return ReferenceFeatures(windows, {name: features_of(part, settings) for name, part in windows.items()})
+
+
+def _as_scored(config: AnyConfig, reference: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
+    """The splits with the windows that scoring would cut, so that a mean over windows spans the same time."""
+    stride = config.score_stride
+    return {
+        name: part
+        if name in SCORING_PARTS
+        else replace(part, starts_w=torch.from_numpy(window_starts(part.segments.rows_k2, part.window, stride)))
+        for name, part in reference.items()
+    }
+
+
+def fit_charts(
+    config: AnyConfig,
+    reference: Mapping[PartName, WindowSet],
+    own_past: Collection[str] = (),
+    features: ReferenceFeatures | None = None,
+) -> tuple[ChartSet, np.ndarray]:
+    """The charts of all reference splits, and the errors (S, C) of the split `calibration` by charts fitted without it.
+
+    own_past: the recordings of process sensors that are scored per recording. features: of vibration, where they are
+    known.
+    """
+    scoring, charts = config.scoring, config.scoring.charts
+    if config.stream == "swinmae":
+        features = features or reference_features(config, reference)
+        return fit_vibration(
+            features.windows, span=scoring.smoothing_span, settings=charts.vibration, features=features.features
+        )
+    return fit_process(
+        reference,
+        own_past,
+        span=scoring.smoothing_span,
+        context=scoring.operating_context,
+        context_channels=config.data.context_channels,
+        settings=charts.process,
+    )

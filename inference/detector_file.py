@@ -1,0 +1,165 @@
+"""The file of a detector: one `.npz` without pickles, of arrays, a JSON header, and the sha256 of both."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.config.renames import current_key
+from core.config.schema import Scoring
+from core.errors import OutputError
+from core.reading import parse_json, refuse_packed
+from core.workspace import atomic_file, json_text
+from inference.charts.streams import CHART_SETS
+from inference.detector import ALARM_SETTINGS, Detector
+from inference.group_scales import GroupScales
+from inference.thresholds import CalibratedThreshold, CalibrationSample, FalseAlarms
+
+# Version 4 is the same without the detector of the charts alone.
+FORMAT_VERSION, READABLE_VERSIONS = 5, (4, 5)
+# Names in the file.
+_OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
+
+
+def save_detector(detector: Detector, path: Path) -> None:
+    arrays = {
+        **({} if detector.baseline_c is None else {"baseline_c": detector.baseline_c}),
+        **_calibration_arrays("", detector),
+        **{
+            _OF_CHARTS + name: array for name, array in (detector.charts.to_arrays() if detector.charts else {}).items()
+        },
+    }
+    header = {
+        "format_version": FORMAT_VERSION,
+        "stream": detector.stream,
+        "checkpoint_sha256": detector.checkpoint_sha256,
+        "settings": dict(detector.settings),
+        "alarm_settings": detector.alarm_settings.model_dump(mode="json", include=ALARM_SETTINGS),
+        **_calibration_header(detector),
+        "alone": list(detector.own_past),
+        "data": dict(detector.data),
+        "recordings": list(detector.recordings),
+        "made_at": detector.made_at,
+        "change": detector.change,
+    }
+    if (alone := detector.charts_alone) is not None:
+        arrays |= _calibration_arrays(f"{_OF_CHARTS_ALONE}.", alone)
+        header[_OF_CHARTS_ALONE] = {"settings": dict(alone.settings), **_calibration_header(alone)}
+    arrays[_HEADER] = np.frombuffer(json_text(header).encode("utf-8"), dtype=np.uint8)
+    arrays[_DIGEST] = np.array(_digest(arrays))
+    with atomic_file(path) as part, part.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def load_detector(path: Path) -> Detector:
+    """Raises OutputError for a file that is missing, damaged, or of a version that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            refuse_packed(file)
+            with np.load(file, allow_pickle=False) as held:
+                arrays = dict(held)
+        digest = str(arrays.pop(_DIGEST))
+        header = parse_json(arrays[_HEADER].tobytes())
+        version = header["format_version"]
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise _Unusable(path, f"cannot be read: {error}") from error
+    if version not in READABLE_VERSIONS:
+        raise _Unusable(path, f"has format version {version}, this Landfall reads {READABLE_VERSIONS}")
+    if digest != _digest(arrays):
+        raise _Unusable(path, "is damaged or was changed: its sha256 is not the one it holds")
+    try:
+        return _detector(header, arrays)
+    except (KeyError, ValueError, TypeError) as error:
+        raise _Unusable(path, f"is not a detector: {error}") from error
+
+
+class _Unusable(OutputError):
+    def __init__(self, path: Path, problem: str):
+        super().__init__(f"detector {path}: {problem}", hint="remove it; scoring fits a new one to reference data")
+
+
+def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Detector:
+    charts = {name.removeprefix(_OF_CHARTS): array for name, array in arrays.items() if name.startswith(_OF_CHARTS)}
+    detector = Detector(
+        stream=header["stream"],
+        checkpoint_sha256=header["checkpoint_sha256"],
+        settings=_current(header["settings"]),
+        alarm_settings=Scoring(**header["alarm_settings"]),
+        baseline_c=arrays.get("baseline_c"),
+        charts=CHART_SETS[header["stream"]].from_arrays(charts) if charts else None,
+        own_past=tuple(header["alone"]),
+        data=header["data"],
+        recordings=tuple(header["recordings"]),
+        made_at=header["made_at"],
+        change=header["change"],
+        **_calibration("", header, arrays),
+    )
+    if (alone := header.get(_OF_CHARTS_ALONE)) is None:
+        return detector
+    calibration = _calibration(f"{_OF_CHARTS_ALONE}.", alone, arrays)
+    return replace(detector, charts_alone=charts_alone(detector, settings=_current(alone["settings"]), **calibration))
+
+
+def _current(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the present names of their keys."""
+    return {current_key(key): value for key, value in settings.items()}
+
+
+def charts_alone(detector: Detector, **own: Any) -> Detector:
+    """The detector of the same charts without the model. own: its `settings`, `scales`, `sample`, `halves` and
+    `threshold`."""
+    return replace(detector, checkpoint_sha256=None, baseline_c=None, charts_alone=None, **own)
+
+
+# ---------------------------------------------------------------------------------------------------------- calibration
+def _calibration_arrays(prefix: str, detector: Detector) -> dict[str, np.ndarray]:
+    samples = {"": detector.sample, **{f"half.{number}.": half for number, half in enumerate(detector.halves or ())}}
+    return {
+        **{f"{prefix}{of}sample_n": sample.score_n for of, sample in samples.items()},
+        **{f"{prefix}{of}segment_n": sample.segment_n for of, sample in samples.items()},
+        f"{prefix}level_g": np.array(list(detector.scales.scale.values()), dtype=np.float32),
+        f"{prefix}usual_level": detector.scales.usual,
+    }
+
+
+def _calibration_header(detector: Detector) -> dict[str, Any]:
+    return {
+        "threshold": detector.threshold.to_json(),
+        "seconds_per_score": [each.seconds_per_score for each in (detector.sample, *(detector.halves or ()))],
+        "span": detector.sample.span,
+        "groups": list(detector.scales.scale),
+    }
+
+
+def _calibration(prefix: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """`scales`, `sample`, `halves` and `threshold` of a detector."""
+    threshold = dict(header["threshold"])
+    threshold["expected"] = FalseAlarms(**threshold["expected"])
+    if threshold["achieved"] is not None:
+        threshold["achieved"] = FalseAlarms(**threshold["achieved"])
+    sample, *halves = (
+        CalibrationSample(arrays[f"{prefix}{of}sample_n"], arrays[f"{prefix}{of}segment_n"], seconds, header["span"])
+        for of, seconds in zip(("", "half.0.", "half.1."), header["seconds_per_score"], strict=False)
+    )
+    scale = dict(zip(header["groups"], arrays[f"{prefix}level_g"], strict=True))
+    return {
+        "scales": GroupScales(scale, arrays[f"{prefix}usual_level"][()]),
+        "sample": sample,
+        "halves": tuple(halves) or None,
+        "threshold": CalibratedThreshold(**threshold),
+    }
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

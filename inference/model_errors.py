@@ -1,0 +1,205 @@
+"""Errors of a model on a split of the data: one entry per row of process sensors, one per window of vibration.
+
+Suffixes: s score entry, n row of the series, k segment, w window, c channel, b batch, m row of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.config.schema import AnyConfig, Stream
+from core.data.blocks import Pages, blank, gathered, slices
+from core.data.feed import Feed
+from core.data.splits import SCORING_PARTS, PartName
+from core.data.windows import WindowSet
+from core.devices import threads
+from core.devices.retry import until_it_fits
+from core.progress import Mode, Progress
+from inference.scoring import ScoringModel, infer_forecast, infer_score
+
+_VALUES_AT_A_TIME = 2**19
+
+
+@dataclass(frozen=True)
+class PartErrors:
+    """The entries of a split that get a score, in order of the rows, and the model's errors of them.
+
+    error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches. None
+        without a model.
+    row_s: int64 (S,) rows of the series; a window stands at its last row.
+    segment_s: int64 (S,) number of the range that a smoothing runs through, ascending: a segment without a gap, of
+        vibration a file.
+    rows_per_entry: number of rows that an entry is about, its own row being the last.
+    scratch: directory for arrays with an entry per row that are longer than memory should hold; None uses memory.
+    expected_sc: float32 (S, C) prediction of each row while it was hidden, in scaled units, NaN where no window
+        reaches; None for vibration, without a model, and where it was not kept.
+    """
+
+    error_sc: np.ndarray | None
+    row_s: np.ndarray
+    segment_s: np.ndarray
+    rows_per_entry: int
+    scratch: Path | None = None
+    expected_sc: np.ndarray | None = None
+
+    @classmethod
+    def without_model(cls, stream: Stream, windows: WindowSet) -> Self:
+        """The entries of a split for which there is no model."""
+        entries = _row_entries(windows) if stream == "patchtst" else _window_entries(windows)
+        return cls(None, *entries, scratch=windows.series.room)
+
+    @property
+    def entries(self) -> Self:
+        """The same entries without the model's errors."""
+        return replace(self, error_sc=None, expected_sc=None)
+
+
+# ------------------------------------------------------------------------------------------------------------- a split
+def model_errors(
+    config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str, *, keep_expected: bool = False
+) -> PartErrors:
+    """`part_errors` as the configuration says."""
+    settings = config.scoring
+    return part_errors(
+        scoring,
+        windows,
+        batch_size=settings.batch_size,
+        look_ahead=settings.look_ahead,
+        keep_expected=keep_expected,
+        label=label,
+        progress=config.logging.progress,
+    )
+
+
+def reference_errors(
+    config: AnyConfig, scoring: ScoringModel, reference: Mapping[PartName, WindowSet]
+) -> dict[PartName, PartErrors]:
+    """The model's errors on reference splits: of process sensors on all, because channels have rare states; of
+    vibration on `calibration`, because axes are alike and images are expensive."""
+    if config.stream == "swinmae":
+        reference = {"calibration": reference["calibration"]}
+    step = max(1, config.score_stride // config.data.stride)
+    thinned = {
+        # Training cuts more windows than a score needs.
+        name: part if name in SCORING_PARTS else part.subset(torch.arange(0, len(part), step))
+        for name, part in reference.items()
+    }
+    return {name: model_errors(config, scoring, part, name) for name, part in thinned.items()}
+
+
+def part_errors(
+    scoring: ScoringModel,
+    windows: WindowSet,
+    *,
+    batch_size: int,
+    look_ahead: bool = True,
+    keep_expected: bool = False,
+    label: str = "scoring",
+    progress: Mode = "off",
+) -> PartErrors:
+    """Runs the model over all windows of a split, `batch_size` at a time, fewer where memory is exhausted; the device
+    of the model holds the series and a batch.
+
+    look_ahead: whether a row of process sensors counts in every window that contains it, so also as predicted from
+    later rows; else only in the newest patch of a window, as predicted from the rows before it. Vibration has one score
+    per window, at its end, and never looks ahead.
+    keep_expected: keep the predictions of rows of process sensors.
+    """
+    with Progress(len(windows), label, unit="windows", mode=progress) as bar:
+        if scoring.stream == "patchtst" and not look_ahead:
+            inferred = _inferred(scoring, windows, batch_size, bar, partial(infer_forecast, model=scoring.model))
+            return _row_errors(inferred, windows, keep_expected=keep_expected)
+        inferred = _inferred(scoring, windows, batch_size, bar, partial(_scored, scoring))
+        if scoring.stream == "swinmae":
+            return _window_errors(inferred, windows)
+        return _row_errors(inferred, windows, keep_expected=keep_expected)
+
+
+Aux = dict[str, Tensor]
+Inferred = Iterator[tuple[Tensor, Aux]]
+
+
+def _scored(scoring: ScoringModel, batch: Tensor) -> Aux:
+    return infer_score(batch, scoring.model, scoring.stream)[1]
+
+
+def _inferred(
+    scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress, of_batch: Callable[[Tensor], Aux]
+) -> Inferred:
+    """Window indices (B,) and what `of_batch` gives for those windows, batch by batch."""
+    feed = Feed(windows, scoring.device)
+    feed.expect(torch.arange(len(windows)).split(batch_size))
+
+    def infer(index_b: Tensor, size: int) -> list[tuple[Tensor, Aux]]:
+        batches = ((part_b, scoring.transform(feed.batch(part_b))) for part_b in index_b.split(size))
+        return [(part_b, of_batch(batch)) for part_b, batch in batches]
+
+    size = batch_size
+    for index_b in torch.arange(len(windows)).split(batch_size):
+        threads.adapt()
+        inferred, size = until_it_fits(partial(infer, index_b), size, kind=scoring.kind)
+        yield from inferred
+        bar.advance(len(index_b))
+
+
+def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) -> PartErrors:
+    """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; and the
+    predictions likewise. These rows lie in the segments of the split; the rows before them in a window may not.
+
+    They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
+    value missing in one window is missing in all, so NaN adds up correctly and needs no count of its own.
+    """
+    segments, stop_w, scratch = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.room
+    entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segments.at(stop_w - 1)])
+
+    num_entries = int(segments.lengths_k.sum())
+    names = ("error", "expected") if keep_expected else ("error",)
+    means = {name: blank((num_entries, windows.series.values_nc.shape[1]), scratch) for name in names}
+    windows_s = blank((num_entries,), scratch)
+    sums, count_s = {name: torch.from_numpy(mean_sc) for name, mean_sc in means.items()}, torch.from_numpy(windows_s)
+    pages = [Pages(array) for array in (*means.values(), windows_s)]
+    for index_b, aux in inferred:
+        entry_m = (entry_w[index_b].unsqueeze(1) + torch.arange(-aux["error"].shape[1], 0)).flatten()
+        for name, sum_sc in sums.items():
+            sum_sc.index_add_(0, entry_m, aux[name].flatten(0, 1).cpu())
+        count_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
+        for each in pages:
+            each.looked_at(entry_m.numel() * aux["error"].shape[-1] * aux["error"].itemsize)
+    for piece in slices(*means.values(), windows_s, num_values=_VALUES_AT_A_TIME):
+        for sum_sc in sums.values():
+            sum_sc[piece] /= count_s[piece].unsqueeze(1)
+
+    return PartErrors(means["error"], *_row_entries(windows), scratch=scratch, expected_sc=means.get("expected"))
+
+
+def _row_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
+    """`row_s`, `segment_s` and `rows_per_entry` where each row of the segments is an entry."""
+    scratch = windows.series.room
+    ranges = [
+        (number, first, min(first + _VALUES_AT_A_TIME, stop))
+        for number, (start, stop) in enumerate(windows.segments.rows_k2.tolist())
+        for first in range(start, stop, _VALUES_AT_A_TIME)
+    ]
+    row_s = gathered((np.arange(first, stop) for _, first, stop in ranges), scratch)
+    segment_s = gathered((np.full(stop - first, number) for number, first, stop in ranges), scratch)
+    return row_s, segment_s, 1
+
+
+def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
+    """The errors of each window, for the axes that the sensor has."""
+    num_channels = windows.series.values_nc.shape[1]
+    error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
+    return PartErrors(error_sc, *_window_entries(windows))
+
+
+def _window_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
+    """The same where each window is an entry."""
+    return windows.starts_w.numpy() + windows.window - 1, windows.file_of(), windows.window

@@ -1,0 +1,195 @@
+"""The summary of a scoring: the JSON that reports, checks and the dashboard read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.checkpoint import detector_path
+from core.config.schema import AnyConfig, Scoring
+from core.numbers import plain
+from core.reading import read_json_object
+from core.workspace import relative, utc_now
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from core.data.recording import Recording
+    from core.devices.plan import DevicePlan
+    from inference.detector import Detector
+    from inference.part_scores import PartScores
+    from inference.scoring import ScoringModel
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ScoringPaths:
+    """What scoring writes."""
+
+    scores: Path
+    events: Path
+    events_json: Path
+    event_documents: Path
+    timeline: Path
+    summary: Path
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """Those that every scoring writes, but the summary."""
+        return self.scores, self.events, self.events_json, self.timeline
+
+    @classmethod
+    def of(cls, config: AnyConfig, *, root: Path) -> ScoringPaths:
+        folder, stream = root / config.logging.artifacts_dir / "scores", config.stream
+        return cls(
+            scores=folder / f"{stream}_scores.parquet",
+            events=folder / f"{stream}_events.csv",
+            events_json=folder / f"{stream}_events.json",
+            event_documents=folder / f"{stream}_events",
+            timeline=folder / f"{stream}_timeline.png",
+            summary=folder / f"{stream}_summary.json",
+        )
+
+
+def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
+    """The summary of the latest scoring, or None where there is none that can be read."""
+    try:
+        return read_json_object(ScoringPaths.of(config, root=root).summary)
+    except (OSError, ValueError):
+        return None
+
+
+def summary_of(
+    scores: pd.DataFrame,
+    events: pd.DataFrame,
+    detector: Detector,
+    charts_alone: PartScores | None,
+    settings: Scoring,
+    recordings: Sequence[Recording],
+    *,
+    model: ScoringModel | None,
+    plan: DevicePlan,
+    paths: ScoringPaths,
+    root: Path,
+) -> dict[str, Any]:
+    """What a scoring found. charts_alone: scores of the control charts alone, for the same lines as `scores`.
+
+    Without a model, `run_id`, `checkpoint` and `checkpoint_sha256` are None, `detector.kind` is "charts", and there is
+    no `charts_alone`: the figures are those of the charts.
+    """
+    from inference.score_table import sample_of
+    from inference.thresholds import departure
+    from inference.what_if import what_if
+
+    threshold, num_scored = detector.threshold, int(scores["score"].notna().sum())
+    detection = _detection(scores, threshold.value, settings)
+    scored = sample_of(scores, span=settings.smoothing_span)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stream": detector.stream,
+        "run_id": model.run_id if model is not None else None,
+        "checkpoint": relative(model.path, root) if model is not None else None,
+        "checkpoint_sha256": model.sha256 if model is not None else None,
+        "scored_at": utc_now(),
+        "device": plan.to_json(),
+        "scores": num_scored,
+        "recordings": int(scores["recording"].nunique()),
+        "alarms": int(scores["alarm"].sum()),
+        "events": len(events),
+        "unscored_rows": len(scores) - num_scored,
+        "threshold": {**threshold.to_json(), "departure": departure(threshold, detector.sample, scored)},
+        "detector": {
+            "kind": "model" if model is not None else "charts",
+            "file": relative(detector_path(model.path), root) if model is not None else None,
+            "made_at": detector.made_at,
+            "recordings": len(detector.recordings),
+            "change": detector.change,
+        },
+        "detection": detection,
+        "what_if": what_if(detector.sample, scores, threshold.value, settings),
+        "missed_faults": _missed_faults(scores, settings, recordings) if detection else [],
+        "charts_alone": _charts_alone(scores, charts_alone, detector, settings),
+        "timeline": {"png": relative(paths.timeline, root)},
+    }
+
+
+def _charts_alone(
+    scores: pd.DataFrame, charts_alone: PartScores | None, detector: Detector, settings: Scoring
+) -> dict[str, Any] | None:
+    """What the control charts find without the model, with a threshold of their own."""
+    from inference.events import event_spans
+
+    if charts_alone is None:
+        return None
+    threshold = detector.charts_alone.threshold
+    alarm_s = charts_alone.score_s > threshold.value
+    table = scores.assign(score=charts_alone.score_s, threshold=threshold.value, alarm=alarm_s)
+    return {
+        "alarms": int(alarm_s.sum()),
+        "events": len(event_spans(table, settings)[0]),
+        "threshold": threshold.to_json(),
+        "detection": _detection(table, threshold.value, settings),
+    }
+
+
+def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
+    """Figures of the scores that have a label, and of events; None without any label. An undefined figure is None:
+    JSON has no NaN."""
+    from inference.event_figures import event_figures
+    from inference.metrics import detection_metrics
+
+    labelled = scores[scores["label"].notna() & scores["score"].notna()]
+    if labelled.empty:
+        return None
+    figures = detection_metrics(labelled["score"].to_numpy(), labelled["label"].to_numpy(dtype="int8"), threshold)
+    found = {**asdict(figures), **event_figures(scores, settings)}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:
+    """The labelled faults that no event was matched to, with their names where the label files have them."""
+    from core.data.labels import fault_names
+    from inference.event_figures import missed_faults
+
+    missed = missed_faults(scores, settings)
+    missed["fault"] = None
+    for recording in recordings:
+        mine = missed["recording"] == recording.file_id
+        if mine.any():
+            spans = missed.loc[mine, ["start_seconds", "end_seconds"]].to_numpy().tolist()
+            missed.loc[mine, "fault"] = fault_names(recording, spans)
+    return json.loads(missed.to_json(orient="records", date_format="iso", date_unit="s"))
+
+
+# ------------------------------------------------------------------------------------------------------------- in words
+def title_of(summary: dict[str, Any]) -> str:
+    unscored = f", {summary['unscored_rows']} unscored" if summary["unscored_rows"] else ""
+    by = f"run {summary['run_id']}" if summary["checkpoint"] else "control charts alone"
+    return (
+        f"{summary['stream']}: {summary['events']} events ({summary['alarms']} alarms) in {summary['scores']} scores"
+        f"{unscored}, threshold {plain(summary['threshold']['value'])}, {by}"
+    )
+
+
+def charts_alone_in_words(summary: dict[str, Any]) -> str | None:
+    """What the control charts alone find, next to what the model and the charts find; None where it is unknown."""
+    alone = summary["charts_alone"]
+    if alone is None:
+        return None
+    return f"control charts alone: {_figures_in_words(alone)}; with the model: {_figures_in_words(summary)}"
+
+
+def _figures_in_words(found: dict[str, Any]) -> str:
+    detection = found["detection"] or {}
+    counted = f"{found['events']} events"
+    if detection.get("faults_total"):
+        counted += (
+            f", {detection['faults_found']} of {detection['faults_total']} faults found, "
+            f"{detection['false_events']} false events"
+        )
+    return counted + (f", AUROC {detection['auroc']:.3f}" if detection.get("auroc") is not None else "")
