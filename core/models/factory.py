@@ -75,7 +75,7 @@ class _Outline(NamedTuple):
 
 def _outline_patchtst(config: Config) -> _Outline:
     model = config.model
-    decoder = model.decoder_layers if model.encoder_sees == "visible" else 0
+    decoder = model.decoder_layers if model.drop_masked_tokens else 0
     weights = model.num_layers * model.d_model * (4 * model.d_model + 2 * model.d_ff)
     weights += decoder * 4 * model.decoder_width**2 + model.patch_length * model.d_model
     num_patches = config.data.window / model.patch_length
