@@ -98,7 +98,7 @@ def describe_stream(
     common = {
         "title": title,
         "subject": subject,
-        "light": light_of(checkpoint, scores),
+        "light": light_of(checkpoint, scores, detections and detections.total - detections.acknowledged),
         "checkpoint": checkpoint,
         "scores": scores,
         "detections": detections,

@@ -3,7 +3,8 @@
     python -m pipelines.serve_dashboard
 
 Only files of `training_dashboard/` are served, only on 127.0.0.1, and only to pages that asked for this machine by
-name: the data may not leave the site, not even by a browser tab that another site opened.
+name: the data may not leave the site, not even by a browser tab that another site opened. The one thing that the page
+may write is an annotation of an event (`pipelines.dashboard.annotations`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.cli import add_root_argument, root_of, run_command
+from core.config.schema import STREAMS
 from core.errors import EXIT_OK, UsageError
+from pipelines.dashboard.annotating import annotate
+from pipelines.dashboard.annotations import NewAnnotation
+from pipelines.dashboard.inputs import explain
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +49,14 @@ HEADERS = {
 }
 # A client that says nothing more for so long has gone.
 PATIENCE_S = 30
+# Of a request that writes.
+LONGEST_BODY = 64 * 1024
 # A browser opens six. Each takes a thread and a descriptor, of which a process has about a thousand.
 MOST_CONNECTIONS = 128
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
-    """GET and HEAD of the files below `directory`; no listings, no hidden files, nothing through a link outwards."""
+    """Serves the files below `directory`; no listings, no hidden files, nothing through a link outwards."""
 
     server_version = "Landfall"
     sys_version = ""
@@ -65,6 +72,54 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         ".svg": "image/svg+xml",
         ".png": "image/png",
     }
+
+    def do_POST(self) -> None:
+        """Adds an annotation: `POST /annotations/<stream>` with JSON, from the page itself only.
+
+        A page of another site cannot send it: its origin is another, and JSON needs the consent of this server, which
+        never gives it.
+        """
+        self.close_connection = True
+        stream = self.path.removeprefix("/annotations/")
+        if not self._is_own_page():
+            self.send_error(HTTPStatus.FORBIDDEN, "Only the dashboard's own page may write")
+        elif stream not in STREAMS:
+            self.send_error(HTTPStatus.NOT_FOUND)
+        elif (body := self._body()) is not None:
+            try:
+                added = annotate(Path(self.directory).parent, stream, NewAnnotation.model_validate_json(body))
+            except ValueError as error:
+                self.send_error(HTTPStatus.BAD_REQUEST, "Not an annotation", explain(error))
+            except OSError as error:
+                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "Not written", explain(error))
+            else:
+                self._send_json(added.model_dump_json().encode())
+
+    def _is_own_page(self) -> bool:
+        hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
+        port = self.server.server_port
+        known = [f"{host}:{port}" for host in (HOST, "localhost")]
+        return hosts in [[host] for host in known] and origins == [f"http://{hosts[0]}"]
+
+    def _body(self) -> bytes | None:
+        """The body of a request with JSON; None if the request was refused."""
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get_content_type() != "application/json":
+            self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        elif not (length.isascii() and length.isdigit()) or "Transfer-Encoding" in self.headers:
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+        elif int(length) > LONGEST_BODY:
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        else:
+            return self.rfile.read(int(length))
+        return None
+
+    def _send_json(self, content: bytes) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def send_head(self) -> BinaryIO | None:
         """The file that was asked for, with its headers sent; None where the answer is complete without."""

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 SCHEMA_VERSION = 1
+# Where scoring writes.
+SCORES = "artifacts/scores"
 
 
 def _utc(value: datetime) -> datetime:

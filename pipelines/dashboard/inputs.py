@@ -14,7 +14,8 @@ from core.names import RunId
 from core.reading import read_json
 from core.workspace import relative
 from pipelines.checks.base import GROUP_TITLES
-from pipelines.dashboard.documents import Problem
+from pipelines.dashboard.annotations import Annotation, Annotations, file_of, latest_of
+from pipelines.dashboard.documents import SCORES, Problem
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
@@ -25,7 +26,6 @@ from pipelines.dashboard.state_documents import (
 
 log = logging.getLogger(__name__)
 
-SCORES = "artifacts/scores"
 WORST_EVENTS = 50
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -132,11 +132,23 @@ def read_scores(root: Path, stream: Stream, problems: Problems) -> tuple[ScoreSu
     if scores is None:
         return None, None
     found = read_model(folder / f"{stream}_events.json", _Events, problems)
-    events = sorted(found.root if found else (), key=lambda event: -event.severity)[:WORST_EVENTS]
+    events, annotations = found.root if found else [], read_annotations(root, stream, problems)
+    for event in events:
+        event.annotation = latest_of(annotations, event.recording, event.start_seconds, event.end_seconds)
     detections = Detections(
-        total=scores.events, events=events, false_alarms=_false_alarms(scores), detection=scores.detection
+        total=scores.events,
+        acknowledged=sum(event.annotation is not None and event.annotation.acknowledged for event in events),
+        events=sorted(events, key=lambda event: -event.severity)[:WORST_EVENTS],
+        false_alarms=_false_alarms(scores),
+        detection=scores.detection,
     )
     return ScoreSummary.model_validate(scores.model_dump()), detections
+
+
+def read_annotations(root: Path, stream: Stream, problems: Problems) -> list[Annotation]:
+    """What people noted about events, oldest first."""
+    found = read_model(file_of(root, stream), Annotations, problems)
+    return found.root if found else []
 
 
 def _false_alarms(scores: ScoreSummary) -> str | None:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from core.config.schema import Stream
 from core.names import RunId
+from pipelines.dashboard.annotations import Annotation
 from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
 from pipelines.dashboard.run_documents import DeviceSummary, Progress, RunState
@@ -127,10 +128,12 @@ class AnomalyEvent(Document):
     top_channels: list[ChannelShare] = Field(default_factory=list, description="Channels that did it, the first most.")
     sentence: Text = Field("", description="All this in words.")
     detail: Text | None = Field(None, description="Document with what was seen and expected; null where there is none.")
+    annotation: Annotation | None = Field(None, description="What a person noted about it; null if nobody did.")
 
 
 class Detections(Document):
     total: int = Field(0, description="Events found.")
+    acknowledged: int = Field(0, description="Events that a person has acknowledged.")
     events: list[AnomalyEvent] = Field(default_factory=list, description="The worst of them, the worst first.")
     false_alarms: Text | None = Field(None, description="What to expect of false alarms, in words.")
     detection: Detection | None = Field(None, description="Figures against labels; null where the data has none.")

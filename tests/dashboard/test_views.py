@@ -10,7 +10,7 @@ import pytest
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, show
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND, build_workspace
-from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT
+from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT, build_whole_workspace
 
 pytestmark = pytest.mark.browser
 
@@ -332,6 +332,21 @@ def test_an_event_opens_from_the_list_with_its_signals(opened):
     event.wait_for(state="detached")
 
 
+def test_another_threshold_can_be_tried(opened):
+    show(opened, "anomalies")
+    slider, answer = opened.locator("#what-if"), opened.locator("output[for=what-if]")
+    assert "Threshold 0.8317 (in use): 7 events" in answer.inner_text()
+    slider.press("ArrowRight")
+    assert answer.inner_text() == (
+        "Threshold 1.2 (1.44 × the one in use): 4 events in the scored data; in normal operation no event in the "
+        "calibration data; at most 3 per day (95 % interval)."
+    )
+    marks = chart(opened, "Anomaly score, data/07.csv").locator(".marks text")
+    assert marks.all_text_contents() == ["threshold", "what if"]
+    slider.press("ArrowLeft")
+    assert marks.all_text_contents() == ["threshold"]
+
+
 def test_an_event_opens_from_the_timeline(opened):
     show(opened, "anomalies?stream=patchtst&recording=data/05.csv")
     chart(opened, "Anomaly score, data/05.csv").locator(".hot").click(force=True)
@@ -366,3 +381,24 @@ def test_the_migration_view_gives_findings_and_what_needs_a_human(opened):
     assert "cell 3, line 2: a key → revoke it" in card(opened, "What needs you").inner_text()
     assert data_of(opened, "Findings by rule")["Findings"] == ["4", "1"]
     assert "local_plant.ipynb" in card(opened, "Notebooks").inner_text()
+
+
+def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
+    page_folder, url = bare
+    build_whole_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    page = visit(f"{url}#anomalies?stream=patchtst&event=7")
+    event = card(page, "Event 7")
+    event.locator("#acknowledged").check()
+    event.locator("#label").select_option("false alarm")
+    event.locator("#comment").fill(SCRIPT)
+    event.locator("#keep").click()
+    event.get_by_text("Noted").wait_for()
+    assert event.locator("#comment").input_value() == SCRIPT
+    assert event.locator("#acknowledged").is_checked()
+    table = data_of(page, "Events")
+    assert table["State"] == ["acknowledged, false alarm"] + ["open"] * 6
+    assert table["Comment"][0] == SCRIPT
+    show(page, "overview")
+    assert "6 open events" in card(page, "Process sensors (FDC)").inner_text()
+    assert page.complaints == []

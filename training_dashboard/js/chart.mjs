@@ -50,6 +50,7 @@ class Chart {
   #kind;
   #drawing;
   #plot = null;
+  #spoken = el("output", { class: "unseen" });
   #marks = svg("svg", { class: "marks", "aria-hidden": "true" });
   #frame = el("div", {
     class: "frame",
@@ -76,6 +77,7 @@ class Chart {
         take("PNG", () => this.#picture(savePng)),
       ),
       this.#frame,
+      this.#spoken,
     );
     this.update(spec);
     onScreen.observe(this.#frame);
@@ -208,6 +210,9 @@ class Chart {
     event.preventDefault();
     const at = Math.max(0, Math.min(x.length - 1, (plot.cursor.idx ?? -1) + STEPS[event.key]));
     plot.setCursor({ left: plot.valToPos(x[at], "x"), top: plot.over.clientHeight / 2 });
+    // A screen reader hears what the keyboard has read; the legend itself also follows the pointer, and stays silent.
+    const read = [...this.#frame.querySelectorAll(".u-legend .u-series")].map((row) => row.textContent);
+    this.#spoken.textContent = read.join(", ");
   }
 }
 

@@ -1,4 +1,5 @@
 /** One event explained: its score over the threshold, and what was seen and expected, over one clock. */
+import { annotation } from "./annotation.mjs";
 import { heatMap, lineChart } from "./chart.mjs";
 import { advice, block, el, facts, meter, quiet, small } from "./dom.mjs";
 import { COMPONENTS, clock, duration, figure, isNumber, percent, rareness, severity } from "./format.mjs";
@@ -11,7 +12,7 @@ export const begin = (event) =>
   event.start ? clock(event.start) : `second ${event.start_seconds.toFixed(2)}`;
 const end = (event) => (event.end ? clock(event.end) : `second ${event.end_seconds.toFixed(2)}`);
 
-export async function about(store, event, scores) {
+export async function about(store, stream, event, scores) {
   const detail = event.detail ? await store.document(event.detail) : {};
   const { channels = [], scalograms = [], score, component, component_share: share } = detail;
   const shareOf = ({ name, share: part }) => [
@@ -29,6 +30,7 @@ export async function about(store, event, scores) {
       ["Raised by", component && `${COMPONENTS[component]}, ${percent(share)} of the score`],
       ["In normal operation", rareness(scores, event.severity)],
     ]),
+    annotation(store, stream, event),
     block("Channels by their share of the error", facts(event.top_channels.map(shareOf))),
     el(
       "div",

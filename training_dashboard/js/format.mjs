@@ -101,8 +101,14 @@ export function promise(threshold) {
 /** How often normal operation had an event with a peak of so many times the threshold. */
 export function rareness({ what_if: steps = [], threshold }, peak) {
   const step = steps.filter(({ threshold: value }) => value <= peak * (threshold?.value ?? 0)).at(-1);
-  if (!isNumber(step?.per_day_high)) return null;
-  const seen = step.per_day > 0 ? `${rate(step.per_day)} such events per day` : "no such event";
-  if (step.per_day_high > TELLING) return `${seen} in the calibration data, which is too short to say more`;
-  return `${seen} in the calibration data; at most ${rate(step.per_day_high)} per day (95 % interval)`;
+  return isNumber(step?.per_day_high) ? falsePerDay(step, "such event") : null;
+}
+
+/** Events per day on the calibration data, and how many it allows for. */
+export function falsePerDay({ per_day: seen, per_day_high: high }, noun = "event") {
+  if (!isNumber(high)) return "unknown: the data has no time stamps";
+  const found = `${seen > 0 ? `${rate(seen)} ${noun}s per day` : `no ${noun}`} in the calibration data`;
+  return high > TELLING
+    ? `${found}, which is too short to say more`
+    : `${found}; at most ${rate(high)} per day (95 % interval)`;
 }

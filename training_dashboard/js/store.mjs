@@ -61,6 +61,24 @@ export class Store extends EventTarget {
     return store;
   }
 
+  /** Whether a server can keep what a person notes; a report in a single file has none. */
+  get isServed() {
+    return !report;
+  }
+
+  /** Has the server keep a note about an event; why it did not, or null. */
+  async annotate(stream, { recording, start_seconds, end_seconds }, note) {
+    const body = JSON.stringify({ recording, start_seconds, end_seconds, ...note });
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(`annotations/${stream}`, { method: "POST", headers, body }).catch(
+      () => null,
+    );
+    if (!response?.ok)
+      return response ? `the server answers ${response.status}` : "the server does not answer";
+    await this.#renew(true);
+    return null;
+  }
+
   get streams() {
     return Object.keys(this.state.streams ?? {});
   }

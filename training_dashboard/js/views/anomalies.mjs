@@ -5,6 +5,7 @@ import {
   clock,
   count,
   duration,
+  falsePerDay,
   faults,
   isNumber,
   percent,
@@ -14,6 +15,7 @@ import {
   severity,
   time,
 } from "../format.mjs";
+import { standing } from "../annotation.mjs";
 import { about, begin } from "../event.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -41,19 +43,22 @@ export async function anomalies(store, route) {
       quiet(subject),
       alarms && el("p", {}, `${alarms}.`),
       series
-        ? timeline(store, stream, await store.document(series), route.get("recording"), events, event)
+        ? timeline(store, stream, await store.document(series), route.get("recording"), events, event, scores)
         : advice("The scores over time were not exported", "make export", "writes them"),
     ),
     event &&
-      Object.assign(card(`Event ${event.id}`, quiet(begin(event)), await about(store, event, scores)), {
-        id: "aim",
-      }),
+      Object.assign(
+        card(`Event ${event.id}`, quiet(begin(event)), await about(store, stream, event, scores)),
+        {
+          id: "aim",
+        },
+      ),
     card("Events", quiet("Severity is the highest score over the threshold."), table(stream, events, total)),
     card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores, detection)),
   ];
 }
 
-function timeline(store, stream, { recordings, threshold }, wanted, events, event) {
+function timeline(store, stream, { recordings, threshold }, wanted, events, event, scores) {
   const asked = wanted ?? (event ?? events[0])?.recording;
   const recording = recordings.find(({ name }) => name === asked) ?? recordings[0];
   if (!recording) return quiet("No recording was scored.");
@@ -78,29 +83,71 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
           }),
         ),
     ],
-    lines: threshold === null ? [] : [{ y: threshold, colour: "bad", label: "threshold" }],
   };
-  const coarse = stretches(recording, origin);
-  spec.onzoom = closeUp(store, recording, origin, (fine) =>
-    chart.update({
-      ...spec,
-      curves: [...coarse.map((curve) => ({ ...curve, isFaint: fine.length > 0 })), ...fine],
-    }),
-  );
-  const chart = lineChart({ ...spec, curves: coarse });
+  const coarse = segments(recording, origin);
+  const now = threshold === null ? [] : [{ y: threshold, colour: "bad", label: "threshold" }];
+  let [fine, other] = [[], []];
+  const shown = () => ({
+    ...spec,
+    curves: [...coarse.map((curve) => ({ ...curve, isFaint: fine.length > 0 })), ...fine],
+    lines: [...now, ...other],
+  });
+  spec.onzoom = closeUp(store, recording, origin, (found) => {
+    fine = found;
+    chart.update(shown());
+  });
+  const chart = lineChart(shown());
+  const tryOut = (value) => {
+    other = value === null ? [] : [{ y: value, colour: "busy", label: "what if" }];
+    chart.update(shown());
+  };
   const names = recordings.map((one) => [one.name, `${one.name} (${plural(one.events.length, "event")})`]);
-  const choose = (other) => go("anomalies", { stream, recording: other });
+  const choose = (recording) => go("anomalies", { stream, recording });
   return [
     picker("recording", "Recording", names, name, choose),
     chart.node,
     quiet(
       "Red: events, to click on; blue: the open one; grey: labelled ones. Drag to zoom, double click for all.",
     ),
+    whatIf(scores, tryOut),
   ];
 }
 
-/** The least and greatest score of each stretch; one curve where they are the same. */
-function stretches({ t, low, high }, origin) {
+/** A slider over other thresholds: how many events the scored data then has, and false ones per day. */
+function whatIf({ what_if: steps = [], threshold }, show) {
+  const now = steps.findIndex((step) => step.threshold === threshold?.value);
+  if (now < 0) return null;
+  const answer = el("output", { for: "what-if" });
+  const slider = el("input", {
+    type: "range",
+    id: "what-if",
+    min: 0,
+    max: steps.length - 1,
+    value: now,
+    oninput: () => {
+      const step = steps[slider.valueAsNumber];
+      tell(step);
+      show(step === steps[now] ? null : step.threshold);
+    },
+  });
+  const tell = (step) => {
+    const times =
+      step === steps[now] ? "in use" : `${severity(step.threshold / threshold.value)} the one in use`;
+    slider.setAttribute("aria-valuetext", `threshold ${plain(step.threshold)}`);
+    answer.textContent =
+      `Threshold ${plain(step.threshold)} (${times}): ${plural(step.events, "event")} in the scored data; ` +
+      `in normal operation ${falsePerDay(step)}.`;
+  };
+  tell(steps[now]);
+  return block(
+    "What if the threshold were another",
+    el("label", { class: "control" }, "Threshold", slider),
+    answer,
+  );
+}
+
+/** The least and greatest score of each segment; one curve where they are the same. */
+function segments({ t, low, high }, origin) {
   const curve = { x: t.map((second) => origin + second), colour: "curve-1", width: 1.5 };
   if (low.every((value, at) => value === high[at])) return [{ ...curve, name: "score", y: high }];
   return [
@@ -156,6 +203,8 @@ function table(stream, items, total) {
     text("channels", "Mostly in", ({ top_channels: top }) =>
       top.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
     ),
+    text("standing", "State", standing),
+    text("comment", "Comment", ({ annotation }) => annotation?.comment ?? ""),
     text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
   ];
   return [

@@ -1,0 +1,50 @@
+"""Adds an annotation of an event, and shows it in what was exported."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from core.config.schema import Stream
+from core.workspace import utc_now, write_text
+from pipelines.dashboard.annotations import Annotation, Annotations, NewAnnotation, file_of
+from pipelines.dashboard.inputs import Problems, read_model, read_scores
+from pipelines.dashboard.lights import light_of
+from pipelines.dashboard.publish import write_document
+from pipelines.dashboard.state_documents import DashboardState
+
+STATE = "training_dashboard/data/dashboard-state.json"
+# The server answers each request in a thread of its own.
+_WRITING = threading.Lock()
+
+
+def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
+    """Adds an annotation, in place of an earlier one of the same span.
+
+    Raises ValueError for a damaged file of annotations, OSError for one that cannot be written.
+    """
+    with _WRITING:
+        file = file_of(root, stream)
+        before = Annotations.model_validate_json(file.read_bytes()).root if file.exists() else []
+        added = Annotation(**new.model_dump(), at=utc_now())
+        span = (added.recording, added.start_seconds, added.end_seconds)
+        kept = [each for each in before if (each.recording, each.start_seconds, each.end_seconds) != span]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, Annotations([*kept, added]).model_dump_json(indent=2) + "\n")
+        _show(root, stream)
+    return added
+
+
+def _show(root: Path, stream: Stream) -> None:
+    """Brings events and light of the exported state up to date; the next export does the same."""
+    state = read_model(root / STATE, DashboardState, Problems(root))
+    scores, found = read_scores(root, stream, Problems(root))
+    shown = state.streams.get(stream) if state else None
+    if found is None or shown is None or shown.detections is None:
+        return
+    annotation = {event.id: event.annotation for event in found.events}
+    for event in shown.detections.events:
+        event.annotation = annotation.get(event.id)
+    shown.detections.acknowledged = found.acknowledged
+    shown.light = light_of(shown.checkpoint, scores, found.total - found.acknowledged)
+    write_document(root / STATE, state)

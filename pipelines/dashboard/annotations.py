@@ -1,0 +1,68 @@
+"""What people noted about events: acknowledged or not, a label, a comment. A file beside the scores, per stream.
+
+An annotation belongs to a recording and a time span, not to the number of an event: it stays with the event when the
+data is scored again, and applies to every event that it overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from core.config.schema import Stream
+from pipelines.dashboard.documents import SCORES, Document, Number, Text, Time
+
+LONGEST_COMMENT = 2_000
+Label = Literal["fault", "false alarm", "maintenance"]
+
+
+class Note(BaseModel):
+    """What a person can say about an event."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    acknowledged: bool = False
+    label: Label | None = None
+    comment: Text = Field("", max_length=LONGEST_COMMENT)
+
+
+class NewAnnotation(Note):
+    """What the page sends."""
+
+    recording: Text = Field(max_length=4_000)
+    start_seconds: float = Field(allow_inf_nan=False)
+    end_seconds: float = Field(allow_inf_nan=False)
+
+
+class Annotation(Document):
+    """A note about a time span of a recording."""
+
+    recording: Text = Field(description="The recording.")
+    start_seconds: Number = Field(description="Start of the span, from the recording's start.")
+    end_seconds: Number = Field(description="End of the span.")
+    acknowledged: bool = Field(False, description="Whether a person has seen to it.")
+    label: Label | None = Field(None, description="What it was; null if nobody said.")
+    comment: Text = Field("", description="In the person's own words.")
+    at: Time | None = Field(None, description="When it was noted.")
+
+    def overlaps(self, recording: str, start: float | None, end: float | None) -> bool:
+        known = None not in (start, end, self.start_seconds, self.end_seconds)
+        return known and recording == self.recording and start <= self.end_seconds and self.start_seconds <= end
+
+
+class Annotations(RootModel[list[Annotation]]):
+    """`artifacts/scores/<stream>_annotations.json`, oldest first."""
+
+
+def file_of(root: Path, stream: Stream) -> Path:
+    return root / SCORES / f"{stream}_annotations.json"
+
+
+def latest_of(
+    annotations: Sequence[Annotation], recording: str, start: float | None, end: float | None
+) -> Annotation | None:
+    """The newest annotation whose span overlaps an event."""
+    return next((each for each in reversed(annotations) if each.overlaps(recording, start, end)), None)

@@ -1,0 +1,149 @@
+"""Annotations of events: kept beside the scores, shown in the export, written through the server only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipelines.dashboard.annotating import annotate
+from pipelines.dashboard.annotations import NewAnnotation
+from pipelines.export_training_dashboard_state import export_state
+from pipelines.serve_dashboard import LONGEST_BODY, make_server
+from tests.dashboard.builders import SECOND, build_workspace, event_lines, write_checkpoint, write_scores
+from tests.support.small_workspace import install_page
+
+FILE = "artifacts/scores/patchtst_annotations.json"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Seven events of process sensors, scored with the model in use and exported."""
+    install_page(tmp_path)
+    build_workspace(tmp_path)
+    write_checkpoint(tmp_path, "patchtst", SECOND)
+    write_scores(tmp_path, "patchtst", SECOND, labels=True)
+    export_state(tmp_path)
+    return tmp_path
+
+
+def note(event: int, **changes) -> dict:
+    line = event_lines("patchtst", 7)[event - 1]
+    span = {name: line[name] for name in ("recording", "start_seconds", "end_seconds")}
+    return span | {"acknowledged": True, "label": "fault", "comment": "a leak"} | changes
+
+
+def exported(root: Path) -> dict:
+    return json.loads((root / "training_dashboard/data/dashboard-state.json").read_text())["streams"]["patchtst"]
+
+
+def test_an_annotation_is_in_the_exported_state_at_once_and_after_the_next_export(root):
+    annotate(root, "patchtst", NewAnnotation(**note(7)))
+    for _ in range(2):
+        events = {event["id"]: event["annotation"] for event in exported(root)["detections"]["events"]}
+        assert (events[7]["label"], events[7]["comment"]) == ("fault", "a leak")
+        assert [number for number, found in events.items() if found] == [7]
+        assert exported(root)["detections"]["acknowledged"] == 1
+        assert exported(root)["light"]["detail"].startswith("6 open events")
+        export_state(root)
+
+
+def test_a_machine_whose_events_are_all_acknowledged_has_no_open_event(root):
+    for event in range(1, 8):
+        annotate(root, "patchtst", NewAnnotation(**note(event)))
+    assert exported(root)["light"]["state"] == "no event"
+    annotate(root, "patchtst", NewAnnotation(**note(3, acknowledged=False)))
+    assert exported(root)["light"]["state"] == "open events"
+    assert len(json.loads((root / FILE).read_text())) == 7, "a later note replaces that of the same span"
+
+
+def test_an_annotation_stays_with_its_time_when_events_get_other_numbers(root):
+    annotate(root, "patchtst", NewAnnotation(**note(5)))
+    lines = event_lines("patchtst", 7)
+    for line in lines:
+        line["event_id"] += 10
+        line["start_seconds"] -= 0.4
+    (root / "artifacts/scores/patchtst_events.json").write_text(json.dumps(lines))
+    export_state(root)
+    events = exported(root)["detections"]["events"]
+    assert [event["id"] for event in events if event["annotation"]] == [15]
+
+
+def test_a_damaged_file_is_a_problem_and_is_not_overwritten(root):
+    (root / FILE).write_text("{")
+    state = export_state(root)
+    assert [problem.path for problem in state.problems if "annotations" in problem.path] == [FILE]
+    with pytest.raises(ValueError):
+        annotate(root, "patchtst", NewAnnotation(**note(1)))
+    assert (root / FILE).read_text() == "{"
+
+
+@pytest.fixture
+def server(root: Path):
+    with make_server(root / "training_dashboard", 0) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def post(server, body: bytes, *, path: str = "/annotations/patchtst", **headers: str | None) -> int:
+    host = f"127.0.0.1:{server.server_port}"
+    sent = {"Host": host, "Origin": f"http://{host}", "Content-Type": "application/json"}
+    sent |= {"Content-Length": str(len(body))} | {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection.putrequest("POST", path, skip_host=True)
+    for name, value in sent.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders(body)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_the_page_may_annotate(root, server):
+    assert post(server, json.dumps(note(7)).encode()) == 200
+    assert json.loads((root / FILE).read_text())[0]["comment"] == "a leak"
+
+
+@pytest.mark.parametrize(
+    "status, changes",
+    [
+        (403, {"Origin": "http://evil.example"}),
+        (403, {"Origin": None}),
+        (403, {"Origin": "null"}),
+        (403, {"Host": "evil.example"}),
+        (415, {"Content_Type": "text/plain"}),
+        (411, {"Content_Length": None}),
+        (411, {"Content_Length": "-1"}),
+        (413, {"Content_Length": str(LONGEST_BODY + 1)}),
+        (404, {"path": "/annotations/other"}),
+        (404, {"path": "/data/dashboard-state.json"}),
+    ],
+)
+def test_no_other_page_and_no_other_place_can_be_written(root, server, status, changes):
+    before = (root / "training_dashboard/data/dashboard-state.json").read_bytes()
+    assert post(server, json.dumps(note(7)).encode(), **changes) == status
+    assert not (root / FILE).exists()
+    assert (root / "training_dashboard/data/dashboard-state.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        json.dumps(note(7, label="explosion")).encode(),
+        json.dumps(note(7, comment="x" * 3000)).encode(),
+        json.dumps(note(7, unknown=1)).encode(),
+        json.dumps(note(7, start_seconds="soon")).encode(),
+    ],
+)
+def test_what_is_not_an_annotation_is_refused(root, server, body):
+    assert post(server, body) == 400
+    assert not (root / FILE).exists()
