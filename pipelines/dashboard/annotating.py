@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from core.config.schema import Stream
+from core.reading import read_json
 from core.workspace import utc_now, write_text
 from pipelines.dashboard.annotations import Annotation, Annotations, NewAnnotation, file_of
 from pipelines.dashboard.inputs import Problems, read_model, read_scores
@@ -25,7 +26,7 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
     """
     with _WRITING:
         file = file_of(root, stream)
-        before = Annotations.model_validate_json(file.read_bytes()).root if file.exists() else []
+        before = Annotations.model_validate(read_json(file)).root if file.exists() else []
         added = Annotation(**new.model_dump(), at=utc_now())
         span = (added.recording, added.start_seconds, added.end_seconds)
         kept = [each for each in before if (each.recording, each.start_seconds, each.end_seconds) != span]
