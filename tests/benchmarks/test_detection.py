@@ -62,6 +62,7 @@ def found_in(out) -> dict:
     return json.loads((out / "benchmark.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd", "--seeds", "2") == 0
     document = found_in(tmp_path)
@@ -89,6 +90,7 @@ def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
         assert [each["seed"] for each in of_unit["isolation forest"]] == [1]
 
 
+@pytest.mark.slow
 def test_transformers_model_is_one_more_detector(pack, tmp_path):
     pytest.importorskip("transformers")
     alone = tmp_path / "pack" / "fdc" / "asd"
@@ -101,6 +103,7 @@ def test_transformers_model_is_one_more_detector(pack, tmp_path):
     assert 0.5 < found[TRANSFORMERS][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
 
 
+@pytest.mark.slow
 def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
     """One of them, of other channels; the model has seen none of the set itself."""
     other = tmp_path / "pack" / "fdc" / "smd"

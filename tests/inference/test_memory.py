@@ -10,6 +10,8 @@ import pytest
 
 from tests.support import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 # Learns from rows in files and scores others of them, the model's errors being made up; tells the peak after each
 # number of rows, in megabytes.
 _SCORE = """

@@ -44,6 +44,7 @@ def write_newer(root: Path, stream: str, *, drift: float) -> None:
         frame.to_csv(root / f"data/fdc/newer_{number}.csv", index=False)
 
 
+@pytest.mark.slow
 @both_streams
 def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream, capsys, caplog):
     write_newer(trained, stream, drift=4.0)

@@ -61,6 +61,7 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert (summary["detector"]["recordings"], summary["detector"]["change"]) == (2, None)
 
 
+@pytest.mark.slow
 def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):
     by_model = score_stream(configuration("patchtst", trained, "scoring.model_weight=1"), root=trained)
     first = by_model.scores[by_model.scores["recording"] == "data/fdc/test_1.csv"]

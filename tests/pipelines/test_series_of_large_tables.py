@@ -76,6 +76,7 @@ def test_parts_hold_every_score_and_bins_every_extreme(tmp_path, monkeypatch, se
         assert sum(score is None for part in parts for score in part["score"]) == breaks
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_memory_per_row_is_bounded(tmp_path):
     """Scoring itself holds 57 bytes of each row; the export may hold twice as much for a moment."""

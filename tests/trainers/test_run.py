@@ -77,6 +77,7 @@ def test_measuring_does_not_change_the_result(plant):
     assert losses(measured) == losses(fixed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change, effective, micro",
     [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, 4)],
