@@ -80,51 +80,42 @@ def label_file(path: Path) -> Path | None:
 
 def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Path) -> np.ndarray:
     label_n = _zero_or_one(table[column], path)
-    if recording.resampled_from_hz is not None:
-        return _resampled(recording, table, label_n, path)
     time, _ = time_column(table, "auto", path)
     times = parse_times(time) if time is not None else None
     if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
-        if np.array_equal(times.time_ns, recording.time_ns):
-            return label_n
-        return _matched(recording, times.time_ns, label_n, path)
-    if len(label_n) != len(recording):
+        by_time = _matched if recording.resampled_from_hz is None else _last_before
+        return by_time(recording, times.time_ns, label_n, path)
+    ratio, rate, tolerance = 1.0, "", 0.0
+    if (from_hz := recording.resampled_from_hz) is not None:
+        ratio, rate = recording.sampling_rate_hz / from_hz, f", resampled from {from_hz:g} Hz"
+        tolerance = max(ratio, 1.0)
+    if abs(len(label_n) * ratio - len(recording)) > tolerance:
         raise DataError(
-            f"{len(label_n)} labels for {len(recording)} rows of {recording.file_id}",
-            path=path,
-            hint="give both files time stamps, or one label per row",
-        )
-    return label_n
-
-
-def _resampled(recording: Recording, table: pd.DataFrame, label_n: np.ndarray, path: Path) -> np.ndarray:
-    """Labels of resampled rows: each is that of the last row measured at or before it."""
-    time, _ = time_column(table, "auto", path)
-    times = parse_times(time) if time is not None else None
-    if recording.time_source == "timestamp" and times is not None and times.source == "timestamp":
-        order_n = np.argsort(times.time_ns, kind="stable")
-        stamp_n, step_ns = times.time_ns[order_n], _NS_PER_S / recording.resampled_from_hz
-        outside_t = (recording.time_ns < stamp_n[0]) | (recording.time_ns > stamp_n[-1] + step_ns)
-        if outside_t.any():
-            raise DataError(
-                f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} are outside of its time",
-                path=path,
-                hint="label every row, or write intervals: start,end",
-            )
-        return label_n[order_n][np.searchsorted(stamp_n, recording.time_ns, side="right") - 1]
-    ratio = recording.sampling_rate_hz / recording.resampled_from_hz
-    if abs(len(label_n) * ratio - len(recording)) > max(ratio, 1.0):
-        raise DataError(
-            f"{len(label_n)} labels for {len(recording)} rows of {recording.file_id}, which was resampled from "
-            f"{recording.resampled_from_hz:g} to {recording.sampling_rate_hz:g} Hz",
+            f"{len(label_n)} labels for {len(recording)} rows of {recording.file_id}{rate}",
             path=path,
             hint="give both files time stamps, or one label per row",
         )
     return label_n[np.minimum((np.arange(len(recording)) / ratio).astype(np.int64), len(label_n) - 1)]
 
 
+def _last_before(recording: Recording, label_ns: np.ndarray, label_n: np.ndarray, path: Path) -> np.ndarray:
+    """Labels of resampled rows: each is that of the last row measured at or before it."""
+    order_n = np.argsort(label_ns, kind="stable")
+    stamp_n, step_ns = label_ns[order_n], _NS_PER_S / recording.resampled_from_hz
+    outside_t = (recording.time_ns < stamp_n[0]) | (recording.time_ns > stamp_n[-1] + step_ns)
+    if outside_t.any():
+        raise DataError(
+            f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} are outside of its time",
+            path=path,
+            hint="label every row, or write intervals: start,end",
+        )
+    return label_n[order_n][np.searchsorted(stamp_n, recording.time_ns, side="right") - 1]
+
+
 def _matched(recording: Recording, label_ns: np.ndarray, label_n: np.ndarray, path: Path) -> np.ndarray:
     """Labels by time stamp; a stamp labelled twice is anomalous if one of its labels is. Rows without a time get 0."""
+    if np.array_equal(label_ns, recording.time_ns):
+        return label_n
     stamp_ns, group_n = np.unique(label_ns, return_inverse=True)
     worst_n = np.zeros(len(stamp_ns), dtype=np.int8)
     np.maximum.at(worst_n, group_n, label_n)
