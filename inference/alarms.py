@@ -1,4 +1,4 @@
-"""Alarms in order of time: how they join to events, and in how many independent bursts they come.
+"""Alarms in order of time: how they join to events, and how many independent bursts they form.
 
 Suffixes: s score, e event, b burst, m alarm.
 """
@@ -18,9 +18,9 @@ def event_spans(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the first and last score of each event, int64 (E,) each.
 
-    An event begins with a score above the threshold and goes on while scores are above `event_release` of it. What
-    belongs to one segment joins where at most `event_gap` scores lie between. Events of fewer than `event_min_length`
-    alarms, or shorter than `event_min_seconds`, are dropped.
+    An event starts with a score above the threshold and lasts while scores are above `event_release` of it. Within a
+    segment, alarms with at most `event_gap` scores between them join one event. Events of fewer than
+    `event_min_length` alarms, or shorter than `event_min_seconds`, are dropped.
 
     score_s: (S,), NaN where unscored. segment_s: number of each score's segment without a gap, ascending. second_s:
     time of each score, in seconds.
@@ -44,17 +44,17 @@ def _held(
     if release == 1.0:
         return alarm_s
     above_s = alarm_s | (score_s > release * threshold)
-    goes_on_s = above_s & np.append(False, above_s[:-1]) & (np.diff(segment_s, prepend=-1) == 0)
+    continues_s = above_s & np.append(False, above_s[:-1]) & (np.diff(segment_s, prepend=-1) == 0)
     alarms_s = np.cumsum(alarm_s)
-    # Of each run above the release, how many alarms there were before it.
-    line_s = np.maximum.accumulate(np.where(goes_on_s, 0, np.arange(len(above_s))))
+    # Number of alarms before each run above the release.
+    line_s = np.maximum.accumulate(np.where(continues_s, 0, np.arange(len(above_s))))
     return above_s & (alarms_s > alarms_s[line_s] - alarm_s[line_s])
 
 
 def burst_sizes(alarm_m: np.ndarray, segment_m: np.ndarray, gap: int) -> np.ndarray:
-    """Alarms of each burst, int64 (B,). Alarms at most `gap` scores apart belong to one burst: smoothing makes
-    neighbours alike, so one disturbance makes many alarms, and only bursts are independent of each other. A burst that
-    lasts much longer than neighbours are alike is as good as several.
+    """Alarms of each burst, int64 (B,). Alarms at most `gap` scores apart belong to one burst: smoothed neighbours are
+    correlated, so one disturbance makes many alarms, and only bursts are independent of each other. A burst that lasts
+    much longer than the correlation counts as several.
 
     alarm_m: indices of the alarms, ascending. segment_m: number of the segment of each.
     """

@@ -1,8 +1,8 @@
-"""Statistics that run along rows and begin anew at every stretch: the exponentially weighted mean and the CUSUM.
+"""Exponentially weighted means and CUSUM along rows, which start again at every segment.
 
-Rows come in pieces, in order; each call goes on where the one before ended. Both are geometric sums, and are doubled,
-from 2^k to 2^(k+1) terms, until the weight left over is below float32 precision: a few passes over the array for any
-number of stretches. Suffixes: n row, c channel.
+Rows come in pieces, in order; each call continues where the one before ended. Both are geometric sums. They are
+computed by doubling, from 2^k to 2^(k+1) terms, until the remaining weight is below float32 precision: a few passes
+over the array for any number of segments. Suffixes: n row, c channel.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _NEGLIGIBLE = 1e-9
 class Ewma:
     """Causal exponentially weighted mean; the newest row weighs 2 / (span + 1).
 
-    What is missing (NaN) stays missing and weighs nothing.
+    A missing value (NaN) stays missing and has no weight.
 
-    centre: what is normal, a number or float (C,). The first rows of a stretch are means of few rows, and would stand
-    out for that alone: they are drawn towards the centre until they vary as later means of independent rows do. None
-    leaves them as they are.
+    centre: the reference value, a number or float (C,). The first means of a segment are of few rows and vary more:
+    they are shrunk towards the centre so that they vary as later means of independent rows do. None leaves them as they
+    are.
     """
 
     def __init__(self, span: float, num_channels: int, centre: float | np.ndarray | None = None):
         self.decay, self.centre = decay_of(span), centre
         self._last_2c = np.zeros((2, num_channels))  # sums of weighted values and of weights, at the last row so far
-        self._stretch, self._rows = -1, 0
+        self._segment, self._rows = -1, 0
 
-    def __call__(self, values_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
-        """The means of the next rows, float64 (n, C). stretch_n: the number of each row's stretch, ascending."""
+    def __call__(self, values_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
+        """The means of the next rows, float64 (n, C). segment_n: the number of each row's segment, ascending."""
         observed_nc = ~np.isnan(values_nc)
         sums_2nc = np.stack([np.where(observed_nc, values_nc, 0.0), observed_nc]).astype(np.float64)
-        _add_past(sums_2nc, stretch_n, self.decay)
-        going_on = slice(int(np.searchsorted(stretch_n, self._stretch, side="right")))
-        sums_2nc[:, going_on] += _weights(self.decay, going_on.stop) * self._last_2c[:, np.newaxis]
-        age_n = self._ages(stretch_n)
-        self._last_2c, self._stretch, self._rows = sums_2nc[:, -1].copy(), int(stretch_n[-1]), int(age_n[-1])
+        _add_past(sums_2nc, segment_n, self.decay)
+        continued = slice(int(np.searchsorted(segment_n, self._segment, side="right")))
+        sums_2nc[:, continued] += _weights(self.decay, continued.stop) * self._last_2c[:, np.newaxis]
+        age_n = self._ages(segment_n)
+        self._last_2c, self._segment, self._rows = sums_2nc[:, -1].copy(), int(segment_n[-1]), int(age_n[-1])
         mean_nc = np.divide(sums_2nc[0], sums_2nc[1], out=np.full(values_nc.shape, np.nan), where=observed_nc)
         if self.centre is None:
             return mean_nc
@@ -49,70 +49,70 @@ class Ewma:
             mean_nc - self.centre
         )
 
-    def _ages(self, stretch_n: np.ndarray) -> np.ndarray:
-        """How many rows of its stretch there are up to each row, itself included: int64 (n,)."""
-        begins_n = np.diff(stretch_n, prepend=self._stretch) != 0
-        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(stretch_n)), -self._rows))
-        return np.arange(len(stretch_n)) - first_n + 1
+    def _ages(self, segment_n: np.ndarray) -> np.ndarray:
+        """The number of each row in its segment, from 1: int64 (n,)."""
+        begins_n = np.diff(segment_n, prepend=self._segment) != 0
+        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(segment_n)), -self._rows))
+        return np.arange(len(segment_n)) - first_n + 1
 
 
 def variance_left(decay: float, age_n: np.ndarray) -> np.ndarray:
-    """The variance of the exponentially weighted mean of so many independent rows, of which one has the variance 1."""
+    """The variance of the exponentially weighted mean of so many independent rows of variance 1."""
     past_n = decay ** age_n.astype(np.float64)
     return (1 - decay) / (1 + decay) * (1 - past_n**2) / (1 - past_n) ** 2
 
 
 class Cusum:
-    """Two-sided cumulative sum that forgets: the larger of s⁺ and s⁻, where s± ← max(0, decay · s± ± z - allowance).
+    """Two-sided cumulative sum with decay: the larger of s⁺ and s⁻, where s± ← max(0, decay · s± ± z - allowance).
 
-    Page, Continuous inspection schemes, Biometrika 1954; the decay keeps what a plant has drifted by from adding up for
-    ever. A small push to one side adds up while it lasts; noise below the allowance does not. A missing value (NaN)
-    stays missing and adds nothing. span: what is k rows old counts (1 - 2 / (span + 1))^k.
+    Page, Continuous inspection schemes, Biometrika 1954; the decay keeps a slow drift from adding up for ever. A small
+    shift to one side adds up while it lasts; noise below the allowance does not. A missing value (NaN) stays missing
+    and adds nothing. span: a row that is k rows old counts (1 - 2 / (span + 1))^k.
 
     The recursion in closed form: with the plain decayed sum S, s at row n is the largest S_n - decay^(n - m) · S_m over
-    the rows m up to n, where what came before the stretch counts 0.
+    the rows m up to n, where rows before the segment count 0.
     """
 
     def __init__(self, span: float, allowance: float, num_channels: int):
         self.decay, self.allowance = decay_of(span), allowance
         self._last_2c = np.zeros((2, num_channels))
-        self._stretch = -1
+        self._segment = -1
 
-    def __call__(self, z_nc: np.ndarray, stretch_n: np.ndarray) -> np.ndarray:
-        """The sums of the next rows, float64 (n, C). stretch_n: the number of each row's stretch, ascending."""
+    def __call__(self, z_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
+        """The sums of the next rows, float64 (n, C). segment_n: the number of each row's segment, ascending."""
         signed_2nc = np.stack([z_nc, -z_nc]).astype(np.float64)
         sum_2nc = np.nan_to_num(signed_2nc - self.allowance)
-        _add_past(sum_2nc, stretch_n, self.decay)
+        _add_past(sum_2nc, segment_n, self.decay)
         rise_2nc = np.maximum(-sum_2nc, 0.0)
-        going_on = slice(int(np.searchsorted(stretch_n, self._stretch, side="right")))
-        before_2nc = _weights(self.decay, going_on.stop) * self._last_2c[:, np.newaxis]
-        rise_2nc[:, going_on] = np.maximum(rise_2nc[:, going_on], before_2nc)
-        for age, weight_n1 in _ages(stretch_n, self.decay):
+        continued = slice(int(np.searchsorted(segment_n, self._segment, side="right")))
+        before_2nc = _weights(self.decay, continued.stop) * self._last_2c[:, np.newaxis]
+        rise_2nc[:, continued] = np.maximum(rise_2nc[:, continued], before_2nc)
+        for age, weight_n1 in _ages(segment_n, self.decay):
             rise_2nc[:, age:] = np.maximum(rise_2nc[:, age:], weight_n1 * rise_2nc[:, :-age])
         sum_2nc += rise_2nc
-        self._last_2c, self._stretch = sum_2nc[:, -1].copy(), int(stretch_n[-1])
+        self._last_2c, self._segment = sum_2nc[:, -1].copy(), int(segment_n[-1])
         return np.where(np.isnan(z_nc), np.nan, sum_2nc.max(axis=0))
 
 
 def decay_of(span: float) -> float:
-    """What the last row counts in a mean over a span of rows."""
+    """The weight of the row before relative to that of a row, in a mean over a span of rows."""
     return 1.0 - 2.0 / (span + 1.0)
 
 
-def _add_past(sums_2nc: np.ndarray, stretch_n: np.ndarray, decay: float) -> None:
-    """Adds to each row, in place, what came before it in its stretch, decayed by its age."""
-    for age, weight_n1 in _ages(stretch_n, decay):
+def _add_past(sums_2nc: np.ndarray, segment_n: np.ndarray, decay: float) -> None:
+    """Adds to each row, in place, the rows before it in its segment, decayed by their age."""
+    for age, weight_n1 in _ages(segment_n, decay):
         sums_2nc[:, age:] += weight_n1 * sums_2nc[:, :-age]
 
 
-def _ages(stretch_n: np.ndarray, decay: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Ages of 2^k rows, and the weight (n - age, 1) of what is so old: 0 where that is of another stretch."""
+def _ages(segment_n: np.ndarray, decay: float) -> Iterator[tuple[int, np.ndarray]]:
+    """Ages of 2^k rows, and the weight (n - age, 1) of a row of that age: 0 where it is of another segment."""
     age = 1
-    while age < len(stretch_n) and decay**age > _NEGLIGIBLE:
-        yield age, (decay**age * (stretch_n[age:] == stretch_n[:-age]))[:, np.newaxis]
+    while age < len(segment_n) and decay**age > _NEGLIGIBLE:
+        yield age, (decay**age * (segment_n[age:] == segment_n[:-age]))[:, np.newaxis]
         age *= 2
 
 
 def _weights(decay: float, count: int) -> np.ndarray:
-    """The weight (count, 1), at each row of a piece, of what stood before it."""
+    """The weight (count, 1), at each row of a piece, of the row before the piece."""
     return (decay ** np.arange(1, count + 1))[:, np.newaxis]

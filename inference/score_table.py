@@ -1,4 +1,4 @@
-"""The table of scores that files, events, metrics and pictures are made from."""
+"""The table of scores, from which files, events, figures and pictures are made."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LINES_AT_A_TIME = 2**17
 
 
 def score_table(
-    scores: PartScores, series: Series, stretches_k2: np.ndarray, *, channels: Sequence[str], threshold: float
+    scores: PartScores, series: Series, segments_k2: np.ndarray, *, channels: Sequence[str], threshold: float
 ) -> pd.DataFrame:
     """One line per score, in order of recording and row.
 
-    stretches_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that hold all scores.
-    recording: file id · row: row in the recording, of a window its last · stretch: number of the range it lies in ·
-    time: datetime64[ns], missing where the file
-    has no time stamps · seconds: from the recording's start · score: float32, NaN where unscored · threshold ·
-    alarm: score above the threshold · label: 1 where at least half of the rows a score speaks of are anomalous, else 0,
-    missing where nobody labelled the recording · top_channel: the channel predicted worst.
+    segments_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that contain all scores.
+    recording: file id · row: row in the recording, of a window its last · stretch: number of its segment ·
+    time: datetime64[ns], missing where the file has no time stamps · seconds: from the recording's start ·
+    score: float32, NaN where unscored · threshold · alarm: score above the threshold ·
+    label: 1 where at least half of the rows of an entry are anomalous, else 0, missing where the recording has no
+    labels · top_channel: the channel with the largest error.
 
     Raises DataError for a label file that does not fit its recording.
     """
@@ -45,7 +45,7 @@ def score_table(
         {
             "recording": pd.Categorical.from_codes(recording_s, [each.file_id for each in series.recordings]),
             "row": scores.row_s - series.offsets_r[recording_s],
-            "stretch": np.searchsorted(stretches_k2[:, 0], scores.row_s, side="right") - 1,
+            "stretch": np.searchsorted(segments_k2[:, 0], scores.row_s, side="right") - 1,
             "time": np.where(stamped_r[recording_s], time_s.view("datetime64[ns]"), np.datetime64("NaT", "ns")),
             "seconds": (time_s - start_r[recording_s]) / _NS_PER_S,
             "score": scores.score_s,
@@ -67,7 +67,7 @@ def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
 
 
 def write_scores(table: pd.DataFrame, path: Path) -> None:
-    """Writes a parquet file, a group of lines at a time: its writer copies what it is given."""
+    """Writes a parquet file, a group of lines at a time, because its writer copies them."""
     schema = pa.Schema.from_pandas(table, preserve_index=False)
     with pq.ParquetWriter(path, schema) as writer:
         for first in range(0, len(table), _LINES_AT_A_TIME):
@@ -76,7 +76,7 @@ def write_scores(table: pd.DataFrame, path: Path) -> None:
 
 
 def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:
-    """`time_ns` of rows of a series, those of a recording beside each other: int64 (S,)."""
+    """`time_ns` of rows of a series, grouped by recording: int64 (S,)."""
     time_s = np.empty(len(row_s), dtype=np.int64)
     for index, mine in _by_recording(series, row_s):
         time_ns = series.recordings[index].time_ns
@@ -91,7 +91,7 @@ def starts_of(series: Series) -> np.ndarray:
 
 
 def _labels(series: Series, row_s: np.ndarray, span: int) -> pd.arrays.IntegerArray:
-    """Nullable Int8 (S,). Only the recordings that have scores are asked for their labels."""
+    """Nullable Int8 (S,). Only labels of recordings that have scores are read."""
     anomalous_s, unknown_s = np.zeros(len(row_s), dtype=np.int8), np.ones(len(row_s), dtype=bool)
     for index, mine in _by_recording(series, row_s):
         label_t = labels_of(series.recordings[index])
@@ -104,7 +104,7 @@ def _labels(series: Series, row_s: np.ndarray, span: int) -> pd.arrays.IntegerAr
 
 
 def _by_recording(series: Series, row_s: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """The recordings that rows are of, and which rows, which lie beside each other."""
+    """Each recording that has rows, and which rows, which are grouped by recording."""
     recording_s = recordings_of(series, row_s)
     bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(row_s)]
     return ((int(recording_s[first]), slice(first, stop)) for first, stop in pairwise(bounds))
