@@ -166,7 +166,7 @@ def _verified(path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
     """The open file, at its start, and the sidecar that holds for it."""
     while True:
         sidecars = _sidecars(path)
-        with path.open("rb") as file:
+        with _opened(path) as file:
             found = _identity_of(file)
             description = next((told for told in sidecars if _is_of(told, found)), None)
             if description is not None:
@@ -177,6 +177,26 @@ def _verified(path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
             raise CheckpointError(
                 path, "is torn or was changed: its sha256 is not the sidecar's", hint="restore it, or train again"
             )
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise CheckpointError(
+            path, f"cannot be read: {error.strerror}", hint="see who owns it, and the disk"
+        ) from error
+
+
+class _Description(dict[str, Any]):
+    """A sidecar, whose missing entries are faults of the checkpoint."""
+
+    def __init__(self, path: Path, facts: Mapping[str, Any]):
+        super().__init__(facts)
+        self.path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise CheckpointError(self.path, f"its sidecar has no {name}", hint="restore it, or train again")
 
 
 def _sidecars(path: Path) -> list[dict[str, Any]]:
@@ -194,7 +214,10 @@ def _sidecars(path: Path) -> list[dict[str, Any]]:
     found = [description, replaced] if isinstance(replaced, dict) else [description]
     for each in found:
         _refuse_invalid_run(path, each)
-    return found
+        for name in ("config", "hardware", "metrics"):
+            if not isinstance(each.get(name, {}), dict):
+                raise CheckpointError(path, f"its sidecar {sidecar.name} has no usable {name}", hint=hint)
+    return [_Description(path, each) for each in found]
 
 
 def _refuse_invalid_run(path: Path, facts: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from core import checkpoint
-from core.config.compose import LoadedConfig, render
+from core.config.compose import LoadedConfig, recorded, render
 from core.config.recipe import as_trained
 from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
@@ -252,7 +252,7 @@ def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) ->
         model.compile()
     bundle = {
         "run_id": context.run_id,
-        "config": config.model_dump(mode="json"),
+        "config": recorded(config),
         "scaler": data.scaler.to_dict(),
         "transform": transform.to_dict(),
         # Under norm_target the reconstruction receives the level of each patch, which the mean input does not.

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from core.config.execution import Execution
 from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
+from core.config.interpolations import expanded_size
 from core.config.overrides import CONFIG_DIR, Setting, apply, flatten, from_command_line, from_environment, is_group
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Stream
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 log = logging.getLogger(__name__)
+
+# Characters of a configuration with all that it refers to; the longest of ours has ten thousand.
+_LARGEST_EXPANSION = 1 << 20
+# Keys of `training` that say how to start, not what to train.
+_REQUESTS = ("resume", "allow_changes")
 
 _SIZE_GROUPS = "hardware/sizes/"
 
@@ -97,6 +103,15 @@ def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], ori
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
     """Validates plain values, such as a checkpoint holds. Raises ConfigError."""
     return validate(with_current_keys(values)[0], source=source, origins={})
+
+
+def recorded(config: AnyConfig) -> dict[str, Any]:
+    """Plain values for a checkpoint: without what a single start was asked for, so that an interrupted run leaves the
+    same file as one that was not."""
+    plain = config.model_dump(mode="json")
+    for name in _REQUESTS:
+        del plain["training"][name]
+    return plain
 
 
 def with_values(config: AnyConfig, values: Mapping[str, Any], *, source: str) -> AnyConfig:
@@ -217,7 +232,12 @@ def _compose(path: Path, layers: Sequence[Sequence[Setting]], *, root: Path) -> 
                     raise UsageError(f"{relative(path, root)}: {error.message}", hint=error.hint) from error
                 for key in setting.set_keys():
                     _note(origins, key, setting.origin)
-        _refuse_resolvers(OmegaConf.to_container(composed, resolve=False), relative(path, root), origins)
+        plain = OmegaConf.to_container(composed, resolve=False)
+        _refuse_resolvers(plain, relative(path, root), origins)
+        if (size := expanded_size(plain)) > _LARGEST_EXPANSION:
+            raise UsageError(
+                f"{relative(path, root)}: its ${{…}} expand to {size:.3g} characters", hint="write them out"
+            )
         values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except MissingConfigException as error:
         options = ", ".join(error.options or ())

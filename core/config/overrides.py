@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CONFIG_DIR = "configs"
 PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
 ENVIRONMENT_PREFIX = "LANDFALL_"
+# For migrated notebooks (`landfall_runtime`), not for configurations.
+NOTEBOOK_VARIABLES = frozenset({"LANDFALL_UPLOAD", "LANDFALL_DOWNLOADS", "LANDFALL_WORK_DIR", "LANDFALL_DRIVE_DIR"})
 # Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
 COMPUTE_VARIABLES = {
     "COMPUTE_PREFER": "device.prefer",
@@ -57,7 +59,7 @@ def from_environment(environment: Mapping[str, str], root: Path | None) -> list[
     group, as in `LANDFALL_LOCAL__DEVICES=cpu`."""
     named = [(name, key, environment[name].lower()) for name, key in COMPUTE_VARIABLES.items() if environment.get(name)]
     for name, value in sorted(environment.items()):
-        if name.startswith(ENVIRONMENT_PREFIX):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NOTEBOOK_VARIABLES:
             words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
             group = "/".join(words)
             named.append((name, group if is_group(group, root) else ".".join(words), value))
@@ -110,7 +112,8 @@ def _parsed(text: str, source: str) -> Override:
         raise UsageError(f"the override {source!r} would configure Hydra itself", hint="Landfall composes alone")
     try:
         return OverridesParser.create().parse_override(text)
-    except HydraException as error:
+    except (HydraException, ValueError, RecursionError) as error:
         raise UsageError(
-            f"cannot read the override {source!r}", hint="write key=value or group=option, such as training.epochs=2"
+            f"cannot read the override {source[:200]!r}",
+            hint="write key=value or group=option, such as training.epochs=2",
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,8 +30,13 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
     found: set[Path] = set()
     for pattern in patterns:
         sensors = matches(pattern, root)
+        folder = (root / (re.split(r"[*?\[]", pattern)[0] + "?")).parent
+        for path in _glob(pattern, root):
+            if path.is_symlink() and not path.exists() and _is_sensor_file(path):
+                raise DataError("is a link that leads nowhere", path=path, hint="correct or remove the link")
+        if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise DataError("cannot be read: Permission denied", path=folder, hint="see who owns the folder")
         if not sensors:
-            folder = (root / (re.split(r"[*?\[]", pattern)[0] + "?")).parent
             problem = "matches no sensor file" if folder.is_dir() else "matches nothing: there is no folder"
             raise DataError(
                 f"the pattern {pattern!r} {problem} {'in ' if folder.is_dir() else ''}{folder}",

@@ -15,7 +15,7 @@ def is_alive(pid: int | None, seen: datetime | None) -> bool:
 
     Its number alone says nothing: after a restart another process may have it, which then began later.
     """
-    if not pid or seen is None:
+    if pid is None or not 0 < pid < 1 << 31 or seen is None:
         return False
     try:
         process = psutil.Process(pid)

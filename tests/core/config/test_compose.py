@@ -11,6 +11,7 @@ from core.config.compose import (
     is_set_with,
     load_config,
     local_config_file,
+    recorded,
     render,
 )
 from core.config.faults import schema_keys
@@ -345,3 +346,18 @@ def test_without_a_file_the_environment_may_name_a_profile(monkeypatch):
 def test_contradicting_variables_are_a_fault_and_no_crash():
     with pytest.raises(ConfigError, match="device"):
         execution_from_environment({"LANDFALL_DEVICE__PREFER": "cpu", "LANDFALL_DEVICE__PREFER__X": "1"})
+
+
+@pytest.mark.parametrize("name", ["UPLOAD", "DOWNLOADS", "WORK_DIR", "DRIVE_DIR"])
+def test_variables_of_migrated_notebooks_are_no_configuration(workspace, name):
+    with_variable = load(workspace, environment={f"LANDFALL_{name}": "some/place"})
+    assert with_variable.config == load(workspace).config
+    assert name in (REPO_ROOT / "landfall_runtime.py").read_text()
+
+
+def test_what_a_start_was_asked_for_is_not_recorded(workspace):
+    plain = load(workspace).config
+    asked = load(workspace, "training.resume=never", "training.allow_changes=true").config
+    assert recorded(asked) == recorded(plain)
+    assert recorded(load(workspace, "training.epochs=3").config) != recorded(plain)
+    assert config_from_dict(recorded(asked), source="a checkpoint") == plain

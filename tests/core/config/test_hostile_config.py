@@ -47,6 +47,22 @@ def faults(workspace: Path, text: str, *overrides: str) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------------------------------------- the text
+def test_references_that_double_at_each_step_are_refused_at_once(workspace):
+    texts = [f"x{n + 1}: '${{x{n}}}${{x{n}}}'\n" for n in range(40)]
+    sections = [f"s{n + 1}: {{a: '${{s{n}}}', b: '${{s{n}}}'}}\n" for n in range(40)]
+    for lines in (["x0: aaaa\n", *texts], ["s0: {a: 1, b: 1}\n", *sections]):
+        started = time.monotonic()
+        assert "expand" in refusal(workspace, BASE + "".join(lines))
+        assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("text", ["seed=" + "9" * 5_000, "seed=" + "[" * 5_000])
+def test_an_override_of_any_length_is_refused_in_a_line(workspace, text):
+    with pytest.raises(UsageError) as caught:
+        load_config("configs/patchtst_ssl_local.yaml", [text], root=workspace, environment={})
+    assert len(str(caught.value)) < 1_000
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -1,0 +1,117 @@
+"""What a command is given by its caller (streams, folders, rights) never ends it with a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from tests.support import REPO_ROOT
+
+TRAIN = "trainers.train_patchtst_ssl"
+_UNPRIVILEGED = "-dac_override,-dac_read_search"
+
+
+def ended(words: str, *, redirect: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A command in a shell, without the right to pass over permissions, which root has."""
+    command = f"{sys.executable} -m {words} {redirect}"
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
+    program = ["bash", "-c", command]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root without setpriv: nothing is forbidden")
+        program = ["setpriv", f"--inh-caps={_UNPRIVILEGED}", f"--bounding-set={_UNPRIVILEGED}", *program]
+    return subprocess.run(program, cwd=cwd or REPO_ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def check(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The last line of stderr."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    return (done.stderr.splitlines() or [""])[-1]
+
+
+@pytest.mark.parametrize(
+    "redirect, code",
+    [(">&-", EXIT_OK), ("2>&-", EXIT_OK), (">&- 2>&-", EXIT_OK), ("2>/dev/full", EXIT_OK), (">/dev/full", EXIT_OUTPUT)],
+)
+def test_streams_that_are_closed_or_full(workspace, redirect, code):
+    check(ended(f"{TRAIN} --print-config --repo-root {workspace}", redirect=redirect), code)
+
+
+def test_a_folder_that_was_removed(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    words = f"{TRAIN} --print-config"
+    assert ended(words, cwd=gone).returncode == EXIT_USAGE
+    removed = subprocess.run(
+        ["bash", "-c", f"cd {gone} && rmdir {gone} && {sys.executable} -m {words}"],
+        env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "was removed" in check(removed, EXIT_USAGE)
+
+
+def test_an_empty_resume(workspace):
+    assert "--resume" in check(ended(f"{TRAIN} --resume '' --repo-root {workspace}"), EXIT_USAGE)
+
+
+@pytest.mark.parametrize(
+    "path, module, arguments, code",
+    [
+        ("configs/patchtst_ssl_local.yaml", TRAIN, "", EXIT_USAGE),
+        ("data/fdc", "pipelines.check_data_quality", "--config configs/patchtst_ssl_local.yaml", EXIT_DATA),
+        ("checkpoints/patchtst_ssl.json", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT),
+    ],
+)
+def test_what_may_not_be_read_is_named(workspace, path, module, arguments, code):
+    place = workspace / path
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch() if place.suffix else place.mkdir()
+        if place.parent.name == "checkpoints":
+            place.with_suffix(".pt").touch()
+    place.chmod(0)
+    try:
+        last = check(ended(f"{module} {arguments} --repo-root {workspace}"), code)
+    finally:
+        place.chmod(0o755)
+    assert place.name in last
+    assert "ermission" in last
+
+
+def test_a_link_to_nowhere_among_the_data_is_named(workspace):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    (folder / "train_1.csv").symlink_to("missing.csv")
+    words = f"pipelines.check_data_quality --config configs/patchtst_ssl_local.yaml --repo-root {workspace}"
+    assert "train_1.csv" in check(ended(words), EXIT_DATA)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_not_utf8_is_reported(workspace):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    Path(os.fsdecode(os.fsencode(folder) + b"/train_\xff.csv")).write_text("timestamp,a\n1,2\n")
+    words = f"pipelines.check_data_quality --config configs/patchtst_ssl_local.yaml --repo-root {workspace}"
+    done = ended(words)
+    assert done.returncode in (EXIT_OK, EXIT_DATA), done.stderr
+    assert "unexpected" not in done.stderr
+
+
+@pytest.mark.parametrize("status", ['{"state": "running", "pid": -1, "updated_at": "2026-01-01T00:00:00Z"}',
+                                    '{"state": "completed", "epochs": -5}', '{"state": "running", "pid": 1e400}',
+                                    "[" * 100_000, '{"pid": ' + "9" * 100_000 + "}", "null"])  # fmt: skip
+def test_a_damaged_status_of_a_run_holds_up_no_export(workspace, status):
+    from pipelines.export_training_dashboard_state import export_state
+
+    folder = workspace / "runs/patchtst_ssl/run-1"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(status)
+    state = export_state(workspace)
+    assert state.streams["patchtst"].state in ("unreadable", "stopped")
