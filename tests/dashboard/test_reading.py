@@ -132,3 +132,38 @@ def test_a_table_is_saved_as_it_is_shown(site, visit):
     page.locator("#files-patchtst-file").press("Enter")
     files = data_of(page, "Files of PatchTST-SSL")["File"]
     assert files == [f"lot_{number:02}.parquet" for number in reversed(range(10))]
+
+
+def test_charts_fit_the_paper_and_come_back(opened):
+    show(opened, "anomalies?stream=patchtst&event=7")
+    widths = "() => [...document.querySelectorAll('.uplot')].map((plot) => plot.offsetWidth)"
+    before = opened.evaluate(widths)
+    assert max(before) > 640
+    opened.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert max(opened.evaluate(widths)) <= 640
+    opened.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert opened.evaluate(widths)[: len(before)] == before
+
+
+def test_a_finger_reads_values(site, browser):
+    context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{site}#anomalies?stream=patchtst&event=7")
+    settle(page)
+    figure = chart(page, "Score")
+    figure.scroll_into_view_if_needed()
+    settle(page)
+    box = figure.locator(".u-over").bounding_box()
+    value = figure.locator(".u-legend .u-value").last
+    assert value.inner_text() in ("–", "--")
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + 20)
+    assert float(value.inner_text()) > 0
+    context.close()
+
+
+def test_what_the_keyboard_reads_is_announced(opened):
+    show(opened, "anomalies?stream=patchtst&event=7")
+    figure = chart(opened, "Score")
+    figure.press("ArrowRight")
+    assert "score" in figure.locator("output").inner_text()
+    assert figure.locator("[aria-live]").count() == 0

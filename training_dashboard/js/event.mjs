@@ -39,6 +39,7 @@ export async function about(store, stream, event, scores) {
       channels.map((channel) => signal(event, channel, axis, detail.expected_by)),
     ),
     scalograms.map((map) => scalogram(map, detail.expected_by)),
+    scalograms.length > 0 && quiet("0 dB is the usual level in training."),
     !event.detail &&
       advice("Only the worst events have their signals on record", "make score", "writes those"),
   ];
@@ -112,6 +113,5 @@ function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }, by
     map("seen", seen, range),
     map(by ? `expected by ${COMPONENTS[by]}` : "expected", expected, range),
     map("seen less expected", error, [-most, most], true),
-    quiet("0 dB is the usual level in training."),
   );
 }

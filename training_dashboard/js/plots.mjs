@@ -201,7 +201,7 @@ export function colourBar(range, say, isDiverging) {
   const bar = bitmap([steps], [0, 1], isDiverging ? DIVERGING : RAMP);
   bar.className = "colours";
   const middle = isDiverging && small(say(0));
-  return el("div", { class: "colourbar" }, small(say(range[0])), bar, middle, small(say(range[1])));
+  return el("div", { class: "colourbar" }, bar, small(say(range[0])), middle, small(say(range[1])));
 }
 
 function bitmap(z, [low, high], ramp) {
