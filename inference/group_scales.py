@@ -33,7 +33,7 @@ class GroupScales:
         if not self.scale:
             return scores
         scale_k = np.array([self.scale[key] for key in keys_of(windows, self.scale)], dtype=np.float32)
-        return _scaled(scores, self.usual / np.repeat(scale_k, windows.segments.lengths_k), windows.series.room)
+        return _scaled(scores, self.usual / np.repeat(scale_k, windows.segments.lengths_k), windows.series.scratch)
 
 
 def scale_of(score_n: np.ndarray) -> float:

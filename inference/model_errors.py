@@ -54,7 +54,7 @@ class PartErrors:
     def without_model(cls, stream: Stream, windows: WindowSet) -> Self:
         """The entries of a split for which there is no model."""
         entries = _row_entries(windows) if stream == "patchtst" else _window_entries(windows)
-        return cls(None, *entries, scratch=windows.series.room)
+        return cls(None, *entries, scratch=windows.series.scratch)
 
     @property
     def entries(self) -> Self:
@@ -157,7 +157,7 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up correctly and needs no count of its own.
     """
-    segments, stop_w, scratch = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.room
+    segments, stop_w, scratch = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.scratch
     entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segments.at(stop_w - 1)])
 
     num_entries = int(segments.lengths_k.sum())
@@ -182,7 +182,7 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
 
 def _row_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
     """`row_s`, `segment_s` and `rows_per_entry` where each row of the segments is an entry."""
-    scratch = windows.series.room
+    scratch = windows.series.scratch
     ranges = [
         (number, first, min(first + _VALUES_AT_A_TIME, stop))
         for number, (start, stop) in enumerate(windows.segments.rows_k2.tolist())

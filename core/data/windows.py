@@ -58,10 +58,6 @@ class Series:
         """The rows as a numpy array; memory-mapped where they are in a file, so that its pages can be released."""
         return self.values_nc.numpy() if self.pages.array is None else self.pages.array
 
-    @property
-    def room(self) -> Path | None:
-        return self.scratch
-
     def to(self, device: torch.device) -> Series:
         """The series on a device: one copy for all that use it, for as long as one of them does."""
         if device == self.values_nc.device:

@@ -47,7 +47,7 @@ class ProcessChartSet:
         """Errors of a split, float32 (S, C) for all rows of its segments, by the charts of the group of each
         recording."""
         values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, windows.segments.lengths_k
-        error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.room)
+        error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.scratch)
         first_k = np.cumsum(lengths_k) - lengths_k
         key_k = np.array(keys_of(windows, self.charts), dtype=object)
         for key in dict.fromkeys(key_k):
@@ -118,7 +118,7 @@ def fit_process(
     Raises ConfigError for a context channel that the data does not have.
     """
     calibration, settings = reference["calibration"], settings or ProcessCharts()
-    values_nc, scratch = calibration.series.rows_nc, calibration.series.room
+    values_nc, scratch = calibration.series.rows_nc, calibration.series.scratch
     calibration_k2, lengths_k = calibration.segments.rows_k2, calibration.segments.lengths_k
     first_k = np.cumsum(lengths_k) - lengths_k
     calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), scratch)
