@@ -30,6 +30,8 @@ COMMANDS: dict[str, Command] = {
     "pool": Command("pipelines.pool_sensors", "make the sensors of many machines alike, to pre-train on"),
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
+    "runs": Command("pipelines.list_runs", "list the training runs and the promoted models"),
+    "promote": Command("pipelines.promote_run", "make the weights of a run the model of its stream"),
     "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
     "calibrate": Command("inference.recalibrate", "learn anew what is normal from newer data; the model stays"),

@@ -13,6 +13,7 @@ from core import checkpoint
 from core.config.schema import AnyConfig
 from core.names import run_folder
 from core.reading import parse_json
+from core.promotion import WEIGHTS_FILE
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import atomic_file
 
@@ -55,7 +56,10 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
     yield f"artifacts/scaler_{stream}.json", artifacts / f"scaler_{stream}.json"
     for file in sorted((artifacts / "scores").glob(f"{stream}_*")):
         yield f"artifacts/scores/{file.name}", file
+    own = Path(WEIGHTS_FILE)  # of the run: the same as the promoted model, which is in the bundle
     for file in sorted(run_folder(root / config.logging.log_dir, run_id).glob("*")):
+        if file.name in (own.name, checkpoint.sidecar_path(own).name, checkpoint.detector_path(own).name):
+            continue
         yield f"runs/{stream}_ssl/{run_id}/{file.name}", file
 
 

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -77,16 +77,30 @@ def _rotate(path: Path, keep: int) -> None:
         except CheckpointError:
             log.debug("%s is not kept", newer, exc_info=True)
             continue
-        with atomic_file(older) as part:
-            _link(newer, part)
-            _announce(older, told)
-        _settle(older, told)
+        _replace(newer, older, told, _link)
     for age in count(keep):
         forgotten = [previous_path(path, age), sidecar_path(previous_path(path, age))]
         if not any(file.exists() for file in forgotten):
             break
         for file in forgotten:
             file.unlink(missing_ok=True)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Makes `target` the checkpoint that `source` is; killed at any moment, it leaves the old or the new one, whole.
+
+    The two share no bytes on disk: damage to one leaves the other. Raises CheckpointError where the source is missing
+    or damaged.
+    """
+    _replace(source, target, verify(source), shutil.copyfile)
+
+
+def _replace(source: Path, target: Path, told: Mapping[str, Any], fill: Callable[[Path, Path], Any]) -> None:
+    """told: the sidecar of the source. fill: gives a temporary file the content of the source."""
+    with atomic_file(target) as part:
+        fill(source, part)
+        _announce(target, told)
+    _settle(target, told)
 
 
 def _announce(path: Path, told: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.devices.host import usable_cores
 from core.devices.process import start_right
-from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE
+from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
 from core.lock import Lock
 from core.progress import span
 from core.runlog import loss_csv_path
@@ -168,6 +168,8 @@ def _lock_all(lock: Lock, order: Order, root: Path) -> None:
 def _order(arguments: argparse.Namespace, root: Path) -> Order:
     files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
     configs = {stream: load_config(file, arguments.overrides, root=root) for stream, file in files.items()}
+    if arguments.run_id and not arguments.resume and (root / FOLDER / arguments.run_id).exists():
+        raise UsageError(f"there is a run {arguments.run_id} already", hint="choose another --run-id, or --resume it")
     run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
     return Order(configs, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history)
 

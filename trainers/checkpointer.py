@@ -1,30 +1,37 @@
-"""The two checkpoint files of a run: the best model, and the state from which training resumes."""
+"""The checkpoints of a run: its best weights, the state from which training resumes, and the promoted model."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core import checkpoint
+from core import checkpoint, promotion
+from core.data.identity import digest_of
 from core.errors import CheckpointError
 from core.runlog import RunLog
 from trainers.resuming import check_fit, report_exactness
 from trainers.state import TrainState
 
+log = logging.getLogger(__name__)
+
 
 class Checkpointer:
     """Writes a state to files and reads it back. All processes of a run must call its methods.
 
-    path: of the best model; the state that resumes is next to it. bundle: what scoring needs besides the weights, in
-    every checkpoint.
+    best_path: the best weights, in the folder of the run. promoted_path: the model of the stream, which a run without
+    a predecessor also is while it trains; the state that resumes is next to it. bundle: what scoring needs besides the
+    weights, in every checkpoint.
     """
 
-    def __init__(self, path: Path, state: TrainState, *, bundle: Mapping[str, Any]):
-        self.best_path, self.last_path = path, checkpoint.last_path(path)
-        self.state, self.bundle = state, bundle
+    def __init__(self, root: Path, state: TrainState, *, bundle: Mapping[str, Any]):
+        self.root, self.state, self.bundle = root, state, bundle
         self.config, self.world = state.objective.config, state.objective.world
+        self.best_path = promotion.weights_path(root, self.config, bundle["run_id"])
+        self.promoted_path = root / self.config.logging.checkpoint_path
+        self.last_path = checkpoint.last_path(self.promoted_path)
         self._saved_at = time.monotonic()
         self._restored: Path | None = None
 
@@ -51,9 +58,52 @@ class Checkpointer:
     def save_best(self) -> None:
         """Saves the weights as they are."""
         self._save(self.best_path, {"model": self.state.model_state()})
+        if self.world.is_main and self._has_no_rival():
+            checkpoint.copy(self.best_path, self.promoted_path)
+
+    def promote(self) -> bool:
+        """After training: whether the best weights of the run are the model of the stream now, as `training.promote`
+        says; the same in all processes."""
+        answers = self.world.gather(self._promote_here() if self.world.is_main else None)
+        return bool(next(answer for answer in answers if answer is not None))
+
+    def _promote_here(self) -> bool:
+        run_id, stream, choice = self.bundle["run_id"], self.config.stream, self.config.training.promote
+        new, old = checkpoint.verify(self.best_path), promotion.promoted(self.root, self.config)
+        verdict = promotion.compare(new, old)
+        promotes = choice == "always" or (choice == "better" and verdict.replaces)
+        if promotes and not promotion.is_same(old, new):
+            promotion.promote(self.root, self.config, run_id)
+        if promotes and old is not None and old["run_id"] != run_id:
+            log.info(
+                "run %s is the model of %s now: %s; `landfall promote %s` switches back",
+                run_id, stream, verdict.reason, old["run_id"],
+            )  # fmt: skip
+        elif not promotes:
+            log.warning(
+                "run %s is not promoted, %s: run %s stays the model of %s; `landfall promote %s` switches",
+                run_id, verdict.reason if choice == "better" else "as training.promote = never",
+                old["run_id"] if old else "none", stream, run_id,
+            )  # fmt: skip
+        promotion.remove_old_weights(self.root, self.config)
+        return promotes
+
+    def _has_no_rival(self) -> bool:
+        """Whether the stream has no model yet, or that of this run."""
+        if self.config.training.promote == "never":
+            return False
+        try:
+            return checkpoint.describe(self.promoted_path)["run_id"] == self.bundle["run_id"]
+        except CheckpointError:
+            return True
 
     def _save_missing_best(self) -> None:
-        """A run that was killed between saving the state of its best epoch and the best model still has its weights."""
+        """A run that was killed between saving the state of its best epoch and the best model still has its weights;
+        one that an earlier version began has them in the promoted model only."""
+        if self.world.is_main and not self.best_path.is_file():
+            model = promotion.promoted(self.root, self.config)
+            if model is not None and model["run_id"] == self.bundle["run_id"]:
+                checkpoint.copy(self.promoted_path, self.best_path)
         position, best = self.state.position, self.state.position.best
         if best is None or best.epoch != position.epoch or position.step:
             return
@@ -79,6 +129,7 @@ class Checkpointer:
             **facts,
             "metrics": self._metrics(),
             "config": self.bundle["config"],
+            "data": {name: digest_of(part) for name, part in self.bundle["data"].items()},
             "hardware": self.state.hardware(),
             "parameters": sum(p.numel() for p in self.state.objective.model.parameters()),
         }

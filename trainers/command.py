@@ -17,6 +17,7 @@ from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.devices.process import start_right
 from core.errors import EXIT_OK, UsageError
+from core.runlog import read_status
 from core.workspace import new_run_id
 from trainers import elastic
 from trainers.supervising import Supervisor, is_supervised, training_command
@@ -50,6 +51,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         loaded = config_of(arguments, stream=stream)
         if arguments.print_config:
             return print_config(arguments, loaded)
+        _refuse_used_name(arguments, loaded.config)
         words = sys.argv[1:] if argv is None else list(argv)
         if arguments.until_done and not is_supervised():
             last = checkpoint.last_path(root_of(arguments) / loaded.config.logging.checkpoint_path)
@@ -72,6 +74,16 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         return EXIT_OK
 
     return elastic.record_exit(run_command(command, parser, argv))
+
+
+def _refuse_used_name(arguments: argparse.Namespace, config: AnyConfig) -> None:
+    """Raises UsageError where a new run would overwrite the log and the weights of an older one."""
+    is_first = "TORCHELASTIC_RUN_ID" not in os.environ and not is_supervised()
+    if arguments.run_id is None or config.training.resume != "never" or not is_first:
+        return
+    folder = root_of(arguments) / config.logging.log_dir / arguments.run_id
+    if read_status(folder) is not None:
+        raise UsageError(f"there is a run {arguments.run_id} already", hint="choose another --run-id, or leave it out")
 
 
 def _manager_of_several(loaded: LoadedConfig) -> DeviceManager | None:

@@ -72,7 +72,7 @@ class Trainer:
         self.recovery = Recovery(self.objective, train, root=context.root)
         self.epochs = EpochPlan.of(config.training, num_windows=len(train), batch_size=batch.effective)
         self.state = TrainState(self.objective, self.optimizer, self.recovery, batch=batch, epochs=self.epochs)
-        self.checkpointer = Checkpointer(context.root / config.logging.checkpoint_path, self.state, bundle=bundle)
+        self.checkpointer = Checkpointer(context.root, self.state, bundle=bundle)
         self.gauges, self.guard = Gauges(plan.kind), NonFiniteGuard(plan)
         self._step_seconds = self._validation_seconds = 0.0
 

@@ -29,7 +29,7 @@ _FREE_TO_CHANGE = (
     *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
     *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.recoveries"),
     *("training.gradient_checkpointing", "training.allow_changes", "training.checkpoint_every_minutes"),
-    *("training.keep", "training.start_from"),
+    *("training.keep", "training.promote", "training.start_from"),
     # A position in an epoch is counted in windows; these decide how many make a step, and how they are computed.
     *("training.batch_size", "training.accumulate", "training.effective_batch", "training.min_steps"),
 )  # fmt: skip

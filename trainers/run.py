@@ -48,7 +48,8 @@ class TrainingResult:
     """The results of a finished run and its files.
 
     skill: of the best epoch (`core.models.skill`). trained_epochs: those of this call; 0 where the requested run was
-    finished before, and these are its earlier results.
+    finished before, and these are its earlier results. checkpoint: the run's own best weights. promoted: whether they
+    are the model of the stream now.
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class TrainingResult:
     best: EpochRecord
     skill: Mapping[str, Any] | None
     checkpoint: Path
+    promoted: bool
     loss_csv: Path
     loss_png: Path
     folder: Path
@@ -72,6 +74,7 @@ class TrainingResult:
             "best_val_loss": self.best.val_loss,
             "skill": self.skill,
             "checkpoint": str(self.checkpoint),
+            "promoted": self.promoted,
             "loss_csv": str(self.loss_csv),
             "loss_png": str(self.loss_png),
             "run_folder": str(self.folder),
@@ -197,6 +200,7 @@ def _fit(
             write_json(scaler_path(root, config), {**data.scaler.to_dict(), "run_id": run_id})
         run.rewind(trainer.state.logged, step=trainer.state.steps_done, epoch=trainer.position.epoch)
         position = trainer.fit(run, stop)
+        is_promoted = trainer.checkpointer.promote()
     if world.is_main and position.skill:
         log.info("best epoch %d: %s", position.best.epoch, Skill(**position.skill).in_full())
     return TrainingResult(
@@ -207,6 +211,7 @@ def _fit(
         best=position.best,
         skill=position.skill,
         checkpoint=trainer.checkpointer.best_path,
+        promoted=is_promoted,
         loss_csv=loss_csv_path(root, config),
         loss_png=loss_png_path(root, config),
         folder=run.folder,

@@ -59,6 +59,7 @@ def load(
         "logging.tensorboard=false",
         "logging.progress=off",
         "training.resume=never",
+        "training.promote=always",
     )
     begun = (place("training.start_from", start_from),) if start_from is not None else ()
     return load_config(local_config_file(stream), [*own, *overrides, *begun], root=root)

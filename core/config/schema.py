@@ -280,6 +280,16 @@ class Training(Section):
     keep: Count = Field(
         2, description="Number of training states to keep: if the last one is damaged, `auto` resumes the previous one."
     )
+    keep_runs: int = Field(
+        20,
+        ge=0,
+        description="Runs whose best weights are kept, the newest; the promoted run's always are. 0 keeps all.",
+    )
+    promote: Literal["better", "always", "never"] = Field(
+        "better",
+        description="When a finished run becomes the model of its stream: `better` unless a promoted model of the same "
+        "data has a lower validation loss. `landfall promote` chooses by hand.",
+    )
 
 
 # The largest false alarm rate that extrapolation of the tail supports.

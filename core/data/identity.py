@@ -35,6 +35,11 @@ def identity(windows: WindowSet) -> dict[str, Any]:
     }
 
 
+def digest_of(identity: Mapping[str, Any]) -> str:
+    """One digest of a result of `identity`."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """The differences of two results of `identity`, in words."""
     old, new = before["files"], now["files"]

@@ -15,10 +15,11 @@ from core.config.compose import local_config_file
 from core.config.schema import Stream
 from core.numbers import plain
 from core.reading import read_json_object
+from core.promotion import weights_path
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
 from inference.provenance import detector_sha256
-from pipelines.checks.base import Check, CheckFailed, CheckSkipped, Context
+from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
 from pipelines.checks.scoring import model_has_not_collapsed, scoring_is_deterministic
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -37,6 +38,18 @@ def checkpoint_fits(context: Context, stream: Stream) -> str:
     config = size_as_trained(loaded, told["config"], load_tiers(context.root))
     load_scoring_model(path, DeviceManager(config).plan(processes=1), config=config)
     return f"epoch {told['epoch']}, {told['parameters'] / 1e6:.2f} M parameters, sha256 and configuration match"
+
+
+def newest_run_is_promoted(context: Context, stream: Stream) -> str:
+    """Warns where the model is that of an older run, which is then what scoring uses."""
+    promoted, newest = checkpoint.describe(context.checkpoint(stream)), _last_run(context, stream)
+    if promoted["run_id"] != newest:
+        raise CheckWarned(
+            f"run {newest} is newer than the model, which is that of run {promoted['run_id']} "
+            f"(validation loss {promoted['val_loss']:.5f})",
+            f"`landfall runs` compares them; `landfall promote {newest}` makes the newer one the model",
+        )
+    return f"the model is that of the newest run, {newest}"
 
 
 def loss_falls(context: Context, stream: Stream) -> str:
@@ -80,9 +93,10 @@ def loss_artifacts_agree(context: Context, stream: Stream) -> str:
 
 
 def scaler_matches(context: Context, stream: Stream) -> str:
-    path = context.artifacts(stream) / f"scaler_{stream}.json"
+    path = _scaler_path(context, stream)
     written = _json(path, context)
-    saved = json.loads(json.dumps(checkpoint.load(context.checkpoint(stream))["scaler"]))
+    own = weights_path(context.root, context.config(stream), _last_run(context, stream))
+    saved = json.loads(json.dumps(checkpoint.load(own if own.is_file() else context.checkpoint(stream))["scaler"]))
     differing = [key for key, value in saved.items() if written.get(key) != value]
     if differing:
         raise CheckFailed(f"{path.name} differs from the checkpoint in {', '.join(differing)}", "train again")
@@ -203,6 +217,7 @@ def dashboard_state(context: Context) -> str:
 
 CHECKS = (
     Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True),
+    Check("newest", "V-03", "Newest run", newest_run_is_promoted, per_stream=True, needs="checkpoint"),
     Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True),
     Check("loss-artifacts", "V-03", "Loss CSV and picture", loss_artifacts_agree, per_stream=True, needs="checkpoint"),
     Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True, needs="checkpoint"),
@@ -258,9 +273,18 @@ def _history(context: Context, stream: Stream) -> list[EpochRecord]:
 
 
 def _run_folder(context: Context, stream: Stream) -> Path:
-    """The log of the run that made the checkpoint."""
-    description: dict[str, Any] = checkpoint.describe(context.checkpoint(stream))
-    folder = context.root / context.config(stream).logging.log_dir / description["run_id"]
+    """The log of the run that wrote the loss history: the newest."""
+    folder = context.root / context.config(stream).logging.log_dir / _last_run(context, stream)
     if not folder.is_dir():
         raise CheckFailed(f"{relative(folder, context.root)} is missing", "its log was deleted: train again")
     return folder
+
+
+def _last_run(context: Context, stream: Stream) -> str:
+    """The run that was trained last, finished or not, as the scaler file names it."""
+    written = _json(_scaler_path(context, stream), context).get("run_id")
+    return written or checkpoint.describe(context.checkpoint(stream))["run_id"]
+
+
+def _scaler_path(context: Context, stream: Stream) -> Path:
+    return context.artifacts(stream) / f"scaler_{stream}.json"

@@ -23,6 +23,8 @@ from tests.trainers.trainings import StopAfter, fit, losses, make_trainer, metri
 from trainers import run as training_run
 from trainers.distributed import World
 
+LAST = "checkpoints/patchtst_ssl.last.pt"
+
 
 @pytest.fixture
 def stop_after(monkeypatch):
@@ -34,7 +36,7 @@ def test_a_run_learns_and_writes_all_outputs(plant):
     assert result.history[-1].val_loss < 0.7 * result.history[0].val_loss
     assert result.best.val_loss == min(record.val_loss for record in result.history)
 
-    best, last = checkpoint.load(result.checkpoint), checkpoint.load(checkpoint.last_path(result.checkpoint))
+    best, last = checkpoint.load(result.checkpoint), checkpoint.load(plant / LAST)
     assert best["epoch"] == result.best.epoch
     assert last["epoch"] == 8
     assert best["channels"] == ["c0", "c1", "c2"]
@@ -178,7 +180,7 @@ def test_changes_can_be_allowed(stopped, caplog):
         "resuming, as training.allow_changes = true",
     ):
         assert message in caplog.text
-    (group, _) = checkpoint.load(checkpoint.last_path(result.checkpoint))["optimizer"]["param_groups"]
+    (group, _) = checkpoint.load(stopped / LAST)["optimizer"]["param_groups"]
     assert group["weight_decay"] == 0.01, "the change has an effect"
 
 

@@ -1,0 +1,100 @@
+"""`landfall runs`: the training runs of the workspace, which of them keep weights, and which one is promoted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from core import checkpoint, promotion
+from core.cli import add_root_argument, root_of, run_command
+from core.config.compose import load_config, local_config_file
+from core.config.schema import STREAMS, AnyConfig
+from core.errors import EXIT_OK, CheckpointError
+from core.runlog import read_status
+
+_COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started")
+
+
+def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
+    """The runs of a stream, newest first, as JSON."""
+    try:
+        promoted = checkpoint.describe(root / config.logging.checkpoint_path)["run_id"]
+    except CheckpointError:
+        promoted = None
+    found = []
+    for folder in (root / config.logging.log_dir).glob("*/"):
+        if (status := read_status(folder)) is None:
+            continue
+        best = status.get("best") or {}
+        found.append(
+            {
+                "run_id": folder.name,
+                "stream": config.stream,
+                "state": status.get("state"),
+                "epoch": status.get("epoch"),
+                "epochs": status.get("epochs"),
+                "val_loss": best.get("val_loss"),
+                "skill": best.get("skill"),
+                "has_weights": promotion.weights_path(root, config, folder.name).is_file(),
+                "promoted": folder.name == promoted,
+                "started_at": status.get("started_at"),
+            }
+        )
+    return sorted(found, key=lambda run: str(run["started_at"]), reverse=True)
+
+
+def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    rows = [_COLUMNS]
+    for run in runs:
+        loss, skill = run["val_loss"], run["skill"]
+        rows.append(
+            (
+                "*" if run["promoted"] else "",
+                run["run_id"],
+                run["stream"],
+                str(run["state"]),
+                f"{run['epoch']} of {run['epochs']}",
+                "" if loss is None else f"{loss:.5f}",
+                "" if skill is None else f"{skill:.3f}",
+                "yes" if run["has_weights"] else "",
+                str(run["started_at"] or "")[:19].replace("T", " "),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="landfall runs", description="Lists the training runs; * marks the models.")
+    parser.add_argument("--stream", choices=STREAMS, help="the runs of this stream only (default: of all)")
+    parser.add_argument(
+        "--config", metavar="FILE", help="configuration whose runs are listed (default: the local ones)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_root_argument(parser)
+
+    def command(arguments: argparse.Namespace) -> int:
+        root = root_of(arguments)
+        sources = [arguments.config] if arguments.config else map(local_config_file, STREAMS)
+        configs = [load_config(source, [], root=root).config for source in sources]
+        runs = [run for config in configs if arguments.stream in (None, config.stream) for run in runs_of(root, config)]
+        if arguments.json:
+            json.dump(runs, sys.stdout, indent=2)
+            sys.stdout.write("\n")
+        elif not runs:
+            sys.stdout.write("no runs yet; `landfall train patchtst` trains the first\n")
+        else:
+            sys.stdout.writelines(line + "\n" for line in _table(runs))
+            sys.stdout.write("* promoted: scored and exported. `landfall promote RUN` makes another run's model it.\n")
+        return EXIT_OK
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
