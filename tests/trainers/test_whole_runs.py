@@ -155,7 +155,7 @@ def test_settings_that_do_not_affect_learning_may_change(stopped):
 
 def test_other_data_is_rejected(stopped):
     (stopped / "data/fdc/train_1.csv").unlink()
-    with pytest.raises(CheckpointError, match=r"data.parts.train: gone: data/fdc/train_1.csv; ") as caught:
+    with pytest.raises(CheckpointError, match=r"data.parts.train: .*data/fdc/train_1.csv") as caught:
         run_training(stopped, "training.epochs=2", "training.resume=auto")
     assert "--allow-changes" in caught.value.hint
 
@@ -176,7 +176,7 @@ def test_changes_can_be_allowed(stopped, caplog):
     assert (result.run_id, len(result.history)) == ("run-1", 4)
     for message in (
         "training.epochs was 2, is 4",
-        "gone: data/fdc/train_1.csv",
+        "data/fdc/train_1.csv",
         "resuming, as training.allow_changes = true",
     ):
         assert message in caplog.text
