@@ -12,8 +12,8 @@ import numpy as np
 from core import checkpoint
 from core.config.schema import AnyConfig
 from core.names import run_folder
-from core.reading import parse_json
 from core.promotion import WEIGHTS_FILE
+from core.reading import parse_json
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import atomic_file
 

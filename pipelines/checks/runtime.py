@@ -14,8 +14,8 @@ from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
 from core.numbers import plain
-from core.reading import read_json_object
 from core.promotion import weights_path
+from core.reading import read_json_object
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
 from inference.provenance import detector_sha256
@@ -281,8 +281,11 @@ def _run_folder(context: Context, stream: Stream) -> Path:
 
 
 def _last_run(context: Context, stream: Stream) -> str:
-    """The run that was trained last, finished or not, as the scaler file names it."""
-    written = _json(_scaler_path(context, stream), context).get("run_id")
+    """The run that was trained last, finished or not, as the scaler file names it; without one, that of the model."""
+    try:
+        written = _json(_scaler_path(context, stream), context).get("run_id")
+    except CheckFailed:  # the check of the scaler reports it
+        written = None
     return written or checkpoint.describe(context.checkpoint(stream))["run_id"]
 
 

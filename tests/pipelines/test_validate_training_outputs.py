@@ -48,7 +48,7 @@ def test_a_finished_run_passes_every_check(copied, capsys):
     assert {item.status for item in items_of(copied).values()} == {"PASS"}
     assert {item.group for item in items_of(copied).values()} == {"V-01", "V-02", "V-03"}
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Checklist: 27 passed, 0 failed, 0 warnings, 0 skipped"
+    assert lines[0] == "Checklist: 29 passed, 0 failed, 0 warnings, 0 skipped"
     assert [line.split()[1] for line in lines[1:]] == ["V-01", "V-02", "V-03"]
 
 
@@ -67,7 +67,7 @@ def test_what_failed_comes_first_and_is_named_in_the_error(copied, runtime_only,
         "FAIL", "SKIP", "SKIP", "V-03"
     ]  # fmt: skip
     assert (
-        "1 of 17 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in error.splitlines()[-1]
+        "1 of 19 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in error.splitlines()[-1]
     )
 
 
@@ -91,7 +91,7 @@ def test_json_is_all_there_is_on_stdout(copied, capsys):
 
 def test_the_smoke_is_left_out_on_request(copied):
     assert run(copied, "--skip-smoke") == EXIT_OK
-    assert len(items_of(copied)) == 23
+    assert len(items_of(copied)) == 25
     assert not [identity for identity in items_of(copied) if "smoke" in identity or "collapse" in identity]
 
 
@@ -252,6 +252,15 @@ def test_each_damage_fails_its_item_and_no_other(copied, runtime_only, name, cap
     assert not [record for record in caplog.records if record.exc_info], "a check crashed"
 
 
+def test_a_model_of_an_older_run_is_a_warning(copied, runtime_only):
+    shutil.copytree(copied / "runs/patchtst_ssl" / RUN_ID, copied / "runs/patchtst_ssl/newer")
+    scaler = copied / "artifacts/scaler_patchtst.json"
+    scaler.write_text(json.dumps({**json.loads(scaler.read_text()), "run_id": "newer"}))
+    assert run(copied, "--skip-smoke") == EXIT_OK
+    assert with_status(copied, "WARN") == {"V-03.newest.patchtst"}
+    assert "landfall promote newer" in items_of(copied)["V-03.newest.patchtst"].hint
+
+
 @pytest.mark.parametrize("damage", [cut, remove, lambda file: replace(file, '{"schema_version": 2}')])
 def test_a_damaged_dashboard_fails_unless_it_is_only_absent(copied, runtime_only, damage):
     damage("training_dashboard/data/dashboard-state.json")(copied)
@@ -262,7 +271,7 @@ def test_a_damaged_dashboard_fails_unless_it_is_only_absent(copied, runtime_only
 def test_what_rests_on_a_failed_checkpoint_is_skipped(copied, runtime_only):
     cut("checkpoints/patchtst_ssl.pt")(copied)
     assert run(copied) == EXIT_OUTPUT
-    resting = ("loss-artifacts", "scaler", "tensorboard", "scores", "smoke", "collapse")
+    resting = ("newest", "loss-artifacts", "scaler", "tensorboard", "scores", "smoke", "collapse")
     assert with_status(copied, "SKIP") == {f"V-03.{check}.patchtst" for check in resting}
 
 
