@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
-SAMPLE := data/sample-data.json
+SAMPLE := samples/data/sample-data.json
 BIOME := node_modules/.bin/biome
 
 .DEFAULT_GOAL := help
@@ -47,10 +47,10 @@ $(READY_DEV): $(READY) requirements-dev.lock
 always:
 
 .PHONY: sample-data
-sample-data: $(SAMPLE)  ## Make the synthetic plant's data under data/, once
+sample-data: $(SAMPLE)  ## Make the synthetic plant's data under samples/, once
 
 $(SAMPLE): $(READY) | pipelines/sample_data/command.py
-	$(BIN)/python -m pipelines.sample_data --root . >/dev/null
+	$(BIN)/python -m pipelines.sample_data --root samples >/dev/null
 	@touch $@
 
 .PHONY: validate
@@ -141,6 +141,6 @@ bench-full: $(READY_DEV)  ## All of it, in nine rounds, and written (ARGS="--pee
 
 .PHONY: clean
 clean:  ## Remove what runs and set-up made; data you brought stays
-	rm -rf $(VENV) runs checkpoints artifacts cache training_dashboard/data
+	rm -rf $(VENV) samples runs checkpoints artifacts cache training_dashboard/data
 	rm -rf .pytest_cache .ruff_cache build *.egg-info node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 # Where this code lies: a clone, or the folder that a wheel installs.
 CODE_ROOT = Path(__file__).resolve().parents[1]
+# The folder of the sample data, apart from the user's own in `data`.
+SAMPLES = "samples"
 # Folders of configuration groups, which no other project has.
 _MARKERS = ("configs/local", "configs/trainer")
 # What is being written matches no glob of real files: hidden, and of a kind of its own.
@@ -50,6 +52,14 @@ def find_root(start: Path | str | None = None) -> Path:
         f"{origin} is not inside a Landfall workspace",
         hint="change into one, name it with --repo-root, or make one: landfall init DIR",
     )
+
+
+def holds_files(folder: Path) -> bool:
+    """Whether a folder or one below it has a file, other than hidden ones."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if not path.name.startswith(".") and (path.is_file() or holds_files(path)):
+            return True
+    return False
 
 
 def relative(path: Path | str, root: Path) -> str:

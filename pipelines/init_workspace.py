@@ -19,10 +19,10 @@ from core.workspace import CODE_ROOT
 FOLDERS = ("configs", "notebooks", "training_dashboard")
 # What runs write and what editors leave there is not copied.
 _LEFT_OUT = shutil.ignore_patterns("data", ".*", "__pycache__")
-_IGNORED_BY_GIT = "/data/\n/runs/\n/checkpoints/\n/artifacts/\n/cache/\n/training_dashboard/data/\n.env\n"
+_IGNORED_BY_GIT = "/data/\n/samples/\n/runs/\n/checkpoints/\n/artifacts/\n/cache/\n/training_dashboard/data/\n.env\n"
 _NEXT = """\
 {folder} is a workspace now. In it:
-  landfall sample-data     make the sample data, or put your own files into data/fdc and data/vib
+  landfall sample-data     make sample data in samples/, or put your own files into data/fdc and data/vib
   landfall pipeline        train both models, score, check everything, export the dashboard
   landfall dashboard       look at the results
   landfall lab             open the notebooks

@@ -43,7 +43,7 @@ def clone(tmp_path: Path) -> Path:
 @pytest.fixture
 def ready(clone: Path) -> Path:
     """The clone after set-up."""
-    for name in (".venv/.ready", "data/sample-data.json"):
+    for name in (".venv/.ready", "samples/data/sample-data.json"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         (clone / name).touch()
     return clone
@@ -101,6 +101,7 @@ def test_an_old_interpreter_is_refused_by_name(clone):
 
 
 def test_clean_keeps_the_data_you_brought(ready):
+    (ready / "data").mkdir()
     (ready / "data" / "mine.csv").touch()
     (ready / "runs").mkdir()
     make(ready, "clean")

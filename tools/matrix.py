@@ -122,7 +122,7 @@ def run(row: Row, folder: Path) -> Result:
         streams, failed = {}, [] if code == 0 else [_last_line(log)]
     else:
         seed = ("--seed", str(row.data_seed))
-        _call((python, "-m", "pipelines.sample_data", "--root", ".", *seed), folder, environment, log)
+        _call((python, "-m", "pipelines.sample_data", *seed), folder, environment, log)
         pipeline = (python, "-m", "pipelines.run_local_training_pipeline", *row.overrides)
         code = _call(pipeline, folder, environment, log)
         streams, failed = _figures(folder), _failed_checks(folder) or ([] if code == 0 else [_last_line(log)])

@@ -29,7 +29,7 @@ from core.config.sources import Source, calls_resolver, read_sources
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.reading import UnreadableError, read_yaml
 from core.redaction import redacted
-from core.workspace import find_root, relative
+from core.workspace import SAMPLES, find_root, holds_files, relative
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -79,10 +79,21 @@ def load_config(
     layers = (from_environment(os.environ if environment is None else environment, root), from_command_line(overrides))
     values, origins = _compose(path, layers, root=root)
     values, origins = with_current_keys(values, origins)
-    config = validate(values, source=source, origins=origins)
+    config, origins = _with_data_root(validate(values, source=source, origins=origins), origins, root)
     refuse_outputs_elsewhere(config, source, origins, root)
     _warn_of_overruled_sizes(config, [setting for layer in layers for setting in layer], origins)
     return LoadedConfig(config, source, origins)
+
+
+def _with_data_root(config: AnyConfig, origins: Mapping[str, str], root: Path) -> tuple[AnyConfig, Mapping[str, str]]:
+    """With the folder that `data.root: auto` stands for: data of the user's own and sample data never mix."""
+    if config.data.root != "auto":
+        return config, origins
+    has_samples, has_own = (holds_files(root / folder) for folder in (f"{SAMPLES}/data", "data"))
+    folder = SAMPLES if has_samples and not has_own else "."
+    data = config.data.model_copy(update={"root": folder})
+    why = "the sample data, for data/ has no files" if folder == SAMPLES else "the workspace"
+    return config.model_copy(update={"data": data}), {**origins, "data.root": f"auto: {why}"}
 
 
 def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], origins: Mapping[str, str]) -> None:

@@ -105,7 +105,9 @@ class Scaling(Section):
 
 class Data(Section):
     root: str = Field(
-        ".", description="Folder to which the globs of all splits are relative; itself relative to the repository root."
+        "auto",
+        description="Folder to which the globs of all splits are relative; itself relative to the workspace. `auto` is "
+        "the workspace, or while its folder `data` has no files, the sample data in `samples`.",
     )
     timestamp: str = Field(
         "auto", description="Time column; `auto` finds timestamp, time, datetime or date, in any case."

@@ -24,7 +24,7 @@ from core.data.store import Store
 from core.data.windows import Series, WindowSet
 from core.errors import DataError, LandfallError, QualityError, first_line
 from core.progress import Progress
-from core.workspace import relative
+from core.workspace import SAMPLES, relative
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ def load_stream_data(
     cut. A recipe that is `auto` is chosen here, from the splits that train and validate.
     Writes one quality report for each file. Raises DataError for unusable input, QualityError when no file passes.
     """
+    if config.data.root == SAMPLES:
+        log.info("the data is the sample data in %s; files of your own belong in data", SAMPLES)
     data_root = (root / config.data.root).resolve()
     files = sorted({file for name in parts for file in _files_of(config, name, data_root)})
     store = Store.of(config, root)

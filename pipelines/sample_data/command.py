@@ -1,8 +1,8 @@
 """Synthetic sample data for both streams; the same seed gives the same bytes.
 
-`landfall sample-data` writes `data/fdc/` (an etch chamber) and `data/vib/` (a bearing rig) with label files next to the
-test files, and `data/sample-data.json`, which lists every file. The data is simulated: it shows that the pipeline
-works, and is no evidence about a real plant.
+`landfall sample-data` writes `samples/data/fdc/` (an etch chamber) and `samples/data/vib/` (a bearing rig) with label
+files next to the test files, and `samples/data/sample-data.json`, which lists every file. The data is simulated: it
+shows that the pipeline works, and is no evidence about a real plant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pandas as pd
 from core.cli import run_command
 from core.errors import EXIT_OK, DataError, UsageError
 from core.reading import read_json_object
-from core.workspace import write_bytes, write_json
+from core.workspace import SAMPLES, write_bytes, write_json
 from pipelines.sample_data import chamber, rig
 
 log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ def _table_bytes(frame: pd.DataFrame, suffix: str, float_format: str | None = No
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall sample-data", description="Writes synthetic sample data.")
     parser.add_argument(
-        "--root", type=Path, default=Path(), help="folder for data/fdc and data/vib (default: the current one)"
+        "--root", type=Path, default=Path(SAMPLES), help=f"folder for data/fdc and data/vib (default: {SAMPLES})"
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of all randomness (default: 7)")
     parser.add_argument("--force", action="store_true", help="write again, also over files that are not sample data")

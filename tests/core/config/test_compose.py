@@ -63,6 +63,20 @@ def test_each_layer_wins_over_the_one_before(workspace):
     assert epochs("training.epochs=11", file=filed, environment=environment) == 11
 
 
+def test_sample_data_serves_only_while_there_is_no_other(workspace):
+    assert load(workspace).config.data.root == "."
+    for folder in ("samples/data/fdc", "data/fdc"):
+        (workspace / folder).mkdir(parents=True)
+    (workspace / "samples/data/fdc/train_1.csv").touch()
+    (workspace / "data/.gitkeep").touch()
+    loaded = load(workspace)
+    assert loaded.config.data.root == "samples"
+    assert "sample data" in loaded.origins["data.root"]
+    (workspace / "data/fdc/train_9.csv").touch()
+    assert load(workspace).config.data.root == "."
+    assert load(workspace, "data.root=samples").config.data.root == "samples"
+
+
 def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(workspace):
     environment = {"LANDFALL_TRAINER": "quick", "LANDFALL_LOCAL__DEVICES": "cpu", "PATH": "/bin"}
     config = load(workspace, environment=environment).config
