@@ -2,18 +2,21 @@
 
     python -m benchmarks.dashboard [--runs 200] [--scores 1000000] [--rounds 9] [--write]
     python -m benchmarks.dashboard --pictures
+    python -m benchmarks.dashboard --gallery DIR
 
 The workspace is built and exported as the tests do it. Each round opens the page in a fresh browser profile, so nothing
 is cached; an answer is the time from the click or the key to the first picture with what it asked for. The pictures are
-the README's, of what this workspace has exported.
+the README's, of what this workspace has exported; the gallery has every view at three widths, light and dark.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -30,13 +33,22 @@ from benchmarks.run import RESULTS, environment
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import find_chromium, serving, settle
+from tests.dashboard.browsing import VIEWS, find_chromium, serving, settle
 from tests.dashboard.builders import START, write_run
 from tests.dashboard.whole import build_whole_workspace
 from tests.pipelines.more_inputs import RECORDING, write_score_table
 from tests.support.small_workspace import install_page
 
 PICTURES = Path("docs/images")
+WIDTHS = (1440, 1024, 390)
+# Charts are drawn when they come near the screen.
+SCROLL = """async () => {
+  for (let y = 0; y < document.body.scrollHeight; y += 500) {
+    scrollTo(0, y);
+    await new Promise((done) => setTimeout(done, 60));
+  }
+  scrollTo(0, 0);
+}"""
 FIRST_PAINT_MS, ANSWER_MS = 1000, 100
 PAINT, ARRIVAL, CLOSE = LOADING = (
     "first paint",
@@ -185,18 +197,43 @@ def take_pictures(root: Path, folder: Path) -> list[Path]:
     return [folder / f"{name}.png" for name in views]
 
 
+def take_gallery(root: Path, folder: Path) -> list[Path]:
+    """Every view, and the worst event of each stream, at three widths, light and dark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
+    worst = {name: (stream["detections"] or {}).get("events") for name, stream in state["streams"].items()}
+    events = [f"anomalies?stream={name}&event={found[0]['id']}" for name, found in worst.items() if found]
+    taken = []
+    with browser() as chromium, serving(root / "training_dashboard") as url:
+        for address, width, scheme in itertools.product((*VIEWS, *events), WIDTHS, ("light", "dark")):
+            viewport = {"width": width, "height": 900}
+            page = chromium.new_page(viewport=viewport, color_scheme=scheme, timezone_id="UTC")
+            page.goto(f"{url}#{address}")
+            settle(page)
+            page.evaluate(SCROLL)
+            settle(page)
+            taken.append(folder / f"{re.sub(r'[^a-z0-9]+', '-', address)}-{width}-{scheme}.png")
+            page.screenshot(path=taken[-1], full_page=True)
+            page.close()
+    return taken
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.dashboard", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--scores", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--pictures", action="store_true", help=f"take the pictures in {PICTURES} instead")
+    parser.add_argument("--gallery", type=Path, metavar="DIR", help="take a picture of every view instead")
     add_root_argument(parser)
     parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
 
     def command(arguments: argparse.Namespace) -> int:
         if arguments.pictures:
             sys.stdout.writelines(f"{path}\n" for path in take_pictures(root_of(arguments), PICTURES))
+            return EXIT_OK
+        if arguments.gallery:
+            sys.stdout.writelines(f"{path}\n" for path in take_gallery(root_of(arguments), arguments.gallery))
             return EXIT_OK
         found = answers(arguments.runs, arguments.scores, arguments.rounds)
         sys.stdout.write("".join(f"{answer}\n" for answer in found))
