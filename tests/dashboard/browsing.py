@@ -21,7 +21,8 @@ GO = """hash => hash === location.hash || new Promise((resolve) => {
 
 # Playwright's own waiting evaluates texts in the page, which the page's policy forbids.
 CHARTS_DRAWN = """async () => {
-  const isDue = (frame) => !frame.firstChild && frame.getBoundingClientRect().top < innerHeight;
+  const isInSight = ({ top, bottom }) => top < innerHeight && bottom > 0;
+  const isDue = (frame) => !frame.firstChild && isInSight(frame.getBoundingClientRect());
   while ([...document.querySelectorAll('.frame')].some(isDue)) await new Promise(requestAnimationFrame);
 }"""
 

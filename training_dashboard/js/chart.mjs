@@ -211,8 +211,9 @@ class Chart {
     const at = Math.max(0, Math.min(x.length - 1, (plot.cursor.idx ?? -1) + STEPS[event.key]));
     plot.setCursor({ left: plot.valToPos(x[at], "x"), top: plot.over.clientHeight / 2 });
     // A screen reader hears what the keyboard has read; the legend itself also follows the pointer, and stays silent.
-    const read = [...this.#frame.querySelectorAll(".u-legend .u-series")].map((row) => row.textContent);
-    this.#spoken.textContent = read.join(", ");
+    const rows = [...this.#frame.querySelectorAll(".u-legend .u-series")];
+    const read = ({ cells: shown }) => [...shown].map((cell) => cell.textContent).join(" ");
+    this.#spoken.textContent = rows.map(read).join(", ");
   }
 }
 
