@@ -26,7 +26,9 @@ QUICK = ("patchtst", "swinmae", "scalogram", "data")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description="Speed beside named peers, in paired rounds.")
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description="Speed compared with named implementations, in paired rounds."
+    )
     parser.add_argument("question", nargs="*", choices=[*QUESTIONS, []], help=f"of {', '.join(QUESTIONS)}")
     parser.add_argument("--full", action="store_true", help="everything, in nine rounds instead of five, and written")
     parser.add_argument("--rounds", type=int, help="paired rounds of each comparison")

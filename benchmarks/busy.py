@@ -23,7 +23,7 @@ SETTLING_S = 1.5
 ROUNDS = 3
 # Before a round: what others may use of the cores on an idle machine, and how long to wait for that.
 IDLE_CORES, IDLE_LIMIT_S = 0.2, 10.0
-# Least speed as a share of that alone. Two at once: of one after the other.
+# Minimum speed as a share of the speed without load; two at once: of one after the other.
 GOALS = {"one": 0.6, "per_core": 0.45, "two_at_once": 1.0}
 HEADINGS = {
     "one": "one busy process",
@@ -177,7 +177,7 @@ def serve(title: str) -> None:
 
 
 def _work(title: str) -> tuple[Work, int]:
-    """The work of a title, in 32 bit, and its number of windows."""
+    """The work of a title, in fp32, and its number of windows."""
     import torch
 
     from benchmarks import scalogram

@@ -1,4 +1,4 @@
-"""Wall time to the same masked validation error on real data, beside transformers' PatchTST.
+"""Wall time to the same masked validation error on real data, compared with transformers' PatchTST.
 
 The peer trains for a number of epochs, and its error at the end is the mark; ours stops where it first goes below. Both
 have the same windows, model size, batch, optimizer and schedule; validation is not timed.

@@ -22,7 +22,7 @@ from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 
 CHANNELS, WINDOW, BATCH = 64, 512, 16
-# Rows of the table; at 64 channels of 32 bit the second makes 200 MB.
+# Rows of the table; with 64 channels of float32 the second is 200 MB.
 ROWS, FULL_ROWS = 80_000, 780_000
 IMAGE, IMAGE_BATCH, SAMPLES, RATE_HZ = 128, 16, 2048, 6400.0
 
@@ -33,7 +33,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     with tempfile.TemporaryDirectory() as folder:
         _write_table(Path(folder) / "data" / "plant.csv", rows)
         yield compare(
-            f"first batch of a known file of {rows * CHANNELS * 4 / 1e6:.0f} MB ({CHANNELS} channels)",
+            f"first batch of a cached file of {rows * CHANNELS * 4 / 1e6:.0f} MB ({CHANNELS} channels)",
             Task("Landfall's store", "benchmarks.data:our_first_batch", {"folder": folder}),
             Task("pandas.read_csv, C engine", "benchmarks.data:pandas_first_batch", {"folder": folder}, tuned=False),
             unit="starts", count=1, rounds=effort.rounds,
@@ -50,8 +50,8 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     ):
         yield compare(
             name,
-            Task("Landfall", f"benchmarks.data:{maker}", {"at_hand": False}),
-            Task("the same, batch at hand", f"benchmarks.data:{maker}", {"at_hand": True}),
+            Task("Landfall", f"benchmarks.data:{maker}", {"prepared": False}),
+            Task("the same, batch prepared", f"benchmarks.data:{maker}", {"prepared": True}),
             unit="windows", count=count, rounds=effort.rounds, goal=goal,
         )  # fmt: skip
 
@@ -118,18 +118,18 @@ def loader_epoch() -> Work:
     return lambda: list(loader)
 
 
-def patchtst_step(at_hand: bool) -> Work:
+def patchtst_step(prepared: bool) -> Work:
     model = PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=CHANNELS, window=WINDOW)
     windows = _windows(torch.randn(40_000, CHANNELS).numpy(), stride=64)
     batch = windows.batch(torch.arange(BATCH)).contiguous()
 
     def loss() -> torch.Tensor:
-        return model(batch if at_hand else windows.batch(torch.randperm(len(windows))[:BATCH])).loss
+        return model(batch if prepared else windows.batch(torch.randperm(len(windows))[:BATCH])).loss
 
     return training_step(model, loss, "32", fused=True)
 
 
-def swinmae_step(at_hand: bool) -> Work:
+def swinmae_step(prepared: bool) -> Work:
     """The smallest model: there a transform weighs most."""
     from core.data.inputs import StandardisedScalogram
     from core.data.scalogram import Scalogram
@@ -141,7 +141,7 @@ def swinmae_step(at_hand: bool) -> Work:
     batch = transform(windows.batch(torch.arange(IMAGE_BATCH)))
 
     def loss() -> torch.Tensor:
-        return model(batch if at_hand else transform(windows.batch(torch.randperm(len(windows))[:IMAGE_BATCH]))).loss
+        return model(batch if prepared else transform(windows.batch(torch.randperm(len(windows))[:IMAGE_BATCH]))).loss
 
     return training_step(model, loss, "32", fused=True)
 

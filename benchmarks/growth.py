@@ -65,7 +65,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 # Title, what grows, the sizes, and what builds the work of one size.
 _QUESTIONS: tuple[tuple[str, str, tuple[int, ...], str], ...] = (
-    ("first batch of a known data set, 8 channels", "rows", (50_000, 200_000, 800_000, 3_200_000), "known_data"),
+    ("first batch of a cached data set, 8 channels", "rows", (50_000, 200_000, 800_000, 3_200_000), "known_data"),
     ("an epoch of shuffled batches, 8 channels", "windows", (1_000, 4_000, 16_000, 64_000), "epoch"),
     ("PatchTST step, 4 windows of 512", "channels", (16, 64, 250, 1_000), "patchtst_channels"),
     ("PatchTST step, 4 windows of 16 channels", "samples in a window", (256, 1_024, 4_096), "patchtst_length"),

@@ -1,4 +1,4 @@
-"""Timing two ways to do the same work, in turn, so that a drifting machine slows both alike."""
+"""Timing two ways to do the same work, in turn, so that a drifting machine slows both equally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PatchTST-SSL: training steps and scoring, beside the public implementations of the same model."""
+"""PatchTST-SSL: training steps and scoring, compared with the public implementations of the same model."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SETTINGS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MASK_RATIO = 0.4
-UNASKED = "bfloat16, unasked, beside 32 bit"
-_WIDTH = {"32": "32 bit", "bf16": "bfloat16"}
+DEFAULT = "bfloat16 (default), compared with fp32"
+_WIDTH = {"32": "fp32", "bf16": "bfloat16"}
 # What the paper's recipes train with.
 PAPER_DROPOUT = 0.2
 # Of its configuration.
@@ -58,16 +58,16 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
     fastest = {"64 channels": 4.5, "7 channels": 6.0}[name] if arithmetic == "32" else 4.0
     yield against("out of the box", ours, as_run, 3.0)
     yield against("out of the box, visible patches only", visible, as_run, fastest)
-    if arithmetic == "32" and precision_unasked() == "bf16-mixed":
-        ours_unasked = task("Landfall", "our_step", arithmetic="bf16")
-        visible_unasked = task("Landfall, visible patches", "our_step", arithmetic="bf16", drop_masked_tokens=True)
-        yield against("out of the box", ours_unasked, as_run, 3.0, UNASKED)
-        yield against("out of the box, visible patches only", visible_unasked, as_run, fastest, UNASKED)
+    if arithmetic == "32" and default_precision() == "bf16-mixed":
+        ours_default = task("Landfall", "our_step", arithmetic="bf16")
+        visible_default = task("Landfall, visible patches", "our_step", arithmetic="bf16", drop_masked_tokens=True)
+        yield against("out of the box", ours_default, as_run, 3.0, DEFAULT)
+        yield against("out of the box, visible patches only", visible_default, as_run, fastest, DEFAULT)
     if not effort.full:
         return
     yield against("same dropout and process", ours, tuned, 1.5)
     yield against("same dropout and process, visible patches only", visible, tuned, 2.2)
-    yield against("scoring, beside a training step", task("Landfall, scoring", "our_scoring"), ours, 3.0)
+    yield against("scoring, compared with a training step", task("Landfall, scoring", "our_scoring"), ours, 3.0)
     if effort.peers:
         theirs = task("official PatchTST", "official_step", tuned=False, folder=str(effort.peers / "PatchTST"))
         yield against("out of the box, the authors' code", ours, theirs, 3.0)
@@ -75,8 +75,8 @@ def _steps(name: str, sizes: dict[str, int], arithmetic: str, effort: Effort) ->
         yield against("out of the box, kh87joo2's code", ours, theirs, 3.0)
 
 
-def precision_unasked() -> str:
-    """What training takes on this processor unless told otherwise."""
+def default_precision() -> str:
+    """The default precision of training on this processor."""
     return DeviceManager(Execution(device=Device(prefer="cpu"), tune=False)).plan().precision
 
 
@@ -93,7 +93,7 @@ def our_step(sizes: dict[str, int], arithmetic: str, drop_masked_tokens: bool = 
 
 
 def our_scoring(sizes: dict[str, int], arithmetic: str) -> Work:
-    """Every patch is predicted while it is hidden, in three passes under these masks; always in 32 bit."""
+    """Every patch is predicted while it is masked, in three passes; always in fp32."""
     s = SimpleNamespace(**sizes)
     settings = PatchTSTModel(
         patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Effort:
-    """rounds: paired rounds of each comparison. full: also what takes minutes. bf16: also 16 bit, which a CPU without
+    """rounds: paired rounds of each comparison. full: also what takes minutes. bf16: also bfloat16, which a CPU without
     instructions for it only emulates. peers: the folder with clones of the authors' code, if there is one. data: the
     folder with real data sets, if there is one."""
 

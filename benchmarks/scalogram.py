@@ -1,4 +1,4 @@
-"""Scalograms of vibration, beside the transforms of PyWavelets and ssqueezepy."""
+"""Scalograms of vibration, compared with the transforms of PyWavelets and ssqueezepy."""
 
 from __future__ import annotations
 

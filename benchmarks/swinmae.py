@@ -1,4 +1,4 @@
-"""Swin-MAE: training steps, beside the authors' code and transformers' SimMIM."""
+"""Swin-MAE: training steps, compared with the authors' code and transformers' SimMIM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
-from benchmarks.patchtst import UNASKED, precision_unasked, training_step
+from benchmarks.patchtst import DEFAULT, default_precision, training_step
 from benchmarks.run import Effort
 from core.config.schema import SwinMAEModel
 from core.models.swinmae import SwinMAE
@@ -29,7 +29,7 @@ FORMS = {
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
-    """Images of 224 pixels, 8 at a time, in 32 bit where nothing else is said."""
+    """Images of 224 pixels, batches of 8, in fp32 unless stated otherwise."""
 
     def against(title: str, ours: Task, theirs: Task, goal: float) -> Comparison:
         return compare(title, ours, theirs, unit="images", count=BATCH, rounds=effort.rounds, goal=goal)
@@ -39,8 +39,8 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     )
     simmim = Task("transformers (SimMIM)", "benchmarks.swinmae:transformers_step", {"depths": DEEP}, tuned=False)
     yield against("out of the box, visible windows only", visible, simmim, 0.0)
-    if has_bfloat16 := precision_unasked() == "bf16-mixed":
-        yield against(f"out of the box, visible windows only, {UNASKED}", in_bfloat16(visible), simmim, 0.0)
+    if has_bfloat16 := default_precision() == "bf16-mixed":
+        yield against(f"out of the box, visible windows only, {DEFAULT}", in_bfloat16(visible), simmim, 0.0)
     if not effort.full:
         return
     yield against("out of the box", full, simmim, 0.0)
@@ -48,7 +48,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     yield against("same process, visible windows only", visible, tuned, 3.3)
     for ours in (full, visible):
         scoring = Task(f"{ours.name}, scoring", "benchmarks.swinmae:our_scoring", ours.settings)
-        yield against("scoring, beside a training step", scoring, ours, 3.0)
+        yield against("scoring, compared with a training step", scoring, ours, 3.0)
     if effort.peers:
         options = {"folder": str(effort.peers / "SimMIM")}
         authors = Task("SimMIM", "benchmarks.swinmae:simmim_step", options, tuned=False)
@@ -63,7 +63,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
         title = "the authors' size, out of the box, visible windows only"
         yield against(title, shallow_visible, official, 6.0)
         if has_bfloat16:
-            yield against(f"{title}, {UNASKED}", in_bfloat16(shallow_visible), official, 6.0)
+            yield against(f"{title}, {DEFAULT}", in_bfloat16(shallow_visible), official, 6.0)
 
 
 def in_bfloat16(ours: Task) -> Task:
