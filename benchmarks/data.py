@@ -161,6 +161,7 @@ def _config(name: str) -> AnyConfig:
             "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
             "dqvl": {"report_dir": "artifacts/dqvl"},
             "data": {
+                "root": ".",
                 "window": WINDOW,
                 "parts": {
                     "train": {**part, "stop": 0.6},

@@ -42,7 +42,8 @@ def test_the_recipes_train_one_after_the_other_in_one_workspace(plant, train):
         code, result, errors = train(*recipe.split(), "training.epochs=2")
         assert (code, result["trained_epochs"]) == (0, 2), recipe
         assert result["run_id"] not in seen, recipe
-        assert checkpoint.describe(plant / "checkpoints/patchtst_ssl.pt")["run_id"] == result["run_id"]
+        weights = plant / "runs/patchtst_ssl" / result["run_id"] / "model.pt"
+        assert checkpoint.describe(weights)["run_id"] == result["run_id"]
         seen.append(result["run_id"])
         if not torch.cuda.is_available():
             assert errors.count("1 process trains") == (" devices=" in recipe), "reported once"
