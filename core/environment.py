@@ -12,6 +12,7 @@ from typing import Any
 
 from core.devices.backend import torch_versions
 from core.devices.plan import DevicePlan
+from core.devices.used import devices_used
 
 RECORDED_PACKAGES = (
     "torch", "numpy", "pandas", "pyarrow", "hydra-core", "pydantic", "papermill", "nbformat", "matplotlib",
@@ -25,6 +26,7 @@ def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any
         "platform": platform.platform(),
         **torch_versions(),
         "device": plan.to_json(),
+        "devices_used": [device.to_json() for device in devices_used(plan)],
         **decisions,
         "git": git_state(root),
         "packages": {name: version_of(name) for name in RECORDED_PACKAGES},

@@ -1,23 +1,33 @@
-"""The contract that local notebooks and configurations keep (TR-01 to TR-05), as checks that name each breach.
+"""The contract that Colab and local assets keep (TR-01 to TR-05), as checks that name each breach.
 
-TR-01 paths are relative to the repository root · TR-02 nothing local names `/content` · TR-03 the Colab notebooks stay
-as they are · TR-04 local notebooks are `notebooks/local_*.ipynb` · TR-05 local configurations are
-`configs/*_local.yaml`.
+TR-01 paths are relative to the repository root · TR-02 nothing local names `/content` · TR-03 the Colab notebooks and
+configurations keep their content · TR-04 local notebooks are `notebooks/local_*.ipynb`, complete and runnable by
+papermill · TR-05 local configurations are `configs/*_local.yaml`; every file of `configs/` can be composed.
+
+The digests of TR-03 are in `colab_originals.json`; who changes an original on purpose renews them with
+`python -m migration.contract --write`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from core.cli import run_page_command
 from core.config.compose import flatten, load_config, local_config_file
 from core.config.schema import STREAMS
-from core.reading import read_json_object
-from core.workspace import relative
+from core.errors import UsageError
+from core.reading import UnreadableError, parse_json, parse_yaml
+from core.workspace import json_text, relative
 
+_DIGESTS = Path(__file__).with_name("colab_originals.json")
 _COLAB_PATH = re.compile(r"/content(?![\w-])|google\.colab")
 _ABSOLUTE_LITERAL = re.compile(r"""["']((?:/\w|~/|[A-Za-z]:[\\/])[^"'\n]*)["']""")
 
@@ -34,9 +44,72 @@ class Breach:
         return f"{self.rule} {self.file}: {self.problem}"
 
 
-def breaches(root: Path) -> list[Breach]:
-    """Every breach in the workspace, in the order of the rules."""
-    return [breach for check in _RULES for breach in check(root)]
+@dataclass(frozen=True)
+class Assets:
+    """The notebooks and configurations of a workspace: those on disk, and those that git tracks and that must be there.
+
+    tracked: files as git knows them, relative to the root.
+    """
+
+    root: Path
+    tracked: frozenset[str] = frozenset()
+
+    @cached_property
+    def notebooks(self) -> list[str]:
+        """Local notebooks; those of the two streams are always expected."""
+        return self._files("notebooks", "local_*.ipynb", [f"notebooks/local_{stream}_ssl.ipynb" for stream in STREAMS])
+
+    @cached_property
+    def configs(self) -> list[str]:
+        """Every configuration and group file but the Colab originals; those of the two streams are always expected."""
+        found = self._files("configs", "**/*.yaml", [local_config_file(stream) for stream in STREAMS])
+        return [file for file in found if file not in colab_originals()]
+
+    def _files(self, folder: str, pattern: str, expected: Iterable[str]) -> list[str]:
+        on_disk = {relative(path, self.root) for path in (self.root / folder).glob(pattern)}
+        suffix, start = pattern.rpartition("*")[2], f"{folder}/{pattern.partition('*')[0]}"
+        known = {file for file in self.tracked if file.startswith(start) and file.endswith(suffix)}
+        return sorted(on_disk | known | set(expected))
+
+    @cached_property
+    def composed(self) -> dict[str, dict[str, Any] | str]:
+        """Per configuration that a run can use, its flat values, or in words why it cannot be composed. The environment
+        is left out: a file is judged by itself."""
+        return {file: self._composed(file) for file in self.configs if _is_runnable(file) and self.has(file)}
+
+    def _composed(self, file: str) -> dict[str, Any] | str:
+        try:
+            config = load_config(file, root=self.root, environment={}).config
+        except UsageError as error:
+            return error.message
+        return dict(flatten(config.model_dump(mode="json")))
+
+    def has(self, file: str) -> bool:
+        return (self.root / file).is_file()
+
+    def text(self, file: str) -> str:
+        return (self.root / file).read_text(encoding="utf-8", errors="replace") if self.has(file) else ""
+
+
+def breaches(root: Path, tracked: Iterable[str] = (), *, rules: Sequence[str] | None = None) -> list[Breach]:
+    """Every breach in the workspace, in the order of the rules. tracked: files that git knows. rules: default: all."""
+    assets = Assets(root, frozenset(tracked))
+    return [breach for name, check in _RULES.items() if rules is None or name in rules for breach in check(assets)]
+
+
+def colab_originals() -> dict[str, str]:
+    """The digest of each Colab original, by its file."""
+    return json.loads(_DIGESTS.read_text(encoding="utf-8"))
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the text; line ends are those of the system that checked it out, and do not count."""
+    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+
+
+def _is_runnable(file: str) -> bool:
+    """Whether a file is a configuration of a run; the others are groups and tables."""
+    return file.rpartition("/")[0] in ("configs", "configs/examples")
 
 
 def is_repository_path(text: str) -> bool:
@@ -55,82 +128,101 @@ def required_values(stream: str) -> dict[str, Any]:
     }
 
 
-def _paths_are_relative(root: Path) -> Iterator[Breach]:
-    for stream, file, values in _local_configs(root):
+def _paths_are_relative(assets: Assets) -> Iterator[Breach]:
+    for file, values in assets.composed.items():
+        if isinstance(values, str):
+            continue  # TR-05 reports it
         for key, value in values.items():
             for text in _path_texts(key, value):
                 if not is_repository_path(text):
                     yield Breach("TR-01", file, f"{key} = {text} is not relative to the repository root")
-        for key, expected in required_values(stream).items():
+        required = required_values(values["stream"]) if file == local_config_file(values["stream"]) else {}
+        for key, expected in required.items():
             if values.get(key) != expected:
                 yield Breach("TR-01", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
-        for key, folder in (("data.parts.", "data/"), ("dqvl.report_dir", "artifacts/dqvl/")):
+        root = f"{values['data.root']}/".removeprefix("./")
+        for key, prefix, folder in (("data.parts.", root, "data/"), ("dqvl.report_dir", "", "artifacts/dqvl/")):
             for found, value in values.items():
                 if found.startswith(key):
                     yield from (
                         Breach("TR-01", file, f"{found} = {text} is not under {folder}")
                         for text in _path_texts(found, value)
-                        if not text.startswith(folder)
+                        if not f"{prefix}{text}".startswith(folder)
                     )
-    for notebook in sorted(root.glob("notebooks/local_*.ipynb")):
-        for text in _ABSOLUTE_LITERAL.findall(_source(notebook)):
-            yield Breach("TR-01", relative(notebook, root), f"{text} is not relative to the repository root")
+    for notebook in assets.notebooks:
+        for text in _ABSOLUTE_LITERAL.findall(_source(assets.text(notebook))):
+            yield Breach("TR-01", notebook, f"{text} is not relative to the repository root")
 
 
-def _nothing_local_names_colab(root: Path) -> Iterator[Breach]:
-    for file in [*_local_config_files(root), *sorted(root.glob("notebooks/local_*.ipynb"))]:
-        if found := _COLAB_PATH.search(file.read_text(encoding="utf-8")):
-            yield Breach("TR-02", relative(file, root), f"names {found.group()}")
-    for _, file, values in _local_configs(root):
-        for key, value in values.items():
+def _nothing_local_names_colab(assets: Assets) -> Iterator[Breach]:
+    for file in [*assets.configs, *assets.notebooks]:
+        if found := _COLAB_PATH.search(assets.text(file)):
+            yield Breach("TR-02", file, f"names {found.group()}")
+    for file, values in assets.composed.items():
+        for key, value in values.items() if isinstance(values, dict) else ():
             if any(_COLAB_PATH.search(text) for text in _path_texts(key, value)):
                 yield Breach("TR-02", file, f"{key} = {value} is composed from a Colab path")
 
 
-def _colab_originals_stay(root: Path) -> Iterator[Breach]:
-    for stream in STREAMS:
-        for file in (f"notebooks/colab_{stream}_ssl.ipynb", f"configs/{stream}_ssl.yaml"):
-            if not (root / file).is_file():
-                yield Breach("TR-03", file, "the Colab original is missing")
+def _colab_originals_stay(assets: Assets) -> Iterator[Breach]:
+    for file, digest in colab_originals().items():
+        if not assets.has(file):
+            yield Breach("TR-03", file, "the Colab original is missing")
+        elif digest_of(assets.root / file) != digest:
+            yield Breach("TR-03", file, "differs from the Colab original")
 
 
-def _local_notebooks_in_place(root: Path) -> Iterator[Breach]:
-    for stream in STREAMS:
-        file = f"notebooks/local_{stream}_ssl.ipynb"
-        if not (root / file).is_file():
+def _local_notebooks_are_complete(assets: Assets) -> Iterator[Breach]:
+    for file in assets.notebooks:
+        if not assets.has(file):
             yield Breach("TR-04", file, "the local notebook is missing")
+        elif not _code_cells(assets.text(file)):
+            yield Breach("TR-04", file, "is not a complete notebook with code cells")
 
 
-def _local_configs_in_place(root: Path) -> Iterator[Breach]:
-    for stream in STREAMS:
-        if not (root / local_config_file(stream)).is_file():
-            yield Breach("TR-05", local_config_file(stream), "the local configuration is missing")
+def _local_configs_compose(assets: Assets) -> Iterator[Breach]:
+    for file in assets.configs:
+        values = assets.composed.get(file)
+        if not assets.has(file):
+            yield Breach("TR-05", file, "the local configuration is missing")
+        elif isinstance(values, str):
+            yield Breach("TR-05", file, values)
+        elif values is None and (problem := _fault_of_group(assets.text(file))):
+            yield Breach("TR-05", file, problem)
 
 
-_RULES: tuple[Callable[[Path], Iterator[Breach]], ...] = (
-    _paths_are_relative,
-    _nothing_local_names_colab,
-    _colab_originals_stay,
-    _local_notebooks_in_place,
-    _local_configs_in_place,
-)
+_RULES: dict[str, Callable[[Assets], Iterator[Breach]]] = {
+    "TR-01": _paths_are_relative,
+    "TR-02": _nothing_local_names_colab,
+    "TR-03": _colab_originals_stay,
+    "TR-04": _local_notebooks_are_complete,
+    "TR-05": _local_configs_compose,
+}
 
 
-def _source(notebook: Path) -> str:
-    cells = read_json_object(notebook)["cells"]
-    return "\n".join("".join(cell["source"]) for cell in cells)
+def _code_cells(notebook: str) -> list[str]:
+    """The code cells' sources; none where the text is no notebook."""
+    try:
+        cells = parse_json(notebook)["cells"]
+        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (UnreadableError, KeyError, TypeError):
+        return []
 
 
-def _local_config_files(root: Path) -> list[Path]:
-    return sorted(root.glob("configs/*_local.yaml"))
+def _source(notebook: str) -> str:
+    try:
+        return "\n".join("".join(cell["source"]) for cell in parse_json(notebook)["cells"])
+    except (UnreadableError, KeyError, TypeError):
+        return notebook
 
 
-def _local_configs(root: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Stream, file name and composed values; the environment is left out, for a file is judged by itself."""
-    for path in _local_config_files(root):
-        file = relative(path, root)
-        config = load_config(file, root=root, environment={}).config
-        yield config.stream, file, dict(flatten(config.model_dump(mode="json")))
+def _fault_of_group(text: str) -> str | None:
+    """Why a group file cannot be composed."""
+    try:
+        values, _ = parse_yaml(text)
+    except UnreadableError as error:
+        return str(error)
+    return None if isinstance(values, dict) else "holds no mapping of keys to values"
 
 
 def _path_texts(key: str, value: Any) -> list[str]:
@@ -138,3 +230,23 @@ def _path_texts(key: str, value: Any) -> list[str]:
     if not key.endswith((".files", "_dir", "_path", ".root")):
         return []
     return [str(text) for text in value] if isinstance(value, list) else [str(value)]
+
+
+# ------------------------------------------------------------------------------------------------------------- digests
+def digests_text(root: Path) -> str:
+    """The digests of the originals as they are now."""
+    patterns = ("notebooks/colab_{}_ssl.ipynb", "configs/{}_ssl.yaml")
+    files = [pattern.format(stream) for pattern in patterns for stream in STREAMS]
+    return json_text({file: digest_of(root / file) for file in files})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    root = Path(__file__).resolve().parents[1]
+    return run_page_command(
+        relative(_DIGESTS, root), lambda: digests_text(root),
+        description="Prints the digests of the Colab originals.", argv=argv,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

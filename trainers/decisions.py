@@ -17,6 +17,7 @@ from core.data.inputs import Inputs
 from core.devices.batching import BatchPlan, effective_batch, resolve_model_size, size_as_trained, tier_for
 from core.devices.manager import DeviceManager
 from core.devices.tables import Tier, load_tiers
+from core.devices.used import devices_used
 from core.errors import LandfallError
 from core.models.factory import count_parameters
 from core.numbers import duration_in_words
@@ -134,6 +135,7 @@ def start_report(
     at_once = f"micro-batch {batch.micro}" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
     rows = {
         "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
+        **({"hardware": "; ".join(map(str, devices_used(plan)))} if plan.kind != "cpu" else {}),
         "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
         "threads": f"up to {plan.threads} ({plan.threads_reason})",
         "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",

@@ -6,7 +6,7 @@ Layers, lowest first; a module imports only from layers above it in this list:
 2. plan, tpu, backend (the calls that differ between platforms)
 3. detect, memory, random_state, gauges, profiles
 4. retry (out of memory), preserved, probe, batching
-5. manager (device, precision, memory of a run), record (the same as JSON)
+5. manager (device, precision, memory of a run), record (the same as JSON), used (the devices of a run)
 6. compat: the API that the requirements name. Its names are also those of this package; importing the package imports
    no torch, as they are loaded on first use.
 """

@@ -82,6 +82,10 @@ class DeviceManager:
         ordered = sorted(self._usable(), key=lambda found: found is not self._chosen)
         return [device for found in ordered for device in torch_devices(found)]
 
+    def broken_and_allowed(self) -> list[DeviceCapabilities]:
+        """What was found and does not work, but for platforms that the configuration excludes."""
+        return [found for found in self.found if not found.usable and self._is_wanted(found.kind)]
+
     def _usable(self) -> list[DeviceCapabilities]:
         return [found for found in self.found if found.usable]
 

@@ -5,6 +5,7 @@ The driver is asked through its library, NVML (`nvidia-ml-py`); where that is mi
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import logging
@@ -69,6 +70,41 @@ def utilisation(uuid: str) -> float | None:
         return pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByUUID(name)).gpu / 100
     except pynvml.NVMLError:
         return None
+
+
+def power_limits_w() -> dict[str, float]:
+    """The enforced power limit of each GPU in watts, by `plain_uuid`; GPUs whose driver reports none are missing."""
+    if not _has_nvml():
+        return _power_limits_by_nvidia_smi()
+    limits = {}
+    try:
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            with contextlib.suppress(pynvml.NVMLError_NotSupported):
+                limits[plain_uuid(pynvml.nvmlDeviceGetUUID(handle))] = (
+                    pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
+                )
+    except pynvml.NVMLError as error:
+        log.debug("no power limits: %s", error)
+    return limits
+
+
+def _power_limits_by_nvidia_smi(timeout_s: float = 10.0) -> dict[str, float]:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    try:
+        answer = _ask(program, ("uuid", "power.limit"), timeout_s).stdout
+    except LandfallError as error:
+        log.debug("no power limits: %s", error.message)
+        return {}
+    rows = [row for row in csv.reader(answer.splitlines(), skipinitialspace=True) if len(row) == 2]
+    return {plain_uuid(uuid): float(watts) for uuid, watts in rows if re.fullmatch(r"\d+(\.\d+)?", watts.strip())}
+
+
+def plain_uuid(text: str) -> str:
+    """The driver writes `GPU-5a0b…`, torch `5a0b…`."""
+    return text.lower().removeprefix("gpu-")
 
 
 @functools.cache

@@ -49,12 +49,24 @@ def _installed(name: str) -> str | None:
 
 
 def device(context: Context) -> str:
+    """The device of each stream. Warns where a requested device is missing, or a device that might be used does not
+    work; under `device.strict` a missing device fails."""
     from core.devices.manager import DeviceManager
 
-    config = next(iter(context.configs.values())).config
-    plan = DeviceManager(config).plan(processes=1)
-    cuda = "CUDA is used" if plan.kind == "cuda" else "no CUDA device is used"
-    return f"{plan.name}, {plan.precision}; {cuda} ({plan.device_reason})"
+    used, problems = {}, {}
+    for loaded in context.configs.values():
+        manager = DeviceManager(loaded.config, origins=loaded.origins)
+        plan = manager.plan(processes=1)
+        cuda = "CUDA is used" if plan.kind == "cuda" else "no CUDA device is used"
+        used[f"{plan.name}, {plan.precision}; {cuda} ({plan.device_reason})"] = None
+        if plan.fallback:
+            problems[plan.device_reason] = None
+        problems |= dict.fromkeys(
+            f"{found.name} is present and cannot be used: {found.reason}" for found in manager.broken_and_allowed()
+        )
+    if problems:
+        raise CheckWarned("; ".join(problems), "`landfall devices --doctor` tests each device and names a remedy")
+    return "; ".join(used)
 
 
 CHECKS = (

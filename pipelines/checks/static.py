@@ -36,7 +36,7 @@ def lint(context: Context) -> str:
 
 def migration_contract(context: Context) -> str:
     """Breaches in Landfall's own files fail, in other notebooks and configurations they warn."""
-    found = breaches(context.root)
+    found = breaches(context.root, context.own_files or ())
     own = [str(breach) for breach in found if context.is_own(breach.file)]
     hint = "see docs/runbook.md, migration contract"
     if own:

@@ -16,8 +16,10 @@ import pytest
 import torch
 import yaml
 
-from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
-from pipelines.checks import environment, static
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.detect import SystemDetector
+from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, UsageError
+from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import Check, CheckFailed, CheckWarned, Context, Item
 from pipelines.validate_training_outputs import build_context, main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
@@ -389,10 +391,54 @@ def test_lint_names_what_it_finds(copied):
     assert "configs/bad.py:1:8: F401" in items_of(copied)["V-02.lint"].detail
 
 
-def test_a_breach_of_the_migration_contract_is_named(copied):
-    (copied / "notebooks/colab_swinmae_ssl.ipynb").unlink()
-    with pytest.raises(CheckFailed, match=r"TR-03 notebooks/colab_swinmae_ssl\.ipynb: the Colab original is missing"):
-        static.migration_contract(context_of(copied))
+@pytest.mark.parametrize("damage, words", [
+    (remove("notebooks/colab_swinmae_ssl.ipynb"), r"TR-03 notebooks/colab_swinmae_ssl\.ipynb: .* missing"),
+    (cut("notebooks/colab_swinmae_ssl.ipynb"), r"TR-03 notebooks/colab_swinmae_ssl\.ipynb: differs"),
+    (cut("notebooks/local_swinmae_ssl.ipynb"), r"TR-04 notebooks/local_swinmae_ssl\.ipynb"),
+    (cut("configs/swinmae_ssl_local.yaml"), r"TR-0[15] configs/swinmae_ssl_local\.yaml"),
+])  # fmt: skip
+def test_a_breach_of_the_migration_contract_is_named(copied, damage, words):
+    context = context_of(copied)
+    damage(copied)
+    with pytest.raises(CheckFailed, match=words):
+        static.migration_contract(context)
+
+
+def test_an_interpreter_that_is_too_old_fails(copied, monkeypatch):
+    monkeypatch.setattr(environment.sys, "version_info", (3, 10, 2))
+    with pytest.raises(CheckFailed, match=r"Python 3\.10\.2"):
+        environment.python_version(context_of(copied))
+
+
+CPU = DeviceCapabilities("cpu", "Plain CPU", 2, 16_000, 8_000, ("float32",), True, "2 cores may be used")
+BROKEN = DeviceCapabilities("cuda", "K80", 1, 12_000, 0, (), False, "failed a small operation: no kernel")
+
+
+@pytest.mark.parametrize("prefer, found, words", [
+    ("gpu", [CPU], "none was found"), ("gpu", [BROKEN, CPU], "no kernel"), ("auto", [BROKEN, CPU], "K80 is present"),
+    ("cpu", [BROKEN, CPU], None), ("auto", [CPU], None),
+])  # fmt: skip
+def test_a_device_that_is_requested_or_present_must_work(copied, monkeypatch, prefer, found, words):
+    monkeypatch.setattr(SystemDetector, "detect_capabilities", lambda self: found)
+    context = build_context(copied, *CONFIGS.values(), [f"device.prefer={prefer}"])
+    if words is None:
+        assert "Plain CPU" in environment.device(context)
+        return
+    with pytest.raises(CheckWarned, match=words) as caught:
+        environment.device(context)
+    assert "landfall devices --doctor" in caught.value.hint
+    strict = build_context(copied, *CONFIGS.values(), [f"device.prefer={prefer}", "device.strict=true"])
+    if prefer == "gpu":
+        with pytest.raises(UsageError, match=words):
+            environment.device(strict)
+
+
+def test_every_check_has_a_test_that_damages_its_subject():
+    """Those that no row of DAMAGES fails have a test of their own in this file or in test_collapsed_model.py."""
+    damaged = {check for _, checks in DAMAGES.values() for check in checks.split()}
+    of_their_own = {"python", "packages", "device", "lint", "contract", "notebooks", "smoke", "collapse", "dashboard"}
+    every = [*environment.CHECKS, *static.CHECKS, *runtime.CHECKS]
+    assert {check.id for check in every} == damaged | of_their_own
 
 
 def change_local_notebook(root: Path, change: Callable[[nbformat.NotebookNode], object]) -> None:

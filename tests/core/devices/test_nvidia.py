@@ -135,6 +135,14 @@ class Driver:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return 0
 
+    def nvmlDeviceGetUUID(self, handle):
+        return f"GPU-{UUID}" if handle == 0 else "GPU-other"
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        if handle == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return 70_000
+
     def nvmlDeviceGetUtilizationRates(self, handle):
         if self.is_slice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -239,3 +247,16 @@ def test_what_cannot_be_judged_is_not_complained_about():
     assert nvidia.missing_kernels(None, fake_torch()) is None
     assert nvidia.missing_kernels("6.0", fake_torch(archs=())) is None
     assert nvidia.missing_kernels("9.0", fake_torch(archs=("gfx90a",))) is None
+
+
+def test_power_limits_are_those_the_driver_enforces(monkeypatch):
+    Driver(monkeypatch)
+    assert nvidia.power_limits_w() == {UUID: 70.0}
+
+
+def test_without_the_library_power_limits_come_from_nvidia_smi(monkeypatch, program):
+    Driver(monkeypatch, fails=True)
+    program(f"echo 'GPU-{UUID}, 70.00'; echo 'GPU-other, [N/A]'")
+    assert nvidia.power_limits_w() == {UUID: 70.0}
+    program("exit 1")
+    assert nvidia.power_limits_w() == {}
