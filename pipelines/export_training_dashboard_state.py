@@ -13,13 +13,14 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from core.cli import add_root_argument, root_of, run_command
+from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS, Stream
-from core.errors import EXIT_OK
+from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
 from core.workspace import relative
@@ -28,6 +29,7 @@ from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
+from pipelines.dashboard.places import CONTRACT, Places
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import QualityReport, document_of, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunStream
@@ -42,24 +44,33 @@ log = logging.getLogger(__name__)
 # For another export, which takes seconds.
 _WAIT_S = 60.0
 DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
+_NAMES: dict[str, Stream] = {"patch": "patchtst", "swin": "swinmae"}
 
 
 def export_state(
-    root: Path, *, out: Path | None = None, persist_run_history: bool = True, run_id: str | None = None
+    root: Path,
+    *,
+    out: Path | None = None,
+    persist_run_history: bool = True,
+    run_id: str | None = None,
+    places: Mapping[Stream, Places] = CONTRACT,
 ) -> DashboardState:
     """Gathers the state of the workspace `root`, writes it to `out`, and returns it.
 
     What the page loads beyond it is written beside `out`; what an earlier export left there goes. `run_id` asks to show
-    that run for the streams it trained; otherwise every stream shows its newest run. Damaged inputs are listed in
-    `problems`; only a failing write raises.
+    that run for the streams it trained; otherwise every stream shows its newest run. `places`: where the runs of each
+    stream write. Damaged inputs are listed in `problems`; only a failing write raises.
     """
     out = out or root / DEFAULT_OUT
     now = datetime.now(UTC)
     problems = Problems(root)
-    runs = read_runs(root, out.parent / "runs", now, problems)
+    runs = read_runs(root, out.parent / "runs", now, problems, places=places)
     if run_id is not None and run_id not in {run.run_id for run in runs}:
         problems.add(root / "runs", f"no folder of run {run_id}; the newest runs are shown instead")
-    streams = {stream: describe_stream(root, stream, runs, run_id, out.parent, problems) for stream in STREAMS}
+    streams = {
+        stream: describe_stream(root, stream, runs, run_id, out.parent, problems, places=places[stream])
+        for stream in STREAMS
+    }
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
     for name, stream in streams.items():
         stream.collapsed |= failed_as_collapsed(checklist, name, stream)
@@ -73,7 +84,7 @@ def export_state(
         pipeline=nodes,
         streams=streams,
         checklist=checklist,
-        device=read_device(root, problems),
+        device=read_device(root, problems, artifacts=[place.artifacts for place in places.values()]),
         migration=migration,
         runs=summary,
         problems=problems.found,
@@ -87,14 +98,22 @@ def export_state(
 
 
 def describe_stream(
-    root: Path, stream: Stream, runs: Sequence[RunRecord], run_id: str | None, data: Path, problems: Problems
+    root: Path,
+    stream: Stream,
+    runs: Sequence[RunRecord],
+    run_id: str | None,
+    data: Path,
+    problems: Problems,
+    *,
+    places: Places,
 ) -> StreamState:
     """One stream: its run, the weights in use, their scores, and the quality of its data."""
     title, subject = TITLES[stream]
-    scores, detections = read_scores(root, stream, problems)
+    scores, detections = read_scores(root, stream, problems, folder=places.scores)
     if detections is not None:
-        publish_events(root, stream, detections.events, data, problems)
-    quality, checkpoint = read_reports(root, stream, problems), read_checkpoint(root, stream, problems)
+        publish_events(root, stream, detections.events, data, problems, folder=places.scores)
+    quality = read_reports(root, places.reports, problems)
+    checkpoint = read_checkpoint(root, places.checkpoint, problems)
     common = {
         "title": title,
         "subject": subject,
@@ -104,10 +123,15 @@ def describe_stream(
         "detections": detections,
         "quality": summary_of(quality),
         "quality_file": publish_quality(stream, quality, data),
-        "series": export_series(root, stream, detections.events, data, problems) if detections else None,
+        "series": (
+            export_series(root, stream, detections.events, data, problems, folder=places.scores) if detections else None
+        ),
     }
     trained = [run for run in runs if stream in run.streams]
-    shown = next((run for run in trained if run.run_id == run_id), trained[0] if trained else None)
+    own = root / places.log_dir
+    of_configuration = [run for run in trained if root / (run.streams[stream].log_dir or own) == own]
+    newest = of_configuration[0] if of_configuration else None
+    shown = next((run for run in trained if run.run_id == run_id), newest)
     if shown is None:
         return StreamState(state="not started", **common)
     run = shown.streams[stream]
@@ -187,18 +211,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="write a record of every run and the index of runs beside the state; records outlive their run folders",
     )
     parser.add_argument("--run-id", metavar="ID", help="show this run instead of the newest")
+    for name, stream in _NAMES.items():
+        text = f"configuration whose runs of {stream} are shown (default: {local_config_file(stream)})"
+        parser.add_argument(f"--{name}-config", metavar="FILE", help=text)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of both streams, as the run was given them")
     parser.add_argument("--single-file", type=Path, metavar="FILE", help="write the page with its data as one file too")
     add_root_argument(parser)
     return run_command(_export, parser, argv)
 
 
+def places_of(root: Path, files: Mapping[Stream, str | None], overrides: Sequence[str] = ()) -> dict[Stream, Places]:
+    """Where the runs of the configurations write. None stands for the local configuration of the stream.
+
+    A local configuration that is missing or faulty leaves the places of the contract, with a warning, so that an export
+    is always possible. Raises UsageError for a file that was named.
+    """
+    places = dict(CONTRACT)
+    for stream, file in files.items():
+        if file is None and not (root / local_config_file(stream)).is_file():
+            continue
+        try:
+            places[stream] = Places.of(load_config(file or local_config_file(stream), overrides, root=root).config)
+        except UsageError as error:
+            if file is not None:
+                raise
+            log.warning("%s: %s; the standard folders are read", local_config_file(stream), error.message)
+    return places
+
+
 def _export(arguments: argparse.Namespace) -> int:
     root = root_of(arguments)
     out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
+    files = {stream: getattr(arguments, f"{name}_config") for name, stream in _NAMES.items()}
+    places = places_of(root, files, arguments.overrides)
     with Lock(command="landfall export") as lock:
         lock.take(out, key="--out", wait_s=_WAIT_S)
         finish(root)
-        state = export_state(root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id)
+        state = export_state(
+            root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id, places=places
+        )
     summary = {
         "written": relative(out, root),
         "verdict": state.verdict.state,

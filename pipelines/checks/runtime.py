@@ -199,12 +199,14 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 def dashboard_state(context: Context) -> str:
     """What would be exported now is valid; so is what was exported before, if anything was."""
     from pipelines.dashboard.inputs import explain
+    from pipelines.dashboard.places import Places
     from pipelines.dashboard.state_documents import DashboardState
     from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "dashboard-state.json"
-        export_state(context.root, out=fresh)
+        places = {stream: Places.of(context.config(stream)) for stream in context.configs}
+        export_state(context.root, out=fresh, places=places)
         state = DashboardState.model_validate_json(fresh.read_text(encoding="utf-8"))
     exported = context.root / DEFAULT_OUT
     if exported.is_file():

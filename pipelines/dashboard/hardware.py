@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from core.devices.record import RECORD_FILE
 from core.devices.tables import HARDWARE_DIR
 from core.errors import LandfallError
 from pipelines.dashboard.documents import Fact
-from pipelines.dashboard.inputs import Problems, read_model
+from pipelines.dashboard.inputs import Problems, changed_at, read_model
 from pipelines.dashboard.run_documents import BatchSummary, DeviceSummary, Environment, RunStream
 from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
@@ -74,9 +74,9 @@ def memory_of(run: RunStream) -> MemoryUse | None:
 
 
 # -------------------------------------------------------------------------------------------------------------- report
-def read_device(root: Path, problems: Problems) -> DeviceState | None:
-    """The record that the latest run left; None where no run did."""
-    path = root / "artifacts" / RECORD_FILE
+def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("artifacts",)) -> DeviceState | None:
+    """The record that the latest run left in one of the folders; None where no run did."""
+    path = max((root / folder / RECORD_FILE for folder in artifacts), key=changed_at)
     record = read_model(path, DeviceRecord, problems)
     if record is None:
         return None

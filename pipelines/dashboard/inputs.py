@@ -125,13 +125,15 @@ class _ValidationReport(Checklist):
     schema_version: Literal[1] = 1
 
 
-def read_scores(root: Path, stream: Stream, problems: Problems) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
-    """The latest scoring of a stream and what it found."""
-    folder = root / SCORES
-    scores = read_model(folder / f"{stream}_summary.json", _Scores, problems)
+def read_scores(
+    root: Path, stream: Stream, problems: Problems, *, folder: str = SCORES
+) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
+    """The latest scoring of a stream and what it found. folder: of the scores, relative to `root`."""
+    scores_folder = root / folder
+    scores = read_model(scores_folder / f"{stream}_summary.json", _Scores, problems)
     if scores is None:
         return None, None
-    found = read_model(folder / f"{stream}_events.json", _Events, problems)
+    found = read_model(scores_folder / f"{stream}_events.json", _Events, problems)
     events, annotations = found.root if found else [], read_annotations(root, stream, problems)
     for event in events:
         event.annotation = latest_of(annotations, event.recording, event.start_seconds, event.end_seconds)
@@ -164,9 +166,9 @@ def _false_alarms(scores: ScoreSummary) -> str | None:
     return f"{meant}; the threshold rests on {counted:,} of them" if counted else meant
 
 
-def read_checkpoint(root: Path, stream: Stream, problems: Problems) -> Checkpoint | None:
-    """The weights in use, as their sidecar describes them."""
-    weights = root / f"checkpoints/{stream}_ssl.pt"
+def read_checkpoint(root: Path, file: str, problems: Problems) -> Checkpoint | None:
+    """The weights in use, as their sidecar describes them. file: relative to `root`."""
+    weights = root / file
     sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
     if sidecar is None:
         return None

@@ -29,10 +29,12 @@ def write_document(path: Path, document: Document) -> None:
         write_text(path, text)
 
 
-def publish_events(root: Path, stream: Stream, events: Iterable[AnomalyEvent], data: Path, problems: Problems) -> None:
+def publish_events(
+    root: Path, stream: Stream, events: Iterable[AnomalyEvent], data: Path, problems: Problems, *, folder: str = SCORES
+) -> None:
     """Copies the documents of a scoring's events to where the page can load them, and names them there."""
     for event in events:
-        detail = read_model(root / SCORES / f"{stream}_events" / f"{event.id}.json", EventDetail, problems)
+        detail = read_model(root / folder / f"{stream}_events" / f"{event.id}.json", EventDetail, problems)
         if detail is not None and _is_of(event, detail):
             event.detail = f"events/{stream}/{event.id}.json"
             write_document(data / event.detail, detail)

@@ -12,7 +12,6 @@ from pipelines.dashboard.detail_documents import FileQuality, Quality, QualityFi
 from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
-FOLDERS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
 WORST_MESSAGES = 5
 
 
@@ -29,11 +28,11 @@ class QualityReport(FileQuality):
                 yield QualityMessage(severity=severity, file_id=self.file_id, **finding.model_dump())
 
 
-def read_reports(root: Path, stream: Stream, problems: Problems) -> list[QualityReport]:
-    """The newest report about each file, by name of the file."""
+def read_reports(root: Path, folder: str, problems: Problems) -> list[QualityReport]:
+    """The newest report about each file, by name of the file. folder: of the reports, relative to `root`."""
     reports: dict[str, QualityReport] = {}
     # Oldest first, so that the newest report about a file stands.
-    for path in sorted(listed(root / FOLDERS[stream], "*.json"), key=changed_at):
+    for path in sorted(listed(root / folder, "*.json"), key=changed_at):
         report = read_model(path, QualityReport, problems)
         if report is not None:
             reports[report.file_id] = report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from core.workspace import relative
 from pipelines.dashboard.documents import Number, Time, encodable
 from pipelines.dashboard.hardware import in_words
 from pipelines.dashboard.inputs import Problems, explain, listed, read_model
+from pipelines.dashboard.places import CONTRACT, Places
 from pipelines.dashboard.processes import is_alive
 from pipelines.dashboard.run_documents import (
     Best,
@@ -44,7 +45,7 @@ MAX_STEPS = 2000
 SILENCE = timedelta(minutes=2)
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier form are made anew.
-_RECORD_FORMAT = 3
+_RECORD_FORMAT = 4
 # A loss so far above its lowest has left what was learned; one that moves less than this share was never learned.
 _FALLEN_BACK, _MOVES = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
@@ -85,16 +86,31 @@ class _Status(Progress):
 
 
 # ------------------------------------------------------------------------------------------------------------- history
-def read_runs(root: Path, records: Path, now: datetime, problems: Problems) -> list[RunRecord]:
-    """A record of every run folder, newest first; a record in `records` is reused where no file changed since."""
+def read_runs(
+    root: Path, records: Path, now: datetime, problems: Problems, *, places: Mapping[Stream, Places] = CONTRACT
+) -> list[RunRecord]:
+    """A record of every run folder, newest first; a record in `records` is reused where no file changed since.
+
+    Runs of other configurations, such as the pool's, are those in the other folders of `runs/`.
+    """
     folders: dict[str, dict[Stream, Path]] = {}
-    for stream in STREAMS:
-        for folder in listed(root / "runs" / f"{stream}_ssl", "*/"):
+    for stream, log_dir in _log_folders(root, places):
+        for folder in listed(log_dir, "*/"):
             if is_run_id(folder.name):
-                folders.setdefault(folder.name, {})[stream] = folder
+                folders.setdefault(folder.name, {}).setdefault(stream, folder)
             else:
                 problems.add(folder, "not a run id; the folder is left out")
     return newest_first(read_run(run_id, streams, records, now, problems) for run_id, streams in folders.items())
+
+
+def _log_folders(root: Path, places: Mapping[Stream, Places]) -> Iterator[tuple[Stream, Path]]:
+    """Streams and the folders of their runs: those that the configurations name first."""
+    own = {root / place.log_dir: stream for stream, place in places.items()}
+    yield from ((stream, folder) for folder, stream in own.items())
+    for folder in listed(root / "runs", "*/"):
+        stream = next((stream for stream in STREAMS if folder.name.startswith(stream)), None)
+        if stream is not None and folder not in own:
+            yield stream, folder
 
 
 def kept_records(records: Path, present: Iterable[str], problems: Problems) -> list[RunRecord]:
@@ -151,7 +167,10 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
         problems.found.extend(known.problems)
         return known
     own = Problems(problems.root)
-    streams = {stream: read_stream(folder, now, own) for stream, folder in folders.items()}
+    streams = {
+        stream: read_stream(folder, now, own).model_copy(update={"log_dir": relative(folder.parent, problems.root)})
+        for stream, folder in folders.items()
+    }
     problems.found.extend(own.found)
     started = min((stream.started_at for stream in streams.values() if stream.started_at), default=None)
     seen = max((time for stream in streams.values() if (time := _last_seen(stream))), default=None)

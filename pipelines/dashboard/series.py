@@ -52,13 +52,13 @@ class _Recording:
 
 
 def export_series(
-    root: Path, stream: Stream, events: Sequence[AnomalyEvent], data: Path, problems: Problems
+    root: Path, stream: Stream, events: Sequence[AnomalyEvent], data: Path, problems: Problems, *, folder: str = SCORES
 ) -> str | None:
     """Writes the scores of a stream below `data`; gives the document's name, None where there is no readable table.
 
     Nothing is computed if the last export saw the same table and events.
     """
-    source, name = root / SCORES / f"{stream}_scores.parquet", f"series/{stream}.json"
+    source, name = root / folder / f"{stream}_scores.parquet", f"series/{stream}.json"
     try:
         table = source.open("rb")
     except FileNotFoundError:

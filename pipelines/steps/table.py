@@ -167,11 +167,15 @@ def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
 def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
     history = "--persist-run-history" if order.persist_run_history else "--no-persist-run-history"
     single_file = ("--single-file", str(root / SINGLE_FILE)) if has_page(root) else ()
+    files = (word for stream, flag in _CONFIG_FLAGS.items() for word in (flag, order.configs[stream].source))
     return Step(
         name="dashboard",
         title="dashboard export",
         stage="export",
-        command=("pipelines.export_training_dashboard_state", "--run-id", order.run_id, history, *single_file),
+        command=(
+            "pipelines.export_training_dashboard_state",
+            *("--run-id", order.run_id, history, *single_file, *files, *order.overrides),
+        ),
         needs=(*(step.name for step in earlier), "checklist"),
         always=True,
     )

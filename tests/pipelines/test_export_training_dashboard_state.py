@@ -328,3 +328,54 @@ def test_a_record_of_another_version_is_read_anew(workspace):
     write_json(record, {"schema_version": 0})
     export_state(workspace)
     assert load(workspace, f"runs/{SECOND}.json")["schema_version"] == 1
+
+
+# ------------------------------------------------------------------------------------------------- other configurations
+POOL = "20991231-235959-0000"
+
+
+def move_run(root, stream, run_id, log_dir):
+    (root / log_dir).mkdir(parents=True)
+    (root / f"runs/{stream}_ssl/{run_id}").rename(root / log_dir / run_id)
+
+
+def test_runs_of_another_configuration_are_listed_and_not_taken_for_those_of_the_stream(root):
+    """`landfall pool` trains a model of its own, here after the plant's."""
+    build_finished_workspace(root)
+    write_run(root, "patchtst", POOL, start=builders.START + timedelta(days=1))
+    move_run(root, "patchtst", POOL, "runs/patchtst_ssl_pool")
+    assert export_state(root).streams["patchtst"].run_id == SECOND
+    listed = {run["run_id"]: run for run in load(root, "runs/index.json")["runs"]}
+    assert listed.keys() == {SECOND, POOL}
+    record = load(root, f"runs/{POOL}.json")
+    assert record["streams"]["patchtst"]["log_dir"] == "runs/patchtst_ssl_pool"
+    validate(record, "run.schema.json")
+    assert export_state(root, run_id=POOL).streams["patchtst"].run_id == POOL, "where it is requested"
+
+
+def test_the_command_reads_the_folders_that_its_configurations_name(root, capsys):
+    build_finished_workspace(root)
+    shutil.copytree(REPOSITORY / "configs", root / "configs")
+    (root / "configs/site.yaml").write_text(
+        "defaults: [patchtst_ssl_local, _self_]\n"
+        "logging: {log_dir: runs/site, checkpoint_path: checkpoints/site.pt, artifacts_dir: artifacts/site}\n"
+        "dqvl: {report_dir: artifacts/site/quality}\n"
+    )
+    move_run(root, "patchtst", SECOND, "runs/site")
+    for suffix in ("pt", "json"):
+        (root / f"checkpoints/patchtst_ssl.{suffix}").rename(root / f"checkpoints/site.{suffix}")
+    (root / "artifacts/site").mkdir()
+    (root / "artifacts/scores").rename(root / "artifacts/site/scores")
+    (root / "artifacts/dqvl/fdc").rename(root / "artifacts/site/quality")
+
+    def exported(*words):
+        assert main(["--repo-root", str(root), *words]) == 0
+        capsys.readouterr()
+        return load(root, "dashboard-state.json")["streams"]["patchtst"]
+
+    assert exported()["state"] == "not started", "the standard folders are empty"
+    shown = exported("--patch-config", "configs/site.yaml")
+    assert (shown["run_id"], shown["checkpoint"]["path"]) == (SECOND, "checkpoints/site.pt")
+    assert shown["scores"] is not None
+    assert shown["quality"]["files"] == 3
+    assert main(["--repo-root", str(root), "--swin-config", "configs/none.yaml"]) == 2

@@ -1,0 +1,37 @@
+"""Where the runs of a stream write, relative to the workspace: as the contract says, or as a configuration does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from core.config.schema import STREAMS, AnyConfig, Stream
+
+REPORTS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders of the run logs, the artifacts and the quality reports, and the file of the best model."""
+
+    log_dir: str
+    checkpoint: str
+    artifacts: str
+    reports: str
+
+    @classmethod
+    def of_contract(cls, stream: Stream) -> Self:
+        return cls(f"runs/{stream}_ssl", f"checkpoints/{stream}_ssl.pt", "artifacts", REPORTS[stream])
+
+    @classmethod
+    def of(cls, config: AnyConfig) -> Self:
+        logging = config.logging
+        return cls(logging.log_dir, logging.checkpoint_path, logging.artifacts_dir, config.dqvl.report_dir)
+
+    @property
+    def scores(self) -> str:
+        return f"{self.artifacts}/scores"
+
+
+CONTRACT: Mapping[Stream, Places] = {stream: Places.of_contract(stream) for stream in STREAMS}
