@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog=f"landfall train {stream}", description=f"Trains {title}.")
     add_config_arguments(parser, default=local_config_file(stream))
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "gpu", "cuda", "mps", "xpu", "tpu"), help="short for device.prefer=…"
+    )
     parser.add_argument("--resume", metavar="auto|never|unfinished|PATH", help="short for training.resume=…")
     parser.add_argument("--allow-changes", action="store_true", help="short for training.allow_changes=true")
     parser.add_argument(
@@ -40,6 +43,8 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     def command(arguments: argparse.Namespace) -> int:
         if (code := elastic.final_exit_code()) is not None:
             return code
+        if arguments.device:
+            arguments.overrides.append(f"device.prefer={arguments.device}")
         if arguments.resume is not None:
             if not arguments.resume.strip():
                 raise UsageError("--resume names nothing", hint="--resume auto, never, unfinished or a checkpoint")

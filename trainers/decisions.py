@@ -46,7 +46,7 @@ def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecisi
     Raises ConfigError for a size that does not fit the rest of the configuration.
     """
     tiers = load_tiers(context.root)
-    tier = tier_for(manager.capabilities, tiers)
+    tier = tier_for(manager.capabilities, tiers, tpu_batch_factor=context.config.device.tpu_batch_factor)
     config, loaded = context.config, context.loaded
     if config.model.size == "auto" and (origin := origin_of(context)) is not None:
         resumed = context.saved is not None

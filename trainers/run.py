@@ -168,6 +168,10 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     if world.is_main:
         write_json(context.root / config.logging.artifacts_dir / RECORD_FILE, device_record(manager))
     context = replace(context, run_id=run_id, loaded=replace(loaded, config=size.config))
+    if config.device.memory.strategy == "auto":
+        parameters = _num_parameters(size.config, num_channels=len(data.channels))
+        plan = manager.plan(index=plan.index, processes=world.local_size, num_parameters=parameters)
+        context = replace(context, plan=plan)
     with memory.applied(plan):
         return _fit(context, size, data, lock, stop, is_requested=requested == run_id)
 
@@ -233,6 +237,12 @@ def _report_finished(trainer: Trainer, context: RunContext, *, is_requested: boo
         hint = "--resume unfinished or --resume never trains a new run; a larger training.epochs extends this one"
         raise UsageError(f"nothing to resume: {problem}", hint=hint)
     log.warning("%s: nothing is trained, the results are the earlier ones", problem)
+
+
+def _num_parameters(config: AnyConfig, *, num_channels: int) -> int:
+    """Of the model of a configuration, built and dropped without a trace in the random generators."""
+    with torch.random.fork_rng(devices=[]):
+        return count_parameters(build_model(config, num_channels=num_channels))
 
 
 def scaler_path(root: Path, config: AnyConfig) -> Path:

@@ -35,15 +35,19 @@ def _as_number_of_devices(value: Any) -> Any:
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
 PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
 
+TPU_BATCH_FACTOR = 128
 # Share of a device's memory that each strategy may take.
 MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
+# The largest number of parameters each strategy is for; a small model leaves the memory to others.
+_STRATEGY_BY_PARAMETERS = ((1_000_000, "conservative"), (100_000_000, "balanced"), (float("inf"), "aggressive"))
 
 
 class Memory(Section):
-    strategy: Literal["conservative", "balanced", "aggressive", "custom"] = Field(
+    strategy: Literal["conservative", "balanced", "aggressive", "custom", "auto"] = Field(
         "balanced",
         description="Share of the memory of the device that a run may use: 60 %, 75 %, 90 %, or `custom` with "
-        "`fraction`.",
+        "`fraction`. `auto` chooses by the size of the model: `conservative` below a million parameters, `balanced` "
+        "below a hundred million, `aggressive` from there on.",
     )
     fraction: Ratio | None = Field(None, description="The share with `custom`; otherwise empty.")
 
@@ -56,8 +60,12 @@ class Memory(Section):
 
     @property
     def share(self) -> float:
-        """The share that applies."""
-        return self.fraction if self.fraction is not None else MEMORY_FRACTIONS[self.strategy]
+        """The share that applies; that of `balanced` with `auto`, until the model is known."""
+        return self.fraction if self.fraction is not None else MEMORY_FRACTIONS.get(self.strategy, 0.75)
+
+    def for_model(self, num_parameters: int) -> Memory:
+        """The settings with the strategy that suits a model of this size."""
+        return Memory(strategy=next(name for bound, name in _STRATEGY_BY_PARAMETERS if num_parameters < bound))
 
 
 class Device(Section):
@@ -78,7 +86,11 @@ class Device(Section):
         description="Whether a TPU may be used: `true` lets `auto` take one, `false` keeps it off, and empty uses it "
         "only where `prefer` names it.",
     )
-    tpu_batch_factor: Count = Field(128, description="Factor of the batch size on a TPU.")
+    tpu_batch_factor: Count = Field(
+        TPU_BATCH_FACTOR,
+        description="Factor of the batch size on a TPU. The batch sizes of the tiers for TPUs are for a factor of "
+        f"{TPU_BATCH_FACTOR}, and scale with it.",
+    )
     prefer_cuda: bool = Field(
         True, description="Whether a CUDA GPU may be used; `false` keeps it off, whatever `prefer` says."
     )

@@ -7,7 +7,7 @@ Layers, lowest first; a module imports only from layers above it in this list:
 3. detect, memory, random_state, gauges, profiles
 4. retry (out of memory), preserved, probe, batching
 5. manager (device, precision, memory of a run), record (the same as JSON), used (the devices of a run)
-6. compat: the API that the requirements name. Its names are also those of this package; importing the package imports
+6. compat: the Python API of docs/python_api.md. Its names are also those of this package; importing the package imports
    no torch, as they are loaded on first use.
 """
 
@@ -21,12 +21,21 @@ _MODULES = {
     "Detector": "capabilities",
     "SystemDetector": "detect",
     "DevicePlan": "plan",
-    "DeviceManager": "compat",
-    "get_device_manager": "compat",
-    "get_default_device": "compat",
-    "get_device_info": "compat",
-    "print_device_info": "compat",
-    "has_gpu": "compat",
+    **dict.fromkeys(
+        (
+            *(
+                "DeviceManager",
+                "DeviceType",
+                "MemoryStrategy",
+                "get_device_manager",
+                "get_device",
+                "get_default_device",
+            ),
+            *("get_device_info", "print_device_info", "has_gpu", "optimize_for_model_size"),
+            *("create_tensor", "move_to_device", "distribute_data", "list_profiles", "load_profile"),
+        ),
+        "compat",
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
+from core.config.execution import TPU_BATCH_FACTOR
 from core.config.recipe import as_trained
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Training
@@ -69,7 +70,7 @@ def get_batch_config(
     chosen: DeviceCapabilities,
     base_batch_size: int,
     *,
-    tpu_batch_factor: int = 128,
+    tpu_batch_factor: int = TPU_BATCH_FACTOR,
     memory_share: float = 0.75,
     mb_per_sample: float | None = None,
 ) -> BatchConfig:
@@ -94,10 +95,14 @@ def get_batch_config(
     return BatchConfig(base_batch_size, batch, factor, largest, reason)
 
 
-def tier_for(chosen: DeviceCapabilities, tiers: Tiers) -> Tier:
-    """The row of this kind with the most memory that the device has."""
+def tier_for(chosen: DeviceCapabilities, tiers: Tiers, *, tpu_batch_factor: int = TPU_BATCH_FACTOR) -> Tier:
+    """The row of this kind with the most memory that the device has. On a TPU its batch scales with the factor."""
     rows = [tier for tier in tiers.tiers if tier.kind == chosen.kind and tier.min_memory_gb <= chosen.nominal_gb]
-    return max(rows, key=lambda tier: tier.min_memory_gb)
+    tier = max(rows, key=lambda tier: tier.min_memory_gb)
+    if chosen.kind != "tpu" or tpu_batch_factor == TPU_BATCH_FACTOR:
+        return tier
+    batch_size = max(1, tier.batch_size * tpu_batch_factor // TPU_BATCH_FACTOR)
+    return tier.model_copy(update={"batch_size": batch_size})
 
 
 def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_size: int = 1) -> tuple[int, str]:

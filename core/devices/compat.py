@@ -1,7 +1,9 @@
-"""The API that Landfall's requirements name, over the device layer; notebooks may use it, Landfall itself does not.
+"""The Python API of the device layer for notebooks, under the names of other device managers; see docs/python_api.md.
 
-from core.devices import get_device_manager
-manager = get_device_manager()
+    from core.devices import get_device_manager
+    manager = get_device_manager()
+
+Landfall itself uses `core.devices.manager`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import copy
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,34 +20,49 @@ import numpy as np
 import torch
 
 from core.config.compose import environment_settings
-from core.config.execution import Device, DeviceKind, Execution, Memory
+from core.config.execution import Device, DeviceKind, Execution
 from core.config.overrides import PROFILE_DIR
-from core.config.schema import Stream
-from core.devices import manager, memory
+from core.devices import manager
 from core.devices.backend import to_device
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS
-from core.devices.manager import torch_devices
+from core.devices.manager import PREFERENCES, torch_devices
 from core.devices.record import device_record
 from core.devices.tables import read_yaml
 from core.errors import UsageError
 
 Value = TypeVar("Value")
 
-# The largest number of parameters each strategy is for; a small model leaves the memory to others.
-_STRATEGY_BY_PARAMETERS = ((1_000_000, "conservative"), (100_000_000, "balanced"), (float("inf"), "aggressive"))
+
+class DeviceType(StrEnum):
+    """Kinds of devices, as `device.prefer` names them; `CUDA` is another name of `GPU`."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    GPU = "gpu"
+    CUDA = "gpu"
+    TPU = "tpu"
+    MPS = "mps"
+    XPU = "xpu"
 
 
-def optimize_for_model_size(num_parameters: int) -> Memory:
-    """The strategy for a model: conservative below a million parameters, balanced below a hundred, else aggressive."""
-    return Memory(strategy=next(strategy for bound, strategy in _STRATEGY_BY_PARAMETERS if num_parameters < bound))
+class MemoryStrategy(StrEnum):
+    """Values of `device.memory.strategy`."""
+
+    CONSERVATIVE = "conservative"
+    BALANCED = "balanced"
+    AGGRESSIVE = "aggressive"
+    CUSTOM = "custom"
+    AUTO = "auto"
 
 
-# Updates of the `device` section for mixed-precision training, with the memory strategy of each model's default size.
-MIXED_PRECISION_PRESETS: dict[Stream, dict[str, Any]] = {
-    stream: {"amp": True, "enable_mixed_precision": True, "enable_x64": False, "memory": {"strategy": strategy}}
-    for stream, strategy in (("patchtst", "conservative"), ("swinmae", "balanced"))
-}
+def optimize_for_model_size(num_parameters: int, config: Device | None = None) -> Device:
+    """The settings with the memory strategy for a model of this size (`device.memory.strategy: auto` has the limits).
+
+    config: default: the default settings; it stays as it is.
+    """
+    config = config or Device()
+    return config.model_copy(update={"memory": config.memory.for_model(num_parameters)})
 
 
 class DeviceManager(manager.DeviceManager):
@@ -75,16 +93,40 @@ class DeviceManager(manager.DeviceManager):
         return torch_devices(self.capabilities)[0]
 
     def create_tensor(
-        self, data: Any, *, dtype: torch.dtype | None = None, device_id: int | None = None
+        self, data: Any, *, dtype: torch.dtype | None = None, device_id: int | str | None = None
     ) -> torch.Tensor:
         """A tensor on the device in use; floating numbers take the default type, float64 under `device.enable_x64`."""
         if dtype is None and self.config.device.enable_x64 and torch.as_tensor(data).is_floating_point():
             dtype = torch.float64
-        return create_tensor(data, self._device(device_id), dtype=dtype)
+        return create_tensor(data, self.get_device(device_id), dtype=dtype)
 
-    def move_to_device(self, value: Any, device_id: int | None = None) -> Any:
+    def move_to_device(self, value: Any, device_id: int | str | None = None) -> Any:
         """Tensors in nested dicts, lists, tuples and dataclasses moved; what is there already is not copied."""
-        return move_to_device(value, self._device(device_id))
+        return move_to_device(value, self.get_device(device_id))
+
+    def get_device(self, device_id: int | str | None = None) -> torch.device:
+        """The device in use, one of its kind by number, or any usable one by name, such as `cuda:1`, `gpu` or `tpu:0`.
+
+        Raises UsageError, with what is there, for one that cannot be used.
+        """
+        if isinstance(device_id, str):
+            return self._named(device_id)
+        devices = torch_devices(self.capabilities)
+        if device_id is not None and not 0 <= device_id < len(devices):
+            raise UsageError(f"device {device_id} does not exist: there are {len(devices)} of {self.capabilities.kind}")
+        return devices[device_id or 0]
+
+    def _named(self, name: str) -> torch.device:
+        kind, _, index = name.lower().partition(":")
+        kinds = PREFERENCES.get(kind) or (("cuda",) if kind == "cuda" else ("tpu",) if kind == "xla" else ())
+        number = int(index) if index.isdecimal() else 0 if not index else -1
+        devices = [device for wanted in kinds for device in self._devices_of([wanted])]
+        if 0 <= number < len(devices):
+            return devices[number]
+        reasons = [found.reason for found in self.found if found.kind in kinds and not found.usable]
+        usable = ", ".join(map(str, self.devices))
+        why = "; ".join(reasons) or ("there is no such device" if kinds else "it is not the name of a device")
+        raise UsageError(f"{name!r} cannot be used: {why}", hint=f"usable devices: {usable}")
 
     def distribute_data(self, batch: Any, devices: Sequence[torch.device] | None = None) -> list[Any]:
         """The batch in consecutive shares, one per device; sizes differ by one at most."""
@@ -100,25 +142,11 @@ class DeviceManager(manager.DeviceManager):
             mb_per_sample=mb_per_sample,
         )
 
-    def optimize_for_model_size(self, num_parameters: int) -> None:
-        """Takes the memory strategy that suits a model of this size for the plans to come."""
-        strategy = optimize_for_model_size(num_parameters)
-        self._adopt(self.config.device.model_copy(update={"memory": strategy}))
-
-    def use_mixed_precision(self, stream: Stream) -> None:
-        """Takes the preset for mixed-precision training of the stream's model for the plans to come."""
-        values = {**self.config.device.model_dump(), **MIXED_PRECISION_PRESETS[stream]}
-        self._adopt(Device.model_validate(values))
-
-    def _adopt(self, device: Device) -> None:
-        self.config = self.config.model_copy(update={"device": device})
-        memory.prepare_environment(device)
-
-    def _device(self, index: int | None) -> torch.device:
-        devices = torch_devices(self.capabilities)
-        if index is not None and not 0 <= index < len(devices):
-            raise UsageError(f"device {index} does not exist: there are {len(devices)} of {self.capabilities.kind}")
-        return devices[index or 0]
+    def optimize_for_model_size(self, num_parameters: int) -> Execution:
+        """The configuration with the memory strategy that suits a model of this size. The manager stays as it is;
+        `get_device_manager(configuration)` gives one that follows it."""
+        device = optimize_for_model_size(num_parameters, self.config.device)
+        return self.config.model_copy(update={"device": device})
 
     def get_device_info(self) -> Mapping[str, Any]:
         """Plan, routing, devices, memory and batch: the record that a run leaves."""
@@ -132,7 +160,7 @@ _manager: DeviceManager | None = None
 def get_device_manager(
     config: Execution | Device | None = None,
     force_reinit: bool = False,
-    prefer: str | None = None,
+    prefer: DeviceType | str | None = None,
     allow_tpu: bool | None = None,
 ) -> DeviceManager:
     """The manager of this process, created at the first call; arguments other than None create a new one.
@@ -152,6 +180,11 @@ def get_device_manager(
         origins = {key: origin for key, origin in origins.items() if key.removeprefix("device.") not in overrides}
         _manager = DeviceManager(execution.model_copy(update={"device": device}), origins=origins)
     return _manager
+
+
+def get_device(device_id: int | str | None = None) -> torch.device:
+    """As `DeviceManager.get_device`, of the manager of this process."""
+    return get_device_manager().get_device(device_id)
 
 
 def get_default_device() -> torch.device:
@@ -204,12 +237,16 @@ def create_tensor(data: Any, device: torch.device | str, dtype: torch.dtype | No
     return to_device(tensor.to(dtype), torch.device(device))
 
 
-def move_to_device(value: Value, device: torch.device | str) -> Value:
+def move_to_device(
+    value: Value, device: torch.device | str | None = None, *, device_id: int | str | None = None
+) -> Value:
     """The value with every tensor in it on the device, through dicts, lists, tuples and dataclasses of any depth.
 
     Everything else stays as it is, and so does each container in which nothing moves: it is the same object then.
+    device_id: instead of a device, a number or name as `get_device` takes it, which raises UsageError for one that
+    cannot be used.
     """
-    target = torch.device(device)
+    target = get_device(device_id) if device is None else torch.device(device)
 
     def moved(part: Any) -> Any:
         return to_device(part, target) if isinstance(part, torch.Tensor) else _rebuilt(part, moved)

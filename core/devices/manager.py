@@ -102,11 +102,11 @@ class DeviceManager:
         return self.device_count if wanted == "auto" else min(wanted, self.device_count)
 
     # ------------------------------------------------------------------------------------------------------ decisions
-    def plan(self, *, index: int = 0, processes: int | None = None) -> DevicePlan:
+    def plan(self, *, index: int = 0, processes: int | None = None, num_parameters: int | None = None) -> DevicePlan:
         """Device, precision, threads and memory of a run.
 
         index: the device of this process. processes: how many actually share this machine; default: as many as the
-        configuration requests and the hardware has.
+        configuration requests and the hardware has. num_parameters: of the model, for `device.memory.strategy: auto`.
         Raises UsageError where `device.strict` is set and the preferred device or the profile's hardware is missing.
         """
         chosen, settings = self._chosen, self.config.device
@@ -114,7 +114,13 @@ class DeviceManager:
         count = processes or self.num_processes
         unfit = tuple(self._misfits())
         num_threads, threads_reason = self._threads(count)
-        limit = memory.memory_limit_mb(chosen, settings.memory.share, processes=count if chosen.kind == "cpu" else 1)
+        asked = settings.memory
+        if asked.strategy == "auto" and num_parameters is not None:
+            asked = asked.for_model(num_parameters)
+            strategy = f"auto: {asked.strategy} for {num_parameters:,} parameters"
+        else:
+            strategy = asked.strategy
+        limit = memory.memory_limit_mb(chosen, asked.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
             kind=chosen.kind,
             name=chosen.name,
@@ -125,9 +131,9 @@ class DeviceManager:
             precision_reason=precision_reason,
             count=count,
             index=index,
-            memory_share=settings.memory.share,
+            memory_share=asked.share,
             memory_limit_mb=limit,
-            memory_reason=f"{settings.memory.strategy}: {settings.memory.share:.0%} of {chosen.memory_total_mb} MiB, "
+            memory_reason=f"{strategy}: {asked.share:.0%} of {chosen.memory_total_mb} MiB, "
             f"{chosen.memory_free_mb} MiB free",
             compiled=settings.enable_jit,
             x64=settings.enable_x64,

@@ -42,7 +42,7 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
     """Plan, routing, devices, memory and batch of this machine; `landfall devices --json` adds advice and costs."""
     host = host or Host.of_this_process()
     plan, chosen, settings = manager.plan(), manager.capabilities, manager.config.device
-    tier = tier_for(chosen, tiers or load_tiers())
+    tier = tier_for(chosen, tiers or load_tiers(), tpu_batch_factor=settings.tpu_batch_factor)
     return {
         "schema_version": SCHEMA_VERSION,
         "plan": plan.to_json(),

@@ -232,3 +232,13 @@ def test_where_not_even_the_reduced_model_fits_all_is_told():
     config = config.model_copy(update={"model": config.model.model_copy(update={"size": "auto"})})
     with pytest.raises(ConfigError, match="64 columns"):
         resolve_model_size(config, tier("cuda-40gb"), TIERS, {})
+
+
+@pytest.mark.parametrize("factor, batch", [(128, 2048), (64, 1024), (1, 16), (256, 4096)])
+def test_the_batch_of_a_tpu_follows_its_factor(factor, batch):
+    tpu, gpu = device("tpu", 32 * 1024), device("cuda", 40_536)
+    assert tier_for(tpu, TIERS, tpu_batch_factor=factor).batch_size == batch
+    assert tier_for(gpu, TIERS, tpu_batch_factor=factor) == tier_for(gpu, TIERS)
+    settings = Training(effective_batch="auto", windows_per_epoch=0, epochs=1000)
+    effective, _ = effective_batch(settings, tier_for(tpu, TIERS, tpu_batch_factor=factor), num_windows=100_000)
+    assert effective == batch

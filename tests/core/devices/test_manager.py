@@ -7,10 +7,20 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from core.config.execution import Device, Execution
+from core.config.execution import Device, Execution, Memory
 from core.devices import compat
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.compat import DeviceManager, get_default_device, get_device_info, get_device_manager, has_gpu
+from core.devices.compat import (
+    DeviceManager,
+    DeviceType,
+    MemoryStrategy,
+    get_default_device,
+    get_device,
+    get_device_info,
+    get_device_manager,
+    has_gpu,
+    move_to_device,
+)
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, UsageError
 from tests.support import REPO_ROOT
@@ -268,17 +278,47 @@ def test_what_others_hold_cannot_be_taken():
     assert plan(replace(AMPERE, memory_free_mb=5000), CPU).memory_limit_mb < 6000
 
 
-def test_the_strategy_may_follow_the_model():
+@pytest.mark.parametrize("parameters, share", [(10**5, 0.6), (10**7, 0.75), (10**9, 0.9)])
+def test_the_strategy_may_follow_the_model(parameters, share):
     found = manager(AMPERE, CPU)
-    for parameters, share in ((10**5, 0.6), (10**7, 0.75), (10**9, 0.9)):
-        found.optimize_for_model_size(parameters)
-        assert found.plan().memory_share == share
+    following = DeviceManager(found.optimize_for_model_size(parameters), StandIn(AMPERE, CPU))
+    assert following.plan().memory_share == share
+    assert found.plan().memory_share == 0.75, "the manager itself stays as it is"
+    automatic = manager(AMPERE, CPU, device={"memory": {"strategy": "auto"}})
+    assert automatic.plan(num_parameters=parameters).memory_share == share
+    assert automatic.plan().memory_share == 0.75, "before the model is known"
 
 
-def test_a_preset_allows_mixed_precision():
-    found = manager(AMPERE, CPU, device={"amp": False, "enable_x64": True})
-    found.use_mixed_precision("patchtst")
-    assert (found.plan().precision, found.plan().x64) == ("bf16-mixed", False)
+@pytest.mark.parametrize("name, device", [
+    (None, "cuda:0"), (1, "cuda:1"), ("cuda:3", "cuda:3"), ("gpu", "cuda:0"), ("GPU:1", "cuda:1"), ("mps", "mps"),
+    ("cpu", "cpu"), ("cpu:0", "cpu"),
+])  # fmt: skip
+def test_a_device_may_be_named(name, device):
+    assert manager(FOUR, APPLE, CPU).get_device(name) == torch.device(device)
+
+
+@pytest.mark.parametrize("name, words", [
+    ("tpu:0", "no training backend"), ("cuda:4", "no such device"), ("xpu", "no such device"),
+    ("abacus", "not the name"),
+    ("cuda:x", "no such device"), (4, "does not exist"),
+])  # fmt: skip
+def test_a_device_that_cannot_be_used_is_refused_with_a_sentence(name, words):
+    found = manager(IDLE_TPU, FOUR, CPU)
+    for work in (found.get_device, lambda device: found.move_to_device(torch.ones(1), device_id=device)):
+        with pytest.raises(UsageError, match=words) as caught:
+            work(name)
+    assert isinstance(name, int) or "cuda:0" in caught.value.hint
+
+
+def test_the_enumerations_are_what_a_configuration_takes():
+    for device in DeviceType:
+        assert Device(prefer=device).prefer == device
+    assert DeviceType.CUDA is DeviceType.GPU
+    for strategy in MemoryStrategy:
+        fraction = 0.5 if strategy is MemoryStrategy.CUSTOM else None
+        assert Memory(strategy=strategy, fraction=fraction).strategy == strategy
+    assert set(Device.model_fields["prefer"].annotation.__args__) == set(DeviceType)
+    assert set(Memory.model_fields["strategy"].annotation.__args__) == set(MemoryStrategy)
 
 
 # ------------------------------------------------------------------------------------------------------------- profiles
@@ -353,7 +393,11 @@ def test_one_manager_serves_the_process(fresh):
     assert get_device_manager(Device(order=["cpu"]), allow_tpu=True).config.device.allow_tpu
     kept = get_device_manager(prefer="cpu").config.device
     assert (kept.order, kept.allow_tpu, kept.prefer) == (("cpu",), True, "cpu"), "changed, not made anew"
-    assert get_default_device() == torch.device("cpu")
+    assert get_default_device() == get_device() == get_device("cpu") == torch.device("cpu")
+    with pytest.raises(UsageError, match="tpu:0"):
+        move_to_device(torch.ones(1), device_id="tpu:0")
+    assert get_device_manager(prefer="cuda").config.device.prefer == "gpu"
+    assert get_device_manager(prefer="cpu").config.device.prefer == "cpu"
     assert has_gpu() is get_device_manager().has_gpu
 
 

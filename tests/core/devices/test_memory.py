@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from core.config.compose import config_from_dict
 from core.config.execution import Device, Memory
-from core.config.schema import STREAMS
 from core.devices import memory
 from core.devices.backend import BACKENDS, backend
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.compat import MIXED_PRECISION_PRESETS, optimize_for_model_size
+from core.devices.compat import optimize_for_model_size
 from core.devices.memory import memory_limit_mb, prepare_environment
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError
-from core.models.factory import build_model
 from tests.support import REPO_ROOT
 
 T4 = DeviceCapabilities("cuda", "T4", 1, 15_102, 14_900, ("float32", "float16"), True, "T4 passed", "7.5")
@@ -48,21 +45,10 @@ def plan(kind: str = "cpu", limit_mb: int | None = None, index: int = 0) -> Devi
     ],
 )
 def test_a_larger_model_takes_a_larger_share(parameters, strategy, share):
-    chosen = optimize_for_model_size(parameters)
-    assert (chosen.strategy, chosen.share) == (strategy, share)
-
-
-@pytest.mark.parametrize("stream", STREAMS)
-def test_a_preset_allows_mixed_precision_and_takes_the_strategy_of_its_model(stream):
-    custom = Device(amp=False, enable_x64=True, memory=Memory(strategy="custom", fraction=0.3))
-    preset = Device.model_validate({**custom.model_dump(), **MIXED_PRECISION_PRESETS[stream]})
-    assert (preset.amp, preset.enable_mixed_precision, preset.enable_x64) == (True, True, False)
-    logging_section = {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"}
-    config = config_from_dict(
-        {"stream": stream, "logging": logging_section, "dqvl": {"report_dir": "artifacts/x"}}, source="a test"
-    )
-    model = build_model(config, num_channels=3)
-    assert preset.memory == optimize_for_model_size(sum(parameter.numel() for parameter in model.parameters()))
+    settings = Device(order=("cpu",), memory=Memory(strategy="auto"))
+    chosen = optimize_for_model_size(parameters, settings)
+    assert (chosen.memory.strategy, chosen.memory.share, chosen.order) == (strategy, share, ("cpu",))
+    assert settings.memory == Memory(strategy="auto"), "unchanged"
 
 
 # ---------------------------------------------------------------------------------------------------------- environment
