@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from core import checkpoint
-from core.config.schema import AnyConfig
+from core.config.schema import REPORT_DIRS, AnyConfig
 from core.names import run_folder
 from core.promotion import WEIGHTS_FILE
 from core.reading import parse_json
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def write_bundle(path: Path | str, config: AnyConfig, *, root: Path) -> Path:
-    """Packs a stream's checkpoints, detector, losses, scaler, scores and the run's log into a zip.
+    """Packs a stream's checkpoints, detector, losses, scaler, scores, events, quality reports and run log into a zip.
 
     Whatever folders the configuration names (a drive's, on Colab), the names in the zip are the contract's:
     `checkpoints/<stream>_ssl.pt`, `runs/<stream>_ssl/<run-id>/…`, `artifacts/…`.
@@ -56,6 +56,10 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
     yield f"artifacts/scaler_{stream}.json", artifacts / f"scaler_{stream}.json"
     for file in sorted((artifacts / "scores").glob(f"{stream}_*")):
         yield f"artifacts/scores/{file.name}", file
+    for file in sorted((artifacts / "scores" / f"{stream}_events").glob("*.json")):
+        yield f"artifacts/scores/{stream}_events/{file.name}", file
+    for file in sorted((root / config.dqvl.report_dir).glob("*.json")):
+        yield f"{REPORT_DIRS[stream]}/{file.name}", file
     own = Path(WEIGHTS_FILE)  # of the run: the same as the promoted model, which is in the bundle
     for file in sorted(run_folder(root / config.logging.log_dir, run_id).glob("*")):
         if file.name in (own.name, checkpoint.sidecar_path(own).name, checkpoint.detector_path(own).name):

@@ -23,13 +23,15 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from core.cli import add_root_argument, root_of, run_command
-from core.config.schema import STREAMS, Stream
-from core.errors import EXIT_OK, OutputError, UsageError
+from core.config.compose import load_config, local_config_file
+from core.config.schema import REPORT_DIRS, STREAMS, Stream
+from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
 from core.lock import Lock
 from core.names import is_run_id
 from core.switching import finish, switch
 from core.workspace import relative, temporary_folder, utc_now
 from pipelines.imported_checks import Artifact, is_for, verify
+from pipelines.imported_models import measure_quality, record_import, streams_of
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
     """Places the artifacts of a folder or zip; gives the names of the files placed.
 
     Recognised wherever they lie in it: checkpoints with their sidecars and detectors, loss histories and curves,
-    scalers, scores, and run folders. A file that is already here and the same is left; one that differs stops the
+    scalers, scores, events, quality reports, and run folders. `artifacts/imported.json` records which models came from
+    elsewhere. A file that is already here and the same is left; one that differs stops the
     import, or with `replace` is kept beside the new one as `<name>.before-<time>`.
     Raises UsageError where there is nothing to import, OutputError naming every file that is torn, foreign or in the
     way, LockedError where a run writes the same.
@@ -66,6 +69,7 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
                 )
             suffix = f".before-{re.sub(r'[^0-9]', '', utc_now())[:14]}"
             kept = switch({artifact.target: artifact.source for artifact in new}, root=root, suffix=suffix)
+            record_import(root, [artifact.stream for artifact in artifacts if artifact.target.endswith("_ssl.pt")])
     for name in kept:
         log.warning("what was here is kept as %s", name)
     for artifact in artifacts:
@@ -158,8 +162,14 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             rf"(?P<name>{_STREAM}_(?:scores\.parquet|events\.(?:csv|json)|(?:timeline|event_\d+)\.png|summary\.json))",
             "artifacts/scores/{name}",
         ),
+        (rf"{_STREAM}_events/(?P<name>\d+\.json)", "artifacts/scores/{stream}_events/{name}"),
         (rf"{_STREAM}_ssl/(?P<run>[^/]+)/(?P<name>{_RUN_FILES})", "runs/{stream}_ssl/{run}/{name}"),
     )
+)
+# Quality reports are known by their folder, which names the stream.
+_REPORTS: tuple[tuple[re.Pattern[str], Stream], ...] = tuple(
+    (re.compile(rf"(?:.*/)?{folder.removeprefix('artifacts/')}/(?P<name>[\w.-]+\.json)"), stream)
+    for stream, folder in REPORT_DIRS.items()
 )
 
 
@@ -168,6 +178,9 @@ def _target_of(path: PurePosixPath) -> tuple[str, Stream] | None:
         found = pattern.fullmatch(path.as_posix())
         if found and is_run_id(found.groupdict().get("run", "x")):
             return place.format(**found.groupdict()), found["stream"]
+    for pattern, stream in _REPORTS:
+        if found := pattern.fullmatch(path.as_posix()):
+            return f"{REPORT_DIRS[stream]}/{found['name']}", stream
     return None
 
 
@@ -226,10 +239,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("source", type=Path, metavar="DIR|ZIP", help="what was downloaded from Colab or the drive")
     parser.add_argument("--replace", action="store_true", help="put them over what is here, which is kept beside them")
+    for option, stream in (("--patch-config", "patchtst"), ("--swin-config", "swinmae")):
+        parser.add_argument(option, default=local_config_file(stream), metavar="FILE", dest=stream)
     add_root_argument(parser)
 
     def command(arguments: argparse.Namespace) -> int:
-        placed = import_artifacts(arguments.source, root=root_of(arguments), replace=arguments.replace)
+        root = root_of(arguments)
+        placed = import_artifacts(arguments.source, root=root, replace=arguments.replace)
+        for stream in streams_of(placed):
+            try:
+                measure_quality(load_config(getattr(arguments, stream), root=root).config, root)
+            except LandfallError as error:  # what was imported is in place
+                log.warning("%s: the data is not checked: %s", stream, error)
         json.dump({"placed": placed}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return EXIT_OK

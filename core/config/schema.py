@@ -31,6 +31,8 @@ from core.config.models import PatchTSTModel, SwinMAEModel
 
 Stream = Literal["patchtst", "swinmae"]
 STREAMS: tuple[Stream, ...] = ("patchtst", "swinmae")
+# Folders of the quality reports under the contract of a workspace.
+REPORT_DIRS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
 
 
 # ------------------------------------------------------------------------------------------------------------ logging

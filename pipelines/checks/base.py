@@ -14,6 +14,7 @@ from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError
 from core.redaction import redacted
+from pipelines.imported_models import is_imported, missing_parts
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,12 @@ class Context:
 
     def artifacts(self, stream: Stream) -> Path:
         return self.root / self.config(stream).logging.artifacts_dir
+
+    def parts_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
+        """The parts of the data that were left behind where an imported model was trained."""
+        if not is_imported(self.root, stream, self.checkpoint(stream)):
+            return []
+        return missing_parts(self.config(stream), self.root, names)
 
     @cached_property
     def own_files(self) -> frozenset[str] | None:

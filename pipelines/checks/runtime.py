@@ -126,7 +126,10 @@ def tensorboard_events(context: Context, stream: Stream) -> str:
 
 
 def quality_reports(context: Context, stream: Stream) -> str:
-    """One valid report for each file the configuration names; a dropped file is told, not failed."""
+    """One valid report for each file the configuration names; a dropped file is reported, not failed.
+
+    Files that an imported model was trained on elsewhere cannot be checked.
+    """
     from core.data.files import expand
 
     config = context.config(stream)
@@ -135,8 +138,15 @@ def quality_reports(context: Context, stream: Stream) -> str:
     reports = [_json(path, context) for path in (context.root / config.dqvl.report_dir).glob("*.json")]
     decisions = {report["file_id"]: report["decision"] for report in reports}
     data_root = context.root / config.data.root
-    parts = (getattr(config.data.parts, name) for name in type(config.data.parts).model_fields)
+    names = list(type(config.data.parts).model_fields)
+    elsewhere = context.parts_elsewhere(stream, names)
+    parts = (getattr(config.data.parts, name) for name in names if name not in elsewhere)
     files = {relative(path, data_root) for part in parts for path in expand(part.files, data_root)}
+    if elsewhere and not files:
+        raise CheckSkipped(
+            f"the model was imported with {len(reports)} reports, and none of its sensor files is in this workspace",
+            "copy them to where data.parts names them, and import again",
+        )
     missing = sorted(files - decisions.keys())
     if missing:
         raise CheckFailed(
@@ -145,7 +155,8 @@ def quality_reports(context: Context, stream: Stream) -> str:
     dropped = sorted(file for file in files if decisions[file] == "drop")
     warned = sum(bool(report["warnings"]) for report in reports if report["file_id"] in files)
     kept = f"{len(files)} files: {len(files) - len(dropped)} kept, {warned} with warnings"
-    return f"{kept}; dropped: {', '.join(dropped) or 'none'}"
+    unchecked = f"; not checked, for their files are not here: {', '.join(elsewhere)}" if elsewhere else ""
+    return f"{kept}; dropped: {', '.join(dropped) or 'none'}{unchecked}"
 
 
 def scores_match(context: Context, stream: Stream) -> str:

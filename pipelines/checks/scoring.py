@@ -114,6 +114,11 @@ def _model_and_input(context: Context, stream: Stream, part: PartName, most: int
     from core.devices.manager import DeviceManager
     from inference.scoring import load_scoring_model
 
+    if context.parts_elsewhere(stream, [part]):
+        raise CheckSkipped(
+            f"the model was imported, and the files of data.parts.{part} are not in this workspace",
+            "copy them to where data.parts names them",
+        )
     config = context.config(stream)
     scoring = load_scoring_model(context.checkpoint(stream), DeviceManager(config).plan(processes=1))
     config = as_trained(config, scoring.config.model_dump(mode="json"))

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from core.config.schema import STREAMS, AnyConfig, Stream
-
-REPORTS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
+from core.config.schema import REPORT_DIRS, STREAMS, AnyConfig, Stream
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Places:
 
     @classmethod
     def of_contract(cls, stream: Stream) -> Self:
-        return cls(f"runs/{stream}_ssl", f"checkpoints/{stream}_ssl.pt", "artifacts", REPORTS[stream])
+        return cls(f"runs/{stream}_ssl", f"checkpoints/{stream}_ssl.pt", "artifacts", REPORT_DIRS[stream])
 
     @classmethod
     def of(cls, config: AnyConfig) -> Self:

@@ -14,7 +14,9 @@ from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputErr
 from core.lock import Lock
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.import_artifacts import import_artifacts, main
-from tests.support.small_workspace import CONFIGS, RUN_ID
+from pipelines.imported_models import is_imported
+from pipelines.validate_training_outputs import main as validate
+from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
 DETECTOR = "checkpoints/patchtst_ssl.detector.npz"
 MODEL, LOSSES = "checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv"
@@ -266,3 +268,61 @@ def test_a_folder_without_anything_of_landfall_is_refused(workspace, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no checkpoint"):
         import_artifacts(tmp_path / "empty", root=workspace)
+
+
+# -------------------------------------------------------------------------------------------------- imported, validated
+@pytest.fixture
+def emptied(finished_workspace, tmp_path) -> Path:
+    """The finished workspace before anything ran in it."""
+    outputs = shutil.ignore_patterns("artifacts", "checkpoints", "runs", "training_dashboard", ".import-*")
+    return shutil.copytree(finished_workspace.root, tmp_path / "elsewhere", ignore=outputs)
+
+
+def imported(root: Path, bundles: dict[str, Path]) -> None:
+    files = [word for stream, flag in (("patchtst", "--patch-config"), ("swinmae", "--swin-config"))
+             for word in (flag, CONFIGS[stream])]  # fmt: skip
+    for bundle in bundles.values():
+        assert main([str(bundle), "--repo-root", str(root), *files]) == EXIT_OK
+
+
+def checklist(root: Path) -> dict[str, str]:
+    assert validate([*PIPELINE_ARGUMENTS, "--repo-root", str(root)]) == EXIT_OK
+    report = json.loads((root / "artifacts/validation_report.json").read_text())
+    return {item["id"]: item["status"] for item in report["items"]}
+
+
+def test_import_then_validate_passes_where_the_data_is(bundles, emptied):
+    imported(emptied, bundles)
+    statuses = checklist(emptied)
+    skipped = {identity for identity, status in statuses.items() if status != "PASS"}
+    assert skipped == {"V-03.notebook.patchtst", "V-03.notebook.swinmae"}
+    assert list((emptied / "artifacts/scores/patchtst_events").glob("*.json")), "an event opens on the dashboard"
+
+
+def test_import_then_validate_says_what_cannot_be_checked_without_the_data(bundles, emptied):
+    shutil.rmtree(emptied / "data")
+    imported(emptied, bundles)
+    statuses = checklist(emptied)
+    names = ("notebook", "quality", "smoke", "collapse")
+    expected = {f"V-03.{name}.{stream}" for name in names for stream in CONFIGS}
+    assert {identity for identity, status in statuses.items() if status == "SKIP"} == expected
+    assert set(statuses.values()) == {"PASS", "SKIP"}
+
+
+def test_missing_quality_reports_are_made_from_the_data_that_is_there(drive, emptied):
+    for report in (drive / "artifacts/dqvl/fdc").glob("*.json"):
+        report.unlink()
+    for test in (emptied / "data/fdc").glob("test_*"):
+        test.unlink()
+    assert main([str(drive), "--repo-root", str(emptied), "--patch-config", CONFIGS["patchtst"]]) == EXIT_OK
+    names = {json.loads(path.read_text())["file_id"] for path in (emptied / "artifacts/dqvl/fdc").glob("*.json")}
+    assert names == {"data/fdc/train_1.csv", "data/fdc/train_2.csv"}
+
+
+def test_a_model_that_is_trained_here_is_no_imported_one(bundles, emptied):
+    imported(emptied, bundles)
+    model = emptied / MODEL
+    assert is_imported(emptied, "patchtst", model)
+    shutil.copy(emptied / "checkpoints/patchtst_ssl.last.pt", model)
+    shutil.copy(emptied / "checkpoints/patchtst_ssl.last.json", model.with_suffix(".json"))
+    assert not is_imported(emptied, "patchtst", model)

@@ -1,0 +1,93 @@
+"""Models that were trained elsewhere: which they are, and what of their checks needs data that may not be here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from core import checkpoint
+from core.config.schema import STREAMS, AnyConfig, Stream
+from core.data.files import matches
+from core.errors import LandfallError
+from core.reading import UnreadableError, read_json_object
+from core.workspace import relative, utc_now, write_json
+
+log = logging.getLogger(__name__)
+
+RECORD = "artifacts/imported.json"
+
+
+def record_import(root: Path, streams: Iterable[Stream]) -> None:
+    """Notes the imported model of each stream by its digest: one that is trained here later is another."""
+    models = {
+        stream: {"sha256": checkpoint.describe(root / f"checkpoints/{stream}_ssl.pt")["sha256"], "at": utc_now()}
+        for stream in streams
+    }
+    if models:
+        write_json(root / RECORD, {**_record(root), **models})
+
+
+def is_imported(root: Path, stream: Stream, model: Path) -> bool:
+    """Whether the model of a stream is one that was imported."""
+    noted = _record(root).get(stream)
+    try:
+        return isinstance(noted, dict) and noted.get("sha256") == checkpoint.describe(model)["sha256"]
+    except (LandfallError, KeyError):
+        return False
+
+
+def _record(root: Path) -> dict[str, object]:
+    try:
+        return read_json_object(root / RECORD)
+    except (OSError, UnreadableError):
+        return {}
+
+
+def missing_parts(config: AnyConfig, root: Path, names: Sequence[str]) -> list[str]:
+    """The parts of the data of which no file is here."""
+    folder = root / config.data.root
+    parts = {name: getattr(config.data.parts, name).files for name in names}
+    return [name for name, files in parts.items() if files and not any(matches(pattern, folder) for pattern in files)]
+
+
+def measure_quality(config: AnyConfig, root: Path) -> None:
+    """Makes the quality reports that are missing of files that are here; logs what cannot be checked."""
+    from core.data.dataset import check_quality
+
+    names = tuple(type(config.data.parts).model_fields)
+    if missing := missing_parts(config, root, names):
+        log.warning(
+            "%s: the quality of %s cannot be checked, their files are not in this workspace",
+            config.stream, ", ".join(missing),
+        )  # fmt: skip
+    if not config.dqvl.enabled or set(missing) == set(names) or not _files_without_report(config, root):
+        return
+    here = {name: getattr(config.data.parts, name) for name in names if name not in missing}
+    empty = {name: getattr(config.data.parts, name).model_copy(update={"files": ()}) for name in missing}
+    parts = config.data.parts.model_copy(update={**here, **empty})
+    data = config.data.model_copy(update={"parts": parts})
+    try:
+        reports = check_quality(config.model_copy(update={"data": data}), root=root)
+    except LandfallError as error:
+        log.warning("%s: the quality reports cannot be made: %s", config.stream, error)
+        return
+    log.info("%s: the quality of %d files was measured here", config.stream, len(reports))
+
+
+def _files_without_report(config: AnyConfig, root: Path) -> set[str]:
+    reported = set()
+    for path in (root / config.dqvl.report_dir).glob("*.json"):
+        try:
+            reported.add(read_json_object(path).get("file_id"))
+        except (OSError, UnreadableError):
+            continue
+    folder = root / config.data.root
+    parts = (getattr(config.data.parts, name).files for name in type(config.data.parts).model_fields)
+    files = {relative(path, folder) for patterns in parts for pattern in patterns for path in matches(pattern, folder)}
+    return files - reported
+
+
+def streams_of(placed: Iterable[str]) -> list[Stream]:
+    """The streams whose model is among the files."""
+    return [stream for stream in STREAMS if f"checkpoints/{stream}_ssl.pt" in set(placed)]
