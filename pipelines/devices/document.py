@@ -11,6 +11,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.config.execution import DeviceKind
+from core.config.schema import Stream
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.devices.record import SCHEMA_VERSION
@@ -63,6 +64,21 @@ class BatchExample(Document):
     largest: int | None
     cost_per_hour_usd: float
     reason: str
+
+
+class FittingProfile(Document):
+    name: str = Field(description="Device profile for this machine: `local/devices=NAME`.")
+    reason: str = Field(description="Why this one.")
+
+
+class RunBatch(Document):
+    """What a finished run took."""
+
+    stream: Stream = Field(description="Which model.")
+    run_id: str = Field(description="The run.")
+    device: str = Field(description="The device it computed on.")
+    effective: int = Field(description="Windows per optimizer step.")
+    micro: int = Field(description="Windows computed at once.")
 
 
 class StartingBatch(TierBatch):
@@ -129,6 +145,8 @@ class DeviceReport(DeviceRecord):
     """What hardware was found, what a run would use, and why."""
 
     batch: StartingBatch = Field(description="Batch and model size to start from.")
+    profile: FittingProfile | None = Field(None, description="The device profile that fits this machine.")
+    run_batches: list[RunBatch] = Field([], description="Batches of the runs that made the present models.")
     cost: Cost = Field(description="Estimated cost.")
     frameworks: dict[str, str | None] = Field(description="Installed versions; null where a framework is absent.")
     framework_devices: dict[str, list[str] | str] | None = Field(

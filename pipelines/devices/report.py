@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from core.config.execution import Execution
 from core.config.schema import Training
 from core.devices.batching import get_batch_config
 from core.devices.manager import DeviceManager
 from core.devices.record import Host, device_record
-from core.devices.tables import Tiers, load_tiers
+from core.devices.tables import Tiers, load_tiers, tables_root
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import Costs, cost_per_hour, load_costs
-from pipelines.devices.document import CheckResult, DeviceRecord, DeviceReport
+from pipelines.devices.document import CheckResult, DeviceRecord, DeviceReport, RunBatch
+from pipelines.devices.fitting import fitting_profile, load_profiles, run_batches
 from pipelines.devices.frameworks import framework_devices, installed_frameworks
 
 RUN_HOURS = (1, 8)
@@ -31,6 +33,8 @@ class Facts:
     tiers: Tiers
     costs: Costs
     framework_devices: Mapping[str, list[str] | str] | None = None
+    profiles: Mapping[str, Execution] = field(default_factory=dict)
+    run_batches: Sequence[RunBatch] = ()
 
     @classmethod
     def of_this_machine(cls, *, verbose: bool = False) -> Self:
@@ -41,6 +45,8 @@ class Facts:
             tiers=load_tiers(),
             costs=load_costs(),
             framework_devices=framework_devices() if verbose else None,
+            profiles=load_profiles(tables_root()),
+            run_batches=run_batches(tables_root()),
         )
 
 
@@ -63,6 +69,8 @@ def device_report(
         "framework_devices": facts.framework_devices,
         "recommendations": [asdict(advice) for advice in advice_for(record)],
         "checks": checks,
+        "profile": fitting_profile(manager, facts.profiles, facts.host.environment).model_dump(),
+        "run_batches": [batch.model_dump() for batch in facts.run_batches],
     }
     document["batch"]["examples"] = _examples(manager, record, facts.costs)
     return DeviceReport.model_validate(document).model_dump(mode="json")

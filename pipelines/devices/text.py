@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _WIDTH, _LABEL, _NAME = 100, 14, 40  # columns: of the text, of its labels, of a device's name
@@ -24,11 +24,13 @@ def _summary(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     yield from _entry("Routing", _routing_text(report["routing"]), f"order: {', '.join(report['routing']['order'])}")
     yield from _entry("Memory", _memory_text(report["memory"]))
     recompute = "with" if batch["gradient_checkpointing"] else "without"
+    if (profile := report["profile"]) is not None:
+        yield from _entry("Profile", f"local/devices={profile['name']}", profile["reason"])
     yield from _entry(
         "Batch",
-        f"tier {batch['tier']}: starts at {batch['batch_size']}, {batch['model_size']} model, "
+        f"tier {batch['tier']}: at most {batch['batch_size']} windows per step, {batch['model_size']} model, "
         f"{recompute} gradient checkpointing",
-        *(f"a batch of {row['base']} becomes {row['batch_size']}: {row['reason']}" for row in batch["examples"]),
+        *(_run_batches(report["run_batches"]) or ["a run lowers it to its data and measures the micro-batch"]),
     )
     runs = "; ".join(f"{run['hours']:g} h: {run['usd']:.2f} USD" for run in cost["runs"])
     per_hour = f"{cost['usd_per_hour']:.2f} USD/h, an estimate (configs/hardware/costs.yaml)"
@@ -40,6 +42,14 @@ def _summary(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
         ", ".join(versions),
         *(f"{name}: {_devices_seen(found)}" for name, found in seen),
     )
+
+
+def _run_batches(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{row['stream']}: {row['effective']} windows per step, micro-batch {row['micro']}, as in run {row['run_id']} "
+        f"on {row['device']}"
+        for row in rows
+    ]
 
 
 def _devices_seen(found: list[str] | str) -> str:

@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
+from core import checkpoint
 from core.config.compose import environment_settings
 from core.config.execution import Device, Execution
 from core.devices.capabilities import DeviceCapabilities
@@ -29,6 +30,7 @@ from pipelines.devices.advice import torch_for
 from pipelines.devices.command import main
 from pipelines.devices.costs import load_costs
 from pipelines.devices.document import CheckResult, schema_text
+from pipelines.devices.fitting import load_profiles, run_batches
 from pipelines.devices.report import Facts, device_report
 from pipelines.devices.text import as_text
 from tests.support import REPO_ROOT
@@ -97,6 +99,7 @@ def facts(found: tuple[DeviceCapabilities, ...], **changes) -> Facts:
     of_host = {name: changes.pop(name) for name in ("environment", "torch_cuda", "ram_mb") if name in changes}
     host = Host(**{"environment": {}, "torch_cuda": None, "ram_mb": found[-1].memory_total_mb, **of_host})
     frameworks = {"PyTorch": "2.13.0", "TensorFlow": None, "JAX": None}
+    changes = {"profiles": load_profiles(REPO_ROOT), **changes}
     return replace(Facts(host, frameworks, load_tiers(REPO_ROOT), load_costs(REPO_ROOT)), **changes)
 
 
@@ -159,6 +162,34 @@ def test_a_report_that_lacks_something_does_not_keep_to_the_schema():
 def test_what_does_not_keep_to_the_schema_is_never_printed():
     with pytest.raises(ValidationError, match="valid string"):
         report_of(replace(A100, compute_capability=8.0), CPU)
+
+
+# ------------------------------------------------------------------------------------------------ what suits the machine
+H100 = replace(A100, name="NVIDIA H100 80GB HBM3", count=1, memory_total_mb=81_559, compute_capability="9.0")
+RTX_3090 = replace(A100, name="NVIDIA GeForce RTX 3090", count=1, memory_total_mb=24_268, compute_capability="8.6")
+
+
+@pytest.mark.parametrize("found, environment, name", [
+    ((CPU,), {}, "cpu"), ((M2, CPU), {}, "mps"), ((RTX_3090, CPU), {}, "workstation_3090"),
+    ((T4, CPU), {}, "single_gpu"), ((T4, CPU), {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, "kaggle_t4"),
+    ((A100, CPU), {}, "hpc_a100"), ((replace(A100, count=2), CPU), {}, "multi_gpu"), ((H100, CPU), {}, "single_gpu"),
+    ((HIDDEN_T4, CPU), {}, "cpu"),
+])  # fmt: skip
+def test_the_profile_that_fits_is_named(found, environment, name):
+    report = report_of(*found, environment=environment)
+    assert report["profile"]["name"] == name
+    assert f"local/devices={name}" in as_text(report)
+
+
+def test_the_batch_of_the_last_run_is_named(tmp_path):
+    hardware = {"name": "AMD EPYC", "batch": {"effective": 64, "micro": 32}}
+    path = tmp_path / "checkpoints/patchtst_ssl.pt"
+    checkpoint.save(path, {"epoch": 1}, description={"run_id": "run-1", "hardware": hardware})
+    report = report_of(CPU, run_batches=run_batches(tmp_path))
+    (batch,) = report["run_batches"]
+    assert (batch["stream"], batch["effective"], batch["micro"], batch["run_id"]) == ("patchtst", 64, 32, "run-1")
+    assert "patchtst: 64 windows per step, micro-batch 32" in as_text(report)
+    check_schema(report)
 
 
 # ------------------------------------------------------------------------------------------------------------- routing

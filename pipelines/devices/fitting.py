@@ -1,0 +1,75 @@
+"""What suits this machine: the device profile to choose, and the batch that runs take here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from core import checkpoint
+from core.config.compose import local_config_file
+from core.config.execution import DeviceKind, Execution
+from core.config.overrides import PROFILE_DIR
+from core.config.schema import STREAMS
+from core.devices.manager import DeviceManager
+from core.devices.profiles import misfits
+from core.devices.tables import read_yaml
+from core.errors import LandfallError
+from pipelines.devices.document import FittingProfile, RunBatch
+
+log = logging.getLogger(__name__)
+
+_ON_KAGGLE = "KAGGLE_KERNEL_RUN_TYPE"
+_GENERIC: dict[DeviceKind, str] = {"cpu": "cpu", "mps": "mps", "cuda": "single_gpu", "xpu": "single_gpu"}
+
+
+def load_profiles(root: Path) -> dict[str, Execution]:
+    """Every profile of the workspace by name; a faulty one is left out with a warning."""
+    profiles = {}
+    for path in sorted((root / PROFILE_DIR).glob("*.yaml")):
+        try:
+            profiles[path.stem] = read_yaml(f"{PROFILE_DIR}/{path.name}", Execution, root=root)
+        except LandfallError as error:
+            log.warning("%s", error.message)
+    return profiles
+
+
+def fitting_profile(
+    manager: DeviceManager, profiles: Mapping[str, Execution], environment: Mapping[str, str]
+) -> FittingProfile:
+    """The profile made for this device, by its name and what it requires; otherwise one for any device of its kind."""
+    chosen = manager.capabilities
+    for name, profile in profiles.items():
+        model, is_kaggles = name.rpartition("_")[2], name.startswith("kaggle_")
+        if (
+            model in chosen.name.lower()
+            and is_kaggles == (_ON_KAGGLE in environment)
+            and not misfits(profile, manager.found, chosen)
+            and (profile.devices == "auto" or profile.devices <= manager.device_count)
+        ):
+            return FittingProfile(name=name, reason=f"made for {chosen.name}, and everything it requires is here")
+    name = "multi_gpu" if manager.device_count > 1 else _GENERIC.get(chosen.kind, "auto")
+    if name not in profiles:
+        name = "auto"
+    return FittingProfile(name=name, reason=f"no profile is made for {chosen.name}; this one fits any {chosen.kind}")
+
+
+def run_batches(root: Path) -> list[RunBatch]:
+    """The batch of the run that made each stream's model, which a new run on this machine and data takes again."""
+    found = []
+    for stream in STREAMS:
+        try:
+            described = checkpoint.describe(root / f"checkpoints/{stream}_ssl.pt")
+            batch = described["hardware"]["batch"]
+            found.append(
+                RunBatch(
+                    stream=stream,
+                    run_id=described["run_id"],
+                    effective=batch["effective"],
+                    micro=batch["micro"],
+                    device=described["hardware"].get("name", ""),
+                )
+            )
+        except (LandfallError, KeyError, TypeError, ValueError) as error:
+            log.debug("%s: no batch of an earlier run: %s", local_config_file(stream), error)
+    return found
