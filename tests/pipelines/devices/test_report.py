@@ -164,7 +164,7 @@ def test_what_does_not_keep_to_the_schema_is_never_printed():
         report_of(replace(A100, compute_capability=8.0), CPU)
 
 
-# ------------------------------------------------------------------------------------------------ what suits the machine
+# ----------------------------------------------------------------------------------------------- what suits the machine
 H100 = replace(A100, name="NVIDIA H100 80GB HBM3", count=1, memory_total_mb=81_559, compute_capability="9.0")
 RTX_3090 = replace(A100, name="NVIDIA GeForce RTX 3090", count=1, memory_total_mb=24_268, compute_capability="8.6")
 
