@@ -30,6 +30,8 @@ _LOADED = re.compile(
     r'|<script defer src="(?P<script>[^"]+)"></script>'
     r'|<script type="module" src="(?P<module>[^"]+)"></script>'
 )
+# What index.html says where no server serves it, with a link to the single file: not in that file itself.
+_NOT_SERVED = re.compile(r'<div class="card notice">.*?</div>', re.DOTALL)
 _IMPORT = re.compile(r'^import\s*\{(?P<names>[^}]*)\}\s*from\s*"(?P<path>\.{1,2}/[^"]+)";', re.MULTILINE)
 _EXPORT = re.compile(
     r"^export (?P<kind>(?:const|class|function|async function|function\*) )(?P<name>\w+)", re.MULTILINE
@@ -114,7 +116,8 @@ class _Page:
         self.digests: dict[str, list[str]] = {"script": [], "style": []}
 
     def text(self) -> str:
-        body = _LOADED.sub(self._in_place, _text(self.folder / "index.html"))
+        page = _NOT_SERVED.sub("", _text(self.folder / "index.html"))
+        body = _LOADED.sub(self._in_place, page)
         script, style = (" ".join(f"'sha256-{digest}'" for digest in self.digests[tag]) for tag in ("script", "style"))
         policy = (
             f"default-src 'none'; script-src {script}; style-src {style}; img-src data: blob:; "

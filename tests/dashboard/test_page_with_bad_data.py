@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pipelines.dashboard.single_file import write_single_file
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, card, chart, data_of, show
 from tests.dashboard.builders import REPOSITORY, SECOND, build_workspace, write, write_checkpoint, write_scores
@@ -192,4 +193,17 @@ def test_a_page_that_is_not_served_says_how_to_serve_it(browser):
     page = browser.new_page()
     page.goto((REPOSITORY / "training_dashboard" / "index.html").as_uri())
     assert "make dashboard" in page.locator("main").inner_text()
+    page.close()
+
+
+def test_a_page_opened_from_a_disk_leads_to_the_report_with_its_data(browser, page_folder):
+    build_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    write_single_file(page_folder.parent)
+    page = browser.new_page()
+    page.goto((page_folder / "index.html").as_uri())
+    page.locator("main a").click()
+    page.wait_for_selector("#verdict *")
+    assert page.url.endswith("artifacts/report.html")
+    assert "has to be served" not in page.locator("main").inner_text()
     page.close()

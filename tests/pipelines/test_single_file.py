@@ -42,6 +42,12 @@ def test_everything_that_was_exported_is_in_the_file(workspace):
     assert {"series/patchtst/0.json", "events/patchtst/7.json", f"runs/{FIRST}.json"} <= set(exported)
 
 
+def test_the_page_opened_from_a_disk_links_to_the_file(workspace):
+    page = workspace / "training_dashboard"
+    (link,) = re.findall(r'<a href="([^"]+)"', (page / "index.html").read_text(encoding="utf-8"))
+    assert (page / link).resolve() == write_single_file(workspace).resolve()
+
+
 def test_nothing_in_the_file_is_loaded_and_nothing_unnamed_may_run(workspace):
     text = write_single_file(workspace).read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:)', text)
