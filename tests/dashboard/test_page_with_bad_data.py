@@ -11,6 +11,7 @@ from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, card, chart, data_of, show
 from tests.dashboard.builders import REPOSITORY, SECOND, build_workspace, write, write_checkpoint, write_scores
 from tests.dashboard.whole import build_whole_workspace, change
+from tests.support.small_workspace import install_page
 
 pytestmark = pytest.mark.browser
 
@@ -196,12 +197,12 @@ def test_a_page_that_is_not_served_says_how_to_serve_it(browser):
     page.close()
 
 
-def test_a_page_opened_from_a_disk_leads_to_the_report_with_its_data(browser, page_folder):
-    build_workspace(page_folder.parent)
-    export_state(page_folder.parent)
-    write_single_file(page_folder.parent)
+def test_a_page_opened_from_a_disk_leads_to_the_report_with_its_data(browser, tmp_path):
+    folder = install_page(build_workspace(tmp_path))
+    export_state(tmp_path)
+    write_single_file(tmp_path)
     page = browser.new_page()
-    page.goto((page_folder / "index.html").as_uri())
+    page.goto((folder / "index.html").as_uri())
     page.locator("main a").click()
     page.wait_for_selector("#verdict *")
     assert page.url.endswith("artifacts/report.html")

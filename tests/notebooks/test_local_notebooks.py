@@ -16,11 +16,12 @@ import websocket
 from core.config.schema import STREAMS
 from migration.migrate import migrate
 from migration.python.source import compiles
+from pipelines.init_workspace import init_workspace
 from tests.notebooks.conftest import NOTEBOOK
 from tests.support import REPO_ROOT
 
 NOTEBOOKS = {stream: REPO_ROOT / f"notebooks/local_{stream}_ssl.ipynb" for stream in STREAMS}
-PARAMETERS = ["work_dir", "drive_dir", "config", "overrides", "epochs", "run_id", "bundle"]
+PARAMETERS = ["work_dir", "config", "overrides", "epochs", "run_id", "bundle"]
 each_stream = pytest.mark.parametrize("stream", STREAMS)
 
 
@@ -42,6 +43,29 @@ def test_one_cell_holds_the_parameters_papermill_sets(stream):
     (cell,) = [cell for cell in code_cells(stream) if "parameters" in cell.metadata.get("tags", ())]
     assert re.findall(r"^(\w+) =", cell.source, flags=re.MULTILINE) == PARAMETERS
     assert f'"configs/{stream}_ssl_local.yaml"' in cell.source
+
+
+@each_stream
+def test_every_parameter_is_used(stream):
+    (cell,) = [cell for cell in code_cells(stream) if "parameters" in cell.metadata.get("tags", ())]
+    others = "\n".join(each.source for each in code_cells(stream) if each is not cell)
+    assert [name for name in PARAMETERS if not re.search(rf"\b{name}\b", others)] == []
+
+
+@each_stream
+def test_a_work_folder_elsewhere_needs_a_workspace_and_the_error_says_how_to_make_one(stream, tmp_path):
+    """In a process of its own: the set-up cell changes the folder and the paths of modules."""
+    cells = [cell.source for cell in code_cells(stream) if cell.metadata.get("tags")]
+    program = "\n".join([*cells[:1], f"work_dir = {str(tmp_path / 'mine')!r}", *cells[1:],
+                         "from core.workspace import find_root", "print(find_root())"])  # fmt: skip
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True)
+
+    assert "landfall init DIR" in run().stderr
+    (tmp_path / "mine").rmdir()
+    init_workspace(tmp_path / "mine")
+    assert run().stdout.strip() == str((tmp_path / "mine").resolve())
 
 
 @each_stream
