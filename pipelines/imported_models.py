@@ -53,22 +53,18 @@ def missing_parts(config: AnyConfig, root: Path, names: Sequence[str]) -> list[s
 
 def measure_quality(config: AnyConfig, root: Path) -> None:
     """Makes the quality reports that are missing of files that are here; logs what cannot be checked."""
-    from core.data.dataset import check_quality
+    from core.data.dataset import PART_NAMES, check_quality
 
-    names = tuple(type(config.data.parts).model_fields)
-    if missing := missing_parts(config, root, names):
+    if missing := missing_parts(config, root, PART_NAMES):
         log.warning(
             "%s: the quality of %s cannot be checked, their files are not in this workspace",
             config.stream, ", ".join(missing),
         )  # fmt: skip
-    if not config.dqvl.enabled or set(missing) == set(names) or not _files_without_report(config, root):
+    parts = [name for name in PART_NAMES if name not in missing and getattr(config.data.parts, name).files]
+    if not config.dqvl.enabled or not parts or not _files_without_report(config, root):
         return
-    here = {name: getattr(config.data.parts, name) for name in names if name not in missing}
-    empty = {name: getattr(config.data.parts, name).model_copy(update={"files": ()}) for name in missing}
-    parts = config.data.parts.model_copy(update={**here, **empty})
-    data = config.data.model_copy(update={"parts": parts})
     try:
-        reports = check_quality(config.model_copy(update={"data": data}), root=root)
+        reports = check_quality(config, root=root, parts=parts)
     except LandfallError as error:
         log.warning("%s: the quality reports cannot be made: %s", config.stream, error)
         return

@@ -94,10 +94,12 @@ def load_stream_data(
     return StreamData(windows, scaler, channels, rate_hz, tuple(reports), config)
 
 
-def check_quality(config: AnyConfig, *, root: Path, run_id: str = "") -> list[QualityReport]:
-    """Checks every file of every split and writes its report. Raises QualityError when no file passes."""
+def check_quality(
+    config: AnyConfig, *, root: Path, run_id: str = "", parts: Sequence[PartName] = PART_NAMES
+) -> list[QualityReport]:
+    """Checks every file of the splits and writes its report. Raises QualityError when no file passes."""
     data_root = (root / config.data.root).resolve()
-    files = {file for name in PART_NAMES for file in _files_of(config, name, data_root)}
+    files = {file for name in parts for file in _files_of(config, name, data_root)}
     store = Store.of(config, root)
     reports = read_all(sorted(files), config, root, run_id, store)[1]
     store.forget_oldest()
