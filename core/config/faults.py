@@ -42,7 +42,7 @@ def all_faults(
     valid, and the rest is looked at again.
     """
     found: list[ConfigFault] = []
-    mended, at_fault = copy.deepcopy(dict(values)), set()
+    corrected, at_fault = copy.deepcopy(dict(values)), set()
     for _ in range(_ROUNDS):
         if error is None:
             break
@@ -52,8 +52,8 @@ def all_faults(
                     found.append(fault)
                     at_fault.update(keys)
                 for key in keys:
-                    _set_right(mended, key.split("."), schema)
-        error = _error_of(mended, schema)
+                    _set_right(corrected, key.split("."), schema)
+        error = _error_of(corrected, schema)
     return found
 
 
@@ -62,11 +62,11 @@ def _faults_of(
 ) -> Iterator[tuple[ConfigFault, tuple[str, ...]]]:
     """Faults of one error of pydantic, each with the keys that have a part in it."""
     section = ".".join(map(str, details["loc"]))
-    told = details.get("ctx", {}).get("error")
-    if not isinstance(told, ContradictionError):
+    error = details.get("ctx", {}).get("error")
+    if not isinstance(error, ContradictionError):
         yield _fault(details, schema, origins), (section,)
         return
-    for problem, names in told.found:
+    for problem, names in error.found:
         keys = tuple(f"{section}.{name}".strip(".") for name in names) or (section,)
         last = next((key for key in reversed(list(origins)) if key in keys), keys[0])
         yield ConfigFault(keys[0] or "configuration", problem, origin_of(last, origins)), keys

@@ -137,14 +137,15 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
 def _process_window(patch: int | str, history: History) -> tuple[int, str]:
     rows, name = history.shortest()
     step = 1 if patch == AUTO else patch
-    told = f"half of the rows of the split {name} are in segments of {rows} rows or more"
+    reason = f"half of the rows of the split {name} are in segments of {rows} rows or more"
     for window in _WINDOWS:
         if _WINDOWS_A_SPLIT * window <= rows:
-            return window // step * step, f"{told}, {_WINDOWS_A_SPLIT} windows"
+            return window // step * step, f"{reason}, {_WINDOWS_A_SPLIT} windows"
     for window in _SHORT_WINDOWS:
         if window + (window if history.guard < 0 else history.guard) <= rows:
-            return max(window // step, 2) * step, f"{told}, too short for {_WINDOWS_A_SPLIT} windows of {_WINDOWS[-1]}"
-    return max(_SHORT_WINDOWS[-1] // step, 2) * step, told
+            reason += f", too short for {_WINDOWS_A_SPLIT} windows of {_WINDOWS[-1]}"
+            return max(window // step, 2) * step, reason
+    return max(_SHORT_WINDOWS[-1] // step, 2) * step, reason
 
 
 def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:

@@ -257,7 +257,7 @@ class DeviceManager:
             yield missing
 
     def _is_of_profile(self, key: str) -> bool:
-        """Whether a file of `configs/local/devices/` set the key, or nobody known."""
+        """Whether a file of `configs/local/devices/` set the key, or its origin is unknown."""
         origin = origin_of(key, self.origins)
         return origin is None or origin.startswith(PROFILE_DIR)
 

@@ -78,5 +78,5 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
 
 
 def _origin_of_preference(prefer: str) -> str:
-    """Where nobody recorded who set it."""
+    """If the origin is not recorded."""
     return "default" if prefer == "auto" else "configuration"

@@ -144,10 +144,10 @@ class Check:
         except LandfallError as error:
             status, detail, hint = "FAIL", error.message, error.hint
         except Exception as error:
-            # A checklist that dies on a damaged file helps nobody: the item fails and the trace is in the log.
+            # A damaged file fails its item, with the trace in the log, and does not end the checklist.
             log.exception("check %s", identity)
             status, hint = "FAIL", "the log has the trace; `make validate` makes every output again"
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        # The report is published with the dashboard: where the workspace lies is nobody's business.
+        # The report is published with the dashboard: it does not contain the path of the workspace.
         detail, hint = redacted((detail.replace(f"{root}/", ""), hint))
         return Item(identity, self.group, title, status, detail, hint)

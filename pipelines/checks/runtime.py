@@ -27,17 +27,18 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 
 def checkpoint_fits(context: Context, stream: Stream) -> str:
-    """Is whole, loads with strict keys, and was trained to see what the configuration shows it."""
+    """Is valid, loads with strict keys, and was trained on what the configuration gives it."""
     from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
     from core.devices.tables import load_tiers
     from inference.scoring import load_scoring_model
 
     loaded, path = context.configs[stream], context.checkpoint(stream)
-    told = checkpoint.describe(path)
-    config = size_as_trained(loaded, told["config"], load_tiers(context.root))
+    described = checkpoint.describe(path)
+    config = size_as_trained(loaded, described["config"], load_tiers(context.root))
     load_scoring_model(path, DeviceManager(config).plan(processes=1), config=config)
-    return f"epoch {told['epoch']}, {told['parameters'] / 1e6:.2f} M parameters, sha256 and configuration match"
+    parameters = f"{described['parameters'] / 1e6:.2f} M parameters"
+    return f"epoch {described['epoch']}, {parameters}, sha256 and configuration match"
 
 
 def newest_run_is_promoted(context: Context, stream: Stream) -> str:
@@ -59,7 +60,7 @@ def loss_falls(context: Context, stream: Stream) -> str:
         raise CheckFailed("the loss is not finite", "lower training.learning_rate, or set precision=32")
     first, best = history[0], min(history, key=lambda record: record.val_loss)
     if len(history) < 2:
-        raise CheckSkipped("one epoch tells nothing about a trend", "train for at least two epochs")
+        raise CheckSkipped("one epoch shows no trend", "train for at least two epochs")
     if not (history[-1].train_loss < first.train_loss and best.val_loss < first.val_loss):
         raise CheckFailed(
             f"training {first.train_loss:.4f} → {history[-1].train_loss:.4f}, "
@@ -73,7 +74,7 @@ def loss_falls(context: Context, stream: Stream) -> str:
 
 
 def loss_artifacts_agree(context: Context, stream: Stream) -> str:
-    """The CSV repeats the log's epochs, and the picture is a whole PNG made from them."""
+    """The CSV repeats the log's epochs, and the picture is a complete PNG."""
     history = _history(context, stream)
     logged = [
         record for record in read_metrics(_run_folder(context, stream) / "metrics.jsonl") if record["kind"] == "epoch"
@@ -89,7 +90,7 @@ def loss_artifacts_agree(context: Context, stream: Stream) -> str:
         )
     picture = loss_png_path(context.root, context.config(stream))
     size = _size_of_png(picture, context)
-    return f"{len(history)} epochs in CSV and log agree; {picture.name} is whole ({size // 1024} KiB)"
+    return f"{len(history)} epochs in CSV and log agree; {picture.name} is complete ({size // 1024} KiB)"
 
 
 def scaler_matches(context: Context, stream: Stream) -> str:
@@ -195,7 +196,7 @@ def executed_notebook(context: Context, stream: Stream) -> str:
     if not found:
         raise CheckSkipped("no notebook was executed", "run `make validate`, or train from the command line only")
     newest = max(found, key=lambda path: path.stat().st_mtime_ns)
-    name, hint = relative(newest, context.root), "open it to see the cell, mend the cause and run `make validate`"
+    name, hint = relative(newest, context.root), "open it to see the cell, fix the cause and run `make validate`"
     notebook = _read(newest, lambda path: nbformat.read(path, as_version=4), context)
     code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     errors = [output for cell in code for output in cell.outputs if output.output_type == "error"]
@@ -270,7 +271,7 @@ def _json(path: Path, context: Context) -> dict[str, Any]:
 def _size_of_png(path: Path, context: Context) -> int:
     body = _existing(path, context).read_bytes()
     if not (body.startswith(_PNG_SIGNATURE) and body.endswith(_PNG_END)):
-        raise CheckFailed(f"{relative(path, context.root)} is not a whole PNG", "run `make validate`")
+        raise CheckFailed(f"{relative(path, context.root)} is not a complete PNG", "run `make validate`")
     return len(body)
 
 

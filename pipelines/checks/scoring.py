@@ -43,7 +43,7 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
     # NaN is the score of a window without a single observed value.
     if first.isinf().any() or first.isnan().all():
         raise CheckFailed("a score is infinite, or none is a number", hint)
-    return f"{len(batch)} windows scored alike twice and in reverse order"
+    return f"{len(batch)} windows have equal scores twice and in reverse order"
 
 
 def model_has_not_collapsed(context: Context, stream: Stream) -> str:
@@ -51,7 +51,7 @@ def model_has_not_collapsed(context: Context, stream: Stream) -> str:
     answers = _answers(context, stream)
     if answers.skill.total is None or answers.change is None:
         raise CheckSkipped(
-            "no channel moves in the validation part", "name a livelier stretch in data.parts.validation"
+            "no channel changes in the validation part", "name a segment with changes in data.parts.validation"
         )
     hint = "train longer; look at training.learning_rate, the loss curve and how the channels are scaled"
     if not math.isfinite(answers.skill.total):
