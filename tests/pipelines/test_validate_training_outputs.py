@@ -436,7 +436,18 @@ def test_a_device_that_is_requested_or_present_must_work(copied, monkeypatch, pr
 def test_every_check_has_a_test_that_damages_its_subject():
     """Those that no row of DAMAGES fails have a test of their own in this file or in test_collapsed_model.py."""
     damaged = {check for _, checks in DAMAGES.values() for check in checks.split()}
-    of_their_own = {"python", "packages", "device", "lint", "contract", "notebooks", "smoke", "collapse", "dashboard"}
+    of_their_own = {
+        "python",
+        "packages",
+        "device",
+        "lint",
+        "contract",
+        "notebooks",
+        "newest",
+        "smoke",
+        "collapse",
+        "dashboard",
+    }
     every = [*environment.CHECKS, *static.CHECKS, *runtime.CHECKS]
     assert {check.id for check in every} == damaged | of_their_own
 
