@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from migration.analysis.names import ColabNames, Flags
 from migration.colab.local_branch import Choice, choices, only_bound_in
-from migration.colab.local_value import Answer, FlagOf, answer
+from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.colab.names import MOUNTS
 from migration.python.scopes import own_nodes, read_names_of, stored_names
 from migration.python.source import CellSource
@@ -191,6 +191,8 @@ def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of:
     value = node.value
     if isinstance(value, ast.Constant) and (isinstance(value.value, bool) or value.value is None):
         return Answer(value.value, asks=False)
+    if asks_for_content(value):
+        return Answer(False)
     return answer(value, flag_of) if value is not None else None
 
 

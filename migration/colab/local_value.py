@@ -16,6 +16,9 @@ from migration.python.trees import last_name, walk
 
 _MODULE_NAME = re.compile(r"google\.?colab|\bcolab\b", re.IGNORECASE)
 _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
+_ASKS_FOR_CONTENT = re.compile(
+    r"(?:os\.path\.)?(?:isdir|exists)\('/content/?'\)|(?:pathlib\.)?Path\('/content/?'\)\.(?:exists|is_dir)\(\)"
+)
 _TPU = re.compile(r"TPU", re.IGNORECASE)
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
@@ -59,6 +62,11 @@ def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None
     """
     found = _value(node, flag_of)
     return found if found is not None and found.asks else None
+
+
+def asks_for_content(node: ast.expr | None) -> bool:
+    """`os.path.isdir("/content")`, `Path("/content").exists()`: whether there is Colab's folder."""
+    return node is not None and _ASKS_FOR_CONTENT.fullmatch(ast.unparse(node)) is not None
 
 
 def only_looks(node: ast.expr) -> bool:

@@ -10,7 +10,7 @@ from types import UnionType
 from migration.analysis.facts import NotebookFacts
 from migration.colab.effects import Effect, of_expression, uncovered
 from migration.colab.local_branch import Choice
-from migration.colab.local_value import Answer, FlagOf, answer
+from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
 from migration.python.scopes import own_nodes
@@ -194,6 +194,10 @@ def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
     gone = [statement for choice in facts.colab.choices(source) for statement in choice.gone]
     for node in own_nodes(source.tree.body, gone):
         match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if asks_for_content(call):
+                if facts.colab.flags.variables.get(name) is False:
+                    edit = Edit(*source.span(call), "False")
+                    yield Match(*source.span(node), f"`{name}` is False here", (edit,))
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value)) as literal):
                 if facts.colab.flags.variables.get(name, value) is not value:
                     edit = Edit(*source.span(literal), repr(not value))

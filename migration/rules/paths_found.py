@@ -26,6 +26,10 @@ _REASONS = {
         "text that begins like a path of Colab is appended to something else",
         "replace it by the work folder if what stands before it is no path or address",
     ),
+    "split": (
+        "a command that names Colab's folder is split at blanks, and a folder here may have a blank in its name",
+        "write the command as a list of words, with the work folder in place of /content",
+    ),
     "escaped": (
         "a path of Colab has escaped slashes, which no variable can have",
         "write the folder's path on this machine there, or use another delimiter than the slash",

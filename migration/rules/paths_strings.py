@@ -25,6 +25,7 @@ _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "cre
 _MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 _ROUTES = frozenset({"route", "get", "post", "put", "delete", "patch", "head", "options", "websocket", "api_route"})
 _DECORATOR = re.compile(r"^[ \t]*@(?:\w+\.)*(\w+)\($", re.MULTILINE)
+_SPLIT = re.compile(r"\s*\)?\s*\.\s*split\(\s*\)")
 _IS_PART = re.compile(r"[=(\[,+:%]\s*$")
 Use = OneOf["value", "text", "shell", "pattern", "annotation", "route", "appended"]
 
@@ -97,13 +98,18 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
     spans = find_paths(value, facts.mounts)
     if not spans:
         return
+    is_split = _SPLIT.match(text, group.literals[-1].end) is not None and " " in value.strip()
     generated = _GENERATED.search(text) is not None and _COMMAND_TEXT.search(value) is not None
     by_literal: dict[int, list[tuple[PathSpan, int, int]]] = {}
     for span in spans:
         first, last = chars[span.start], chars[span.end - 1]
         if span.is_escaped and group.use == "text":
             continue
-        reason = _obstacle(group, span, value, generated) or ("appended" if first[1] != last[1] else "")
+        reason = (
+            "split"
+            if is_split
+            else _obstacle(group, span, value, generated) or ("appended" if first[1] != last[1] else "")
+        )
         if not reason and group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw):
             reason = "bytes"
         if reason:

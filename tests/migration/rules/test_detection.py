@@ -247,6 +247,12 @@ def test_a_flag_is_false_though_the_branch_for_colab_stays():
     assert new == ["IN_COLAB = False\n!pip install a", "n = 2"]
 
 
+@pytest.mark.parametrize("question", ["os.path.isdir('/content')", "Path('/content/').exists()"])
+def test_the_folder_of_colab_is_a_question_where_a_flag_takes_the_answer(question):
+    new, _ = _rewrite(f"IN_COLAB = {question}", "n = 1 if IN_COLAB else 2", f"ok = {question}")
+    assert new == ["IN_COLAB = False", "n = 2", f"ok = {question}"]
+
+
 def test_folders_of_other_machines_go_where_those_of_colab_stay():
     here = "if not ASK:\n    os.chdir('..')"
     assert _rewrite(here)[0] == ["os.chdir('..')"]

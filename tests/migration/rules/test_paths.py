@@ -138,6 +138,7 @@ def test_what_only_looks_like_a_folder_stays(text):
     [
         ("x = base + '/content/x'", "appended"),
         ("x += '/content/x'", "appended"),
+        ("run('cp /content/x y'.split())", "blank"),
         ("x = f\"{base + '/content/x'}\"", "appended"),
         ("@app.route('/content')\ndef f(): pass", "route"),
         ("match x:\n  case '/content/x': pass", "pattern"),
