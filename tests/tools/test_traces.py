@@ -1,0 +1,77 @@
+"""The comparison of traces: what may differ between two machines, what may not, and notebooks that really run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from migration.migrate import migrate
+from tests.migration.semantics.outcome import notebook_of
+from tools.traces.__main__ import _compared, _sandbox
+from tools.traces.compare import compare
+
+
+def _both(original, migrated, human=()):
+    found = compare([(0, *effect) for effect in original], [(0, *effect) for effect in migrated], set(human))
+    return found.lost, found.added
+
+
+@pytest.mark.parametrize(
+    "original, migrated",
+    [
+        (("process", "ls /content/a"), ("process", 'ls "$WORK_DIR"/a')),
+        (("process", "cat /content/drive/MyDrive/a"), ("process", "cat /tmp/start/drive/a")),
+        (("process", "pip3 install x"), ("process", "pip install x")),
+        (("process", "uv pip install --system x"), ("process", 'uv pip install --python "$(which python)" x')),
+        (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),
+        (("write", "/content/a.txt"), ("write", "/tmp/start/a.txt")),
+        (("print", "<f at 0x7f01aa22bb33>"), ("print", "<f at 0x7f44aa55bb66>")),
+    ],
+)
+def test_what_differs_by_the_machine_alone_is_equal(original, migrated):
+    assert _both([original], [migrated]) == ({}, {})
+
+
+def test_what_is_lost_or_added_is_named_by_its_kind():
+    lost, added = _both([("process", "git clone https://h/a"), ("secret", "T")], [("secret", "T"), ("print", "b")])
+    assert (lost, added) == ({"fetch": ["git clone https://h/a"]}, {"print": ["b"]})
+
+
+def test_what_the_report_asks_a_person_about_is_no_silent_difference():
+    assert _both([("process", "apt-get install -y x")], [], human=[0]) == ({}, {})
+
+
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory):
+    enter = ["unshare", "--user", "--map-root-user", "--mount", "--net", "true"]
+    if sys.platform != "linux" or not shutil.which("unshare") or subprocess.run(enter, check=False).returncode:
+        pytest.skip("a sandbox needs Linux with unprivileged user namespaces")
+    folder = tmp_path_factory.mktemp("traces")
+    with _sandbox(folder / "colab", "colab") as colab, _sandbox(folder / "local", "local") as local:
+        yield colab, local
+
+
+CELLS = (
+    "import sys, numpy as np\nfrom google.colab import drive, userdata\ndrive.mount('/content/drive')",
+    "if 'google.colab' in sys.modules:\n    !git clone https://example.org/a/b\n    %cd b\nelse:\n    %cd ..",
+    "open('/content/drive/MyDrive/a.txt', 'w').write(str(np.zeros(3)))\ntoken = userdata.get('TOKEN')",
+    "!pip install -q x && ls /content\nprint(1)",
+)
+
+
+def test_a_notebook_and_its_migrated_form_leave_equal_traces(sandboxes):
+    notebook = notebook_of(CELLS)
+    difference = _compared(notebook, migrate(notebook), *sandboxes)
+    assert difference is not None
+    assert (difference.lost, difference.added) == ({}, {})
+
+
+def test_a_lost_clone_is_seen(sandboxes):
+    notebook = notebook_of(CELLS)
+    less = notebook_of((CELLS[0], "%cd b", *CELLS[2:]))
+    difference = _compared(notebook, migrate(less), *sandboxes)
+    assert difference is not None
+    assert difference.lost == {"fetch": ["git clone https://example.org/a/b"]}

@@ -1,0 +1,129 @@
+"""The effects of two runs of a notebook, in words that do not depend on where the folders are, and how they differ."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Effect = tuple[int, str, str]  # the position of the cell in the original, or -1; the kind; the text
+
+GUARDED = ("install", "fetch", "secret", "read", "write", "upload", "download")
+"""Kinds of which none may differ unless the report asks a person: installs, fetches, secrets and files."""
+KINDS = (*GUARDED, "process", "folder", "module path", "environment", "sign-in", "question", "call", "print", "error")
+
+_OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PWD|OLDPWD")
+_SHOWN_BY_COLAB = re.compile(r"Mounted at|Drive already mounted|Out\[\d+\]: <(?:google\.colab|cv2_imshow)")
+_PROMPT = re.compile(r"^Out\[\d+\]: ")
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_BACKGROUND = re.compile(r'\(trap "" HUP; \(?(?P<command>.*?)\)?(?: > /dev/null)?(?: 2>&1)? &\)$', re.DOTALL)
+_INSTALLS = re.compile(r"(?:uv )?pip3? (?:install|uninstall|download)|(?:conda|mamba|npm|apt|apt-get)\b")
+_FETCHES = re.compile(r"wget|curl|git|gdown|aria2c|gsutil|kaggle")
+_PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
+
+
+@dataclass
+class Difference:
+    """What one run did and the other did not, by kind; `flagged` is what the report asks a person about."""
+
+    lost: dict[str, list[str]] = field(default_factory=dict)
+    added: dict[str, list[str]] = field(default_factory=dict)
+    flagged: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> set[str]:
+        return {*self.lost, *self.added}
+
+
+def compare(original: Sequence[Effect], migrated: Sequence[Effect], human: Collection[int]) -> Difference:
+    """How two traces differ, once folders have one name; `human` are the cells with something for a person to do."""
+    before, after = Counter(_plain_all(original, "/content")), Counter(_plain_all(migrated, "/tmp/start"))
+    found = Difference()
+    for texts, rest in ((found.lost, before - after), (found.added, after - before)):
+        for cell, kind, text in _cells_of(rest, original if texts is found.lost else migrated, texts is found.lost):
+            target = found.flagged if cell in human else texts
+            target.setdefault(kind, []).append(text)
+    return found
+
+
+def _cells_of(rest: Counter[tuple[str, str]], effects: Sequence[Effect], is_original: bool) -> Iterable[Effect]:
+    """The effects of a difference, with the cells they come from."""
+    left = Counter(rest)
+    for effect in effects:
+        for key in _plain(effect, "/content" if is_original else "/tmp/start"):
+            if left[key] > 0:
+                left[key] -= 1
+                yield effect[0], *key
+
+
+def _plain_all(effects: Sequence[Effect], start: str) -> list[tuple[str, str]]:
+    return [key for effect in effects for key in _plain(effect, start)]
+
+
+def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
+    """An effect without what may differ between the machines; none where all of it may."""
+    _, kind, text = effect
+    text = _ADDRESS.sub("0x", _with_folders(text, start))
+    if kind == "environment" and _OWN_VARIABLES.match(text):
+        return []
+    if kind == "secret" and _OWN_VARIABLES.fullmatch(text):
+        return []
+    if kind == "write" and re.search(r"os\.mkdir ‹(?:work|drive)›(?:/(?:drive|uploads|downloads))?/?$", text):
+        return []
+    if kind in ("read", "write") and text.endswith(("landfall_runtime.py", ".pyc")):
+        return []
+    if kind == "print" and _SHOWN_BY_COLAB.match(text):
+        return []
+    if kind == "module path" and text == "‹work›":
+        return []  # Colab has it there from the start
+    if kind == "print":
+        text = _PROMPT.sub("", text)
+    if kind == "process":
+        return list(_process(text))
+    return [(kind, text)]
+
+
+def _with_folders(text: str, start: str) -> str:
+    for name in ("WORK_DIR", "DRIVE_DIR"):
+        text = re.sub(rf'"?\$\{{?(?:LANDFALL_)?{name}\}}?"?', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
+    if start == "/content":
+        text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
+        text = re.sub(r"(?<![\w./])(?:\./)?g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
+        return re.sub(r"(?<![\w./])/content(?![\w-])", "‹work›", text)
+    text = re.sub(r"/tmp/start/drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
+    return text.replace("/tmp/start", "‹work›")
+
+
+def _process(text: str) -> Iterable[tuple[str, str]]:
+    """The commands of a shell line, each by its kind."""
+    text = text.strip()
+    if background := _BACKGROUND.fullmatch(text):
+        text = background["command"]
+    text = text.removesuffix("&").strip()
+    text = re.sub(r' --python (?:"\$\(which python\)"|\$\(which python\))', "", text).replace(" --system", "")
+    text = re.sub(r"(?:>>?|2>)\s*(?:/dev/null|&1|nohup\.out)", "", text)
+    for command in re.split(r"\s*(?:&&|;|\|\|)\s*", text):
+        try:
+            words = " ".join(shlex.split(command, comments=True))
+        except ValueError:
+            words = " ".join(command.split())
+        words = _PYTHON.sub("", words.removeprefix("sudo ").strip("() "))
+        words = re.sub(r"^(?:\S*/)?pip3?(?= )", "pip", words)
+        if words and words != "true":
+            kind = "install" if _INSTALLS.match(words) else "fetch" if _FETCHES.match(words) else "process"
+            yield kind, words
+
+
+def summarised(found: Mapping[str, Difference]) -> dict[str, int]:
+    """Notebooks by the outcome of their comparison."""
+    counts: Counter[str] = Counter()
+    for difference in found.values():
+        kinds = difference.kinds
+        if not kinds:
+            counts["equal but for what the report asks a person about" if difference.flagged else "equal"] += 1
+            continue
+        counts["silent difference in installs, fetches, secrets or files"] += bool(kinds & set(GUARDED))
+        counts["other difference"] += not kinds & set(GUARDED)
+    return dict(counts)

@@ -1,0 +1,220 @@
+"""Executes notebooks in a sandbox: a job a line on stdin, a trace a line on stdout.
+
+python runner.py colab|local FOLDER-OF-LANDFALL_RUNTIME
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import recorders
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.text import SList
+
+SECONDS = 6  # of processor time a notebook
+_ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
+_COLAB_MODULES = (
+    *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
+    *("syntax", "userdata", "widgets", "kernel", "sheets"),
+)
+
+
+def main() -> int:
+    kind, runtime = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    start = "/content" if kind == "colab" else "/tmp/start"
+    _fresh(kind, start)
+    log = recorders.Log()
+    shell = _shell(log, is_colab=kind == "colab")
+    if kind == "colab":
+        _colab(log)
+    else:
+        sys.path.append(runtime)
+        _local(log)
+    recorders.record(log)
+    for line in sys.stdin:
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            _fresh(kind, start)
+            effects = _run(shell, log, json.loads(line))
+            with os.fdopen(write, "w") as pipe:
+                pipe.write(json.dumps({"effects": effects, "ended": False}))
+            os.execv("/bin/true", ["true"])  # ends it at once: `os._exit` is a recorder by now
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            text = pipe.read()
+        os.waitpid(child, 0)
+        answers.write((text or json.dumps({"effects": [], "ended": True})) + "\n")
+        answers.flush()
+    return 0
+
+
+def _fresh(kind: str, start: str) -> None:
+    """Empty folders and the environment of a machine, as a notebook finds them."""
+    os.chdir("/")
+    for folder in (start, "/tmp/home"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for path in Path(folder).iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    os.environ.clear()
+    os.environ.update(PATH="/usr/bin:/bin", HOME="/tmp/home", SHELL="/bin/bash", LANG="C.UTF-8", TERM="dumb")
+    if kind == "colab":
+        os.environ.update(COLAB_RELEASE_TAG="release", COLAB_GPU="1", COLAB_BACKEND_VERSION="next")
+        Path(start, "drive/MyDrive").mkdir(parents=True)
+    os.chdir(start)
+
+
+def _run(shell: InteractiveShell, log: recorders.Log, cells: list[str]) -> list[recorders.Effect]:
+    """The effects of a notebook's cells; a cell that fails does not keep the next ones from running."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
+    signal.alarm(5 * SECONDS)
+    sys.path[:] = ["", *[path for path in sys.path if path]]
+    before, path = dict(os.environ), list(sys.path)
+    for index, cell in enumerate(cells):
+        if not cell.strip():
+            continue
+        log.cell = index
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            error = _execute(shell, cell)
+        log.cell = -1
+        log.effects += [(index, "print", line[:500]) for line in out.getvalue().splitlines()[:200] if line.strip()]
+        log.effects += [(index, "error", error)] if error else []
+    names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
+    log.effects += [(-1, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]
+    added = [folder for folder in sys.path if folder and folder not in path]
+    log.effects += [(-1, "module path", str(Path(folder).resolve())) for folder in added]
+
+    return log.effects
+
+
+def _execute(shell: InteractiveShell, cell: str) -> str:
+    """The name of the error that a cell raises, or an empty text."""
+    if above := _ABOVE_MAGIC.match(cell):
+        cell = cell[above.end() :] if shell.is_colab else cell  # type: ignore[attr-defined]
+    try:
+        result = shell.run_cell(cell, store_history=False)
+    except SystemExit:
+        return "SystemExit"
+    error = result.error_before_exec or result.error_in_exec
+    return type(error).__name__ if error is not None else ""
+
+
+def _shell(log: recorders.Log, *, is_colab: bool) -> InteractiveShell:
+    class Shell(InteractiveShell):
+        def system(self, command: str) -> None:
+            if command.rstrip().endswith("&") and not is_colab:
+                raise OSError("Background processes not supported.")
+            log.add("process", self.var_expand(command, depth=1))
+            self.user_ns["_exit_code"] = 0
+
+        def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Any:
+            log.add("process", self.var_expand(command, depth=depth + 1))
+            return SList([]) if split else ""
+
+        def showtraceback(self, *arguments: Any, **options: Any) -> None:
+            pass
+
+    Shell.system_piped = Shell.system_raw = Shell.system
+    if is_colab:
+        Shell.__module__ = "google.colab._shell"
+    shell = Shell.instance()
+    shell.is_colab = is_colab  # type: ignore[attr-defined]
+    shell.history_manager.enabled = False
+
+    def script(line: str, cell: str = "") -> None:
+        for command in filter(str.strip, cell.replace("\\\n", " ").splitlines()):
+            log.add("process", command.strip())
+
+    def install(name: str) -> Any:
+        return lambda line: log.add("process", f"{name} {shell.var_expand(line, depth=1)}")
+
+    for name in ("bash", "sh", "script", "system", "sx", *["shell"] * is_colab):
+        shell.register_magic_function(script, "cell", name)
+    for name in ("pip", "conda", "mamba", "uv"):
+        shell.register_magic_function(install(name), "line", name)
+    shell.register_magic_function(lambda line: os.chdir(Path(_unquoted(line)).expanduser()), "line", "cd")
+    for name in ("tensorboard", "matplotlib", *["tensorflow_version"] * is_colab):
+        shell.register_magic_function(lambda line: None, "line", name)
+    if is_colab:
+        shell.register_magic_function(lambda line: shell.system(line), "line", "shell")
+    import builtins
+
+    builtins.get_ipython = shell.user_ns["get_ipython"] = lambda: shell  # type: ignore[attr-defined]
+    return shell
+
+
+def _unquoted(line: str) -> str:
+    line = line.strip().rstrip(";").strip()
+    return line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'" else line or "~"
+
+
+def _colab(log: recorders.Log) -> None:
+    """The package google.colab, which a notebook finds loaded."""
+    quiet = recorders.Log()
+    quiet.paused = True
+    parts = recorders.colab_parts(log)
+    root = types.ModuleType("google.colab")
+    google = types.ModuleType("google")
+    google.colab, google.__path__ = root, []  # type: ignore[attr-defined]
+    root.__path__ = []
+    sys.modules.update({"google": google, "google.colab": root})
+    for name in _COLAB_MODULES:
+        module = _quiet_module(f"google.colab.{name}", quiet)
+        for path, part in parts.items():
+            if path.startswith(f"{name}."):
+                setattr(module, path.rpartition(".")[2], part)
+        setattr(root, name, module)
+        sys.modules[module.__name__] = module
+    for name in ("SecretNotFoundError", "NotebookAccessError", "TimeoutException"):
+        setattr(root.userdata, name, type(name, (Exception,), {}))
+    root.errors.AuthorizationError = root._message.MessageError = type("MessageError", (Exception,), {})
+
+
+def _quiet_module(name: str, quiet: recorders.Log) -> types.ModuleType:
+    class Module(types.ModuleType):
+        def __getattr__(self, part: str) -> Any:
+            if part.startswith("__"):
+                raise AttributeError(part)
+            return recorders.Stub(quiet, f"{name}.{part}")
+
+    module = Module(name)
+    module.__path__ = []
+    return module
+
+
+def _local(log: recorders.Log) -> None:
+    """The parts of landfall_runtime that reach outside log as Colab's do, all that shows something does nothing."""
+    import landfall_runtime
+
+    quiet = recorders.Log()
+    quiet.paused = True
+    for path, part in recorders.colab_parts(log).items():
+        module, _, name = path.partition(".")
+        setattr(getattr(landfall_runtime, module), name, part)
+    for name in ("output", "data_table", "widgets", "patches", "runtime", "snippets"):
+        for part in list(vars(getattr(landfall_runtime, name))):
+            if not part.startswith("__") and part != "eval_js":
+                setattr(getattr(landfall_runtime, name), part, recorders.Stub(quiet, f"google.colab.{name}.{part}"))
+    landfall_runtime.cv2_imshow = recorders.Stub(quiet, "cv2_imshow")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

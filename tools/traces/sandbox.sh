@@ -1,0 +1,26 @@
+# Runs a command without a network in a root folder of its own, in which nothing of this machine can be changed: the
+# system and the folders READ are bound read-only, /tmp and, with "colab", /content are empty folders in memory.
+#   unshare --user --map-root-user --mount --net sh sandbox.sh ROOT colab|local READ:READ:… COMMAND…
+set -e
+root=$1 kind=$2 read=$3
+shift 3
+mount -t tmpfs tmpfs "$root"
+bind() {
+  mkdir -p "$root$1"
+  mount --rbind "$1" "$root$1"
+  mount -o remount,bind,ro "$root$1" 2>/dev/null || mount -o remount,bind,ro,nosuid,nodev "$root$1" 2>/dev/null || true
+}
+for folder in /usr /etc /bin /sbin /lib /lib64 /lib32; do
+  if [ -L "$folder" ]; then cp -P "$folder" "$root/"; elif [ -d "$folder" ]; then bind "$folder"; fi
+done
+mkdir -p "$root/dev" "$root/tmp" "$root/proc"
+for device in null zero random urandom; do
+  : > "$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
+done
+mount --rbind /proc "$root/proc"
+IFS=:
+for folder in $read; do bind "$folder"; done
+unset IFS
+if [ "$kind" = colab ]; then mkdir "$root/content"; fi
+exec chroot "$root" "$@"
