@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import UnionType
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.effects import Effect, of_expression, uncovered
+from migration.colab.effects import Effect, different, effects, of_expression, uncovered
 from migration.colab.local_branch import Choice
 from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.notebook.findings import Keeps
@@ -77,9 +77,13 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
         return Match(start, end, message, edits, _TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
     if not choice.effects:
         return Match(start, end, message, edits)
-    lost = "; ".join(f"`{_line(source, effect)}`" for effect in choice.effects)
-    action = f"see whether this machine needs what the branch for Colab did, which is gone: {lost}"
-    return Match(start, end, message, edits, action, Keeps.NEEDS_HUMAN)
+    return Match(start, end, message, edits, _action(source, choice.effects), Keeps.NEEDS_HUMAN)
+
+
+def _action(source: CellSource, lost: Sequence[Effect]) -> str:
+    """What a person decides where something is done on Colab that is not done here."""
+    lines = "; ".join(f"`{_line(source, effect)}`" for effect in lost)
+    return f"see whether this machine needs what was done on Colab and is not done here: {lines}" if lost else ""
 
 
 def _line(source: CellSource, effect: Effect) -> str:
@@ -130,8 +134,17 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                     continue
                 message = f"`{ast.unparse(operand)}` is {found.value} here"
                 edit = Edit(start, end, repr(found.value))
-            yield Match(start, end, message, (edit,))
+            lost = _lost_with_operand(source, node, found)
+            yield Match(start, end, message, (edit,), _action(source, lost), Keeps.NEEDS_HUMAN if lost else None)
             break
+
+
+def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> list[Effect]:
+    """What the body of `if x or IN_COLAB:` does on Colab whatever `x` is, and the other branches do otherwise."""
+    owner = next((node for node in source.nodes if isinstance(node, ast.If) and node.test is test), None)
+    if owner is None or found.value or not isinstance(test.op, ast.Or):
+        return []
+    return different(effects(source, owner.body), effects(source, owner.orelse))
 
 
 def _tests(source: CellSource) -> set[int]:

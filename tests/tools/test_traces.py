@@ -23,11 +23,11 @@ def _both(original, migrated, human=()):
     "original, migrated",
     [
         (("process", "ls /content/a"), ("process", 'ls "$WORK_DIR"/a')),
-        (("process", "cat /content/drive/MyDrive/a"), ("process", "cat /tmp/start/drive/a")),
+        (("process", "cat /content/drive/MyDrive/a"), ("process", "cat /started/drive/a")),
         (("process", "pip3 install x"), ("process", "pip install x")),
         (("process", "uv pip install --system x"), ("process", 'uv pip install --python "$(which python)" x')),
         (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),
-        (("write", "/content/a.txt"), ("write", "/tmp/start/a.txt")),
+        (("write", "/content/a.txt"), ("write", "/started/a.txt")),
         (("print", "<f at 0x7f01aa22bb33>"), ("print", "<f at 0x7f44aa55bb66>")),
     ],
 )

@@ -26,7 +26,7 @@ from migration.migrate import Migration, migrate
 from migration.notebook.reading import language_of, read, source_text
 from tools.traces.compare import Difference, Effect, compare, summarised
 
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parents[1] / "landfall_runtime.py"
 
@@ -106,7 +106,12 @@ def _sandbox(root: Path, kind: str) -> Iterator[Sandbox]:
     command = [*enter, kind, read, str(prefix / "bin/python"), str(HERE / "runner.py"), kind, str(runtime)]
     with (root.parent / f"{kind}.log").open("w") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={"PATH": _PATH}
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=_ENVIRONMENT,
         )
     try:
         yield Sandbox(process)

@@ -15,7 +15,9 @@ GUARDED = ("install", "fetch", "secret", "read", "write", "upload", "download")
 KINDS = (*GUARDED, "process", "folder", "module path", "environment", "sign-in", "question", "call", "print", "error")
 
 _OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PWD|OLDPWD")
-_SHOWN_BY_COLAB = re.compile(r"Mounted at|Drive already mounted|Out\[\d+\]: <(?:google\.colab|cv2_imshow)")
+_SHOWN_BY_COLAB = re.compile(
+    r"Mounted at|Drive already mounted|CPU times: |Wall time: |Out\[\d+\]: <(?:google\.colab|cv2_imshow)"
+)
 _PROMPT = re.compile(r"^Out\[\d+\]: ")
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _BACKGROUND = re.compile(r'\(trap "" HUP; \(?(?P<command>.*?)\)?(?: > /dev/null)?(?: 2>&1)? &\)$', re.DOTALL)
@@ -39,7 +41,7 @@ class Difference:
 
 def compare(original: Sequence[Effect], migrated: Sequence[Effect], human: Collection[int]) -> Difference:
     """How two traces differ, once folders have one name; `human` are the cells with something for a person to do."""
-    before, after = Counter(_plain_all(original, "/content")), Counter(_plain_all(migrated, "/tmp/start"))
+    before, after = Counter(_plain_all(original, "/content")), Counter(_plain_all(migrated, "/started"))
     found = Difference()
     for texts, rest in ((found.lost, before - after), (found.added, after - before)):
         for cell, kind, text in _cells_of(rest, original if texts is found.lost else migrated, texts is found.lost):
@@ -52,7 +54,7 @@ def _cells_of(rest: Counter[tuple[str, str]], effects: Sequence[Effect], is_orig
     """The effects of a difference, with the cells they come from."""
     left = Counter(rest)
     for effect in effects:
-        for key in _plain(effect, "/content" if is_original else "/tmp/start"):
+        for key in _plain(effect, "/content" if is_original else "/started"):
             if left[key] > 0:
                 left[key] -= 1
                 yield effect[0], *key
@@ -72,6 +74,8 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
         return []
     if kind == "write" and re.search(r"os\.mkdir ‹(?:work|drive)›(?:/(?:drive|uploads|downloads))?/?$", text):
         return []
+    if kind == "write" and re.fullmatch(r"os\.symlink ‹(?:work|drive)›", text):
+        return []  # the mount point
     if kind in ("read", "write") and text.endswith(("landfall_runtime.py", ".pyc")):
         return []
     if kind == "print" and _SHOWN_BY_COLAB.match(text):
@@ -92,8 +96,8 @@ def _with_folders(text: str, start: str) -> str:
         text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
         text = re.sub(r"(?<![\w./])(?:\./)?g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
         return re.sub(r"(?<![\w./])/content(?![\w-])", "‹work›", text)
-    text = re.sub(r"/tmp/start/drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
-    return text.replace("/tmp/start", "‹work›")
+    text = re.sub(r"/started/drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
+    return text.replace("/started", "‹work›")
 
 
 def _process(text: str) -> Iterable[tuple[str, str]]:

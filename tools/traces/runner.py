@@ -9,11 +9,13 @@ import contextlib
 import io
 import json
 import os
+import random
 import re
 import resource
 import shutil
 import signal
 import sys
+import tempfile
 import types
 import warnings
 from pathlib import Path
@@ -37,7 +39,7 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    start = "/content" if kind == "colab" else "/tmp/start"
+    start = "/content" if kind == "colab" else "/started"
     _fresh(kind, start)
     log = recorders.Log()
     shell = _shell(log, is_colab=kind == "colab")
@@ -85,6 +87,9 @@ def _run(shell: InteractiveShell, log: recorders.Log, cells: list[str]) -> list[
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
     signal.alarm(5 * SECONDS)
+    sys.dont_write_bytecode = True
+    random.seed(0)
+    tempfile._name_sequence = iter(f"name{number}" for number in range(10**6))  # type: ignore[attr-defined]
     sys.path[:] = ["", *[path for path in sys.path if path]]
     before, path = dict(os.environ), list(sys.path)
     for index, cell in enumerate(cells):

@@ -1,5 +1,6 @@
 # Runs a command without a network in a root folder of its own, in which nothing of this machine can be changed: the
-# system and the folders READ are bound read-only, /tmp and, with "colab", /content are empty folders in memory.
+# system and the folders READ are bound read-only, /tmp and the notebook's own folder, /content with "colab" and else
+# /started, are empty folders in memory.
 #   unshare --user --map-root-user --mount --net sh sandbox.sh ROOT colab|local READ:READ:… COMMAND…
 set -e
 root=$1 kind=$2 read=$3
@@ -22,5 +23,5 @@ mount --rbind /proc "$root/proc"
 IFS=:
 for folder in $read; do bind "$folder"; done
 unset IFS
-if [ "$kind" = colab ]; then mkdir "$root/content"; fi
+if [ "$kind" = colab ]; then mkdir "$root/content"; else mkdir "$root/started"; fi
 exec chroot "$root" "$@"

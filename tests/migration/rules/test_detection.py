@@ -274,6 +274,14 @@ def test_a_person_decides_where_both_branches_differ(local, lost):
     assert lost in finding.action
 
 
+def test_a_person_decides_about_what_a_test_with_or_did_on_colab():
+    text = "if find_spec('plant') is None or ASK:\n    !pip install plant valve\nelif k:\n    !pip install plant"
+    new, (finding,) = _one(text)
+    assert new.startswith("if find_spec('plant') is None:\n")
+    assert (finding.rule, finding.keeps) == ("LF305", Keeps.NEEDS_HUMAN)
+    assert "valve" in finding.action
+
+
 def test_the_same_secret_or_package_needs_nobody():
     text = "if ASK:\n    t = userdata.get('T')\nelse:\n    t = os.environ['T']"
     new, (finding,) = _one(text)
