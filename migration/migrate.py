@@ -23,6 +23,7 @@ from migration.rules.rewriting import Candidates, rewrite
 from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
+_REPOSITORY = "landfall"  # what a notebook clones on Colab that lies in a workspace here
 _ORIGIN = "origin"  # a key that cells have only in here
 _ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 
@@ -58,7 +59,8 @@ def migrate(
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
     `workspace` is the Landfall workspace that holds the output, if any: its local configurations take the place of
-    Colab's. `rerunnable` rewrites plain installs and downloads too, so that a second run does not repeat them.
+    Colab's, and a clone of Landfall is not needed. `rerunnable` rewrites plain installs and downloads too, so that a
+    second run does not repeat them.
 
     Idempotent: migrating the result changes nothing.
     """
@@ -67,7 +69,8 @@ def migrate(
     sources = [CellSource(_unix(text), index=index, language=language) for index, text in enumerate(texts)]
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
-    facts = replace(collect_facts(code, language=language), rerunnable=rerunnable)
+    facts = collect_facts(code, language=language, repository=_REPOSITORY if workspace is not None else "")
+    facts = replace(facts, rerunnable=rerunnable)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))

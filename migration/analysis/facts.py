@@ -49,8 +49,11 @@ class NotebookFacts(PerCell):
     rerunnable: bool = False
 
 
-def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> NotebookFacts:
-    """The facts of a notebook's code cells, given in order with their positions as `index`."""
+def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
+    """The facts of a notebook's code cells, given in order with their positions as `index`.
+
+    `repository` is the one that the notebook lies in, where it is known.
+    """
     folders = _folder_names(cells)
     if language != "python":
         return NotebookFacts(language=language, **folders)
@@ -58,7 +61,7 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python") -> N
     colab = find_names(cells)
     if colab is None:
         return NotebookFacts(language=language, parameters=parameters, **folders)
-    colab = with_flags(cells, colab)
+    colab = with_flags(cells, replace(colab, repository=repository))
     while True:
         static = is_static(cells, colab)
         needed = colab.needed | find_needed(cells, colab, static_mount=static)

@@ -68,8 +68,8 @@ class ColabNames(PerCell):
     else. `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime`
     still counts. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are
     names that only Colab branches bind though the rest of the notebook reads them, `as_on_colab` says that a branch for
-    Colab stays which puts files and folders where other cells expect them. `spelt_out` says that code has
-    `google.colab.x` outside of imports.
+    Colab stays which puts files and folders where other cells expect them. `repository` is the one that the notebook
+    lies in, if it is known. `spelt_out` says that code has `google.colab.x` outside of imports.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
@@ -78,6 +78,7 @@ class ColabNames(PerCell):
     flags: Flags = field(default_factory=Flags)
     needed: frozenset[str] = frozenset()
     as_on_colab: bool = False
+    repository: str = ""
 
     def concern(self, source: CellSource) -> bool:
         """Whether a cell's text can ask about Colab or use it; no other cell is parsed."""
@@ -144,7 +145,8 @@ def _concern(source: CellSource, colab: ColabNames) -> bool:
 def _choices(source: CellSource, colab: ColabNames) -> list[Choice]:
     if not colab.concern(source):
         return []
-    return choices(source, colab.flag_of(source), colab.needed, as_on_colab=colab.as_on_colab)
+    more = {"as_on_colab": colab.as_on_colab, "repository": colab.repository}
+    return choices(source, colab.flag_of(source), colab.needed, **more)
 
 
 def _gone(source: CellSource, colab: ColabNames) -> frozenset[int]:

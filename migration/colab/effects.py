@@ -144,6 +144,12 @@ def different(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
     return [effect for effect in colab if not any(_is_same(other, effect) for other in local)]
 
 
+def clones(effect: Effect, repository: str) -> bool:
+    """Whether an effect is `git clone` of a repository of this name."""
+    pattern = rf"git clone\b.*[/:]{re.escape(repository)}(?:\.git)?/?(?:\s.*)?"
+    return effect.kind == FETCH and any(re.fullmatch(pattern, text) for text in effect.about)
+
+
 def needs_colab(source: CellSource, block: Sequence[ast.stmt]) -> bool:
     """Whether a block needs what no other machine has: Colab's TPU, or answers of its page."""
     return any(_ONLY_COLAB.search(source.text, *_span(source, statement)) for statement in block)

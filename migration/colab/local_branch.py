@@ -12,7 +12,7 @@ import ast
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from migration.colab.effects import PLACES, Effect, different, effects, needs_colab, uncovered
+from migration.colab.effects import PLACES, Effect, clones, different, effects, needs_colab, uncovered
 from migration.colab.local_value import FlagOf, answer
 from migration.colab.names import PACKAGE, imported_names
 from migration.python.scopes import parameter_names, read_names_of, stored_names
@@ -65,18 +65,20 @@ def choices(
     needed: Collection[str] = (),
     *,
     as_on_colab: bool = False,
+    repository: str = "",
     block: Sequence[ast.stmt] | None = None,
     scope: Scope | None = None,
 ) -> list[Choice]:
     """The choices of a cell, an outer one before those inside it; nothing inside a branch that goes is looked at.
 
     `needed` are names that only Colab branches bind though other cells need them; `as_on_colab` says that another
-    branch for Colab puts files where it wants them, so that other folders are of no use. `block` is looked at in place
+    branch for Colab puts files where it wants them, so that other folders are of no use. `repository` is the one that the
+    notebook lies in: a branch that clones it is not needed. `block` is looked at in place
     of the whole cell, with the `scope` it stands in.
     """
     if source.tree is None:
         return []
-    search = _Search(source, flag_of, needed, as_on_colab)
+    search = _Search(source, flag_of, needed, as_on_colab, repository)
     search.look(source.tree.body if block is None else block, scope or source.tree)
     return search.found
 
@@ -84,11 +86,14 @@ def choices(
 class _Search:
     """The choices of one cell, found block by block."""
 
-    def __init__(self, source: CellSource, flag_of: FlagOf, needed: Collection[str], as_on_colab: bool):
+    def __init__(
+        self, source: CellSource, flag_of: FlagOf, needed: Collection[str], as_on_colab: bool, repository: str
+    ):
         self.source = source
         self.flag_of = flag_of
         self.needed = needed
         self.as_on_colab = as_on_colab
+        self.repository = repository
         self.found: list[Choice] = []
 
     def look(self, block: Sequence[ast.stmt], scope: Scope) -> None:
@@ -140,6 +145,8 @@ class _Search:
         """The choice, or the branch for Colab where something would be lost with it."""
         colab, local = effects(self.source, choice.gone), effects(self.source, choice.kept)
         lost = uncovered(colab, local)
+        if self.repository and any(clones(effect, self.repository) for effect in lost):
+            return choice
         if not choice.tpu and not (lost and needs_colab(self.source, choice.gone)):
             if lost:
                 return _for_colab(self.source, choice, _deeds(lost), lost)

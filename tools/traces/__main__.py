@@ -101,7 +101,7 @@ def _sandbox(root: Path, kind: str) -> Iterator[Sandbox]:
     runtime.mkdir(exist_ok=True)
     (runtime / "landfall_runtime.py").write_bytes(RUNTIME.read_bytes())
     prefix = Path(sys.prefix).resolve()
-    read = ":".join(map(str, (prefix, Path(sys.base_prefix).resolve(), HERE, runtime)))
+    read = ":".join(map(str, (prefix, Path(sys.base_prefix).resolve(), HERE.parent, runtime)))
     enter = ["unshare", "--user", "--map-root-user", "--mount", "--net", "sh", str(HERE / "sandbox.sh"), str(root)]
     command = [*enter, kind, read, str(prefix / "bin/python"), str(HERE / "runner.py"), kind, str(runtime)]
     with (root.parent / f"{kind}.log").open("w") as log:

@@ -21,10 +21,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import recorders
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import SList
+
+sys.path[0] = str(Path(__file__).parents[2])
+from tools.traces import recorders
+
+del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
 SECONDS = 6  # of processor time a notebook
 _ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")

@@ -282,6 +282,14 @@ def test_a_person_decides_about_what_a_test_with_or_did_on_colab():
     assert "valve" in finding.action
 
 
+def test_a_repository_that_the_notebook_lies_in_is_not_cloned():
+    text = "if ASK:\n    !git clone -q https://example.org/plant.git\n    %cd plant\n    %pip install -e ."
+    source = CellSource(text.replace("ASK", "'google.colab' in sys.modules"))
+    for repository, expected in (("plant", ""), ("tank", text.split("\n", 1)[1].replace("    ", ""))):
+        facts = collect_facts([source], repository=repository)
+        assert rewrite(source, cell_type="code", rules=RULES, facts=facts)[0].text == expected
+
+
 def test_the_same_secret_or_package_needs_nobody():
     text = "if ASK:\n    t = userdata.get('T')\nelse:\n    t = os.environ['T']"
     new, (finding,) = _one(text)
