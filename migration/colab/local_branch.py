@@ -72,9 +72,9 @@ def choices(
     """The choices of a cell, an outer one before those inside it; nothing inside a branch that goes is looked at.
 
     `needed` are names that only Colab branches bind though other cells need them; `as_on_colab` says that another
-    branch for Colab puts files where it wants them, so that other folders are of no use. `repository` is the one that the
-    notebook lies in: a branch that clones it is not needed. `block` is looked at in place
-    of the whole cell, with the `scope` it stands in.
+    branch for Colab puts files where it wants them, so that other folders are of no use. `repository` is the one that
+    the notebook lies in: a branch that clones it is not needed. `block` is looked at in place of the whole cell, with
+    the `scope` it stands in.
     """
     if source.tree is None:
         return []

@@ -25,7 +25,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import SList
 
 sys.path[0] = str(Path(__file__).parents[2])
-from tools.traces import recorders
+from tools.traces import recorders  # noqa: E402 a sandbox has no other path to it
 
 del sys.path[0]  # notebooks import nothing of this repository but the runtime
 

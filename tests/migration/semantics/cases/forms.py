@@ -23,6 +23,7 @@ choice = "x"  #@param ["x", "y"] {allow-input: true}
 items = [1, 2]  #@param {type:"raw"}
 nothing = None  #@param {type:"raw"}
 # ----
+#@markdown A text of its own
 size = epochs * 2  #@param {type:"integer"}
 print(size)
 # ----
