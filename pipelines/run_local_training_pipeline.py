@@ -26,8 +26,9 @@ from core.devices.host import usable_cores
 from core.devices.process import start_right
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
 from core.lock import Lock
+from core.names import run_folder
 from core.progress import span
-from core.runlog import loss_csv_path
+from core.runlog import loss_csv_path, read_status
 from core.switching import finish
 from core.workspace import new_run_id
 from inference.run_scoring_example import ScoringPaths
@@ -135,6 +136,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         sys.stdout.write(plan_text(steps, order, root, resume=arguments.resume) + "\n")
         return EXIT_OK
+    if arguments.run_id and not arguments.resume:
+        _refuse_used_name(order, steps, root)
     if arguments.owns_process:  # every step inherits its environment
         start_right(order.configs["patchtst"].config)
     how = How(
@@ -154,6 +157,17 @@ def _run(arguments: argparse.Namespace) -> int:
     return run.exit_code
 
 
+def _refuse_used_name(order: Order, steps: Sequence[Step], root: Path) -> None:
+    """Raises UsageError where a step would train again under the name of a run that is there."""
+    for step in steps:
+        if step.notebook is None or step.stream is None:
+            continue
+        folder = run_folder(root / order.configs[step.stream].config.logging.log_dir, order.run_id)
+        if read_status(folder) is not None:
+            hint = "choose another --run-id, or --resume it"
+            raise UsageError(f"there is a run {order.run_id} of {step.stream} already", hint=hint)
+
+
 def _lock_all(lock: Lock, order: Order, root: Path) -> None:
     """What the steps write, which they share with this process and with no other. Raises LockedError."""
     lock.take(root / FOLDER, key="--repo-root")
@@ -168,8 +182,6 @@ def _lock_all(lock: Lock, order: Order, root: Path) -> None:
 def _order(arguments: argparse.Namespace, root: Path) -> Order:
     files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
     configs = {stream: load_config(file, arguments.overrides, root=root) for stream, file in files.items()}
-    if arguments.run_id and not arguments.resume and (root / FOLDER / arguments.run_id).exists():
-        raise UsageError(f"there is a run {arguments.run_id} already", hint="choose another --run-id, or --resume it")
     run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
     return Order(configs, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history)
 
