@@ -13,10 +13,12 @@ import argparse
 import errno
 import logging
 import os
+import socket
 import sys
 import threading
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -159,7 +161,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
             real = path.resolve()
             real = real / "index.html" if real == root else real
             is_own = real.is_relative_to(root) and real.is_file()
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # a circle of links is a RuntimeError in older Pythons
             # A name no file system takes: too long, or with a null byte.
             return None
         is_hidden = is_own and any(part.startswith(".") for part in real.relative_to(root).parts)
@@ -173,7 +175,23 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
+    def setup(self) -> None:
+        super().setup()
+        # `timeout` counts from byte to byte: a client that sends one now and then would keep its place for ever.
+        self._deadline = threading.Timer(self.timeout, self._hang_up)
+        self._deadline.daemon = True
+        self._deadline.start()
+
+    def finish(self) -> None:
+        self._deadline.cancel()
+        super().finish()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def end_headers(self) -> None:
+        self._deadline.cancel()  # the request was received
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()

@@ -7,10 +7,13 @@ added without a new version; a changed meaning needs one. `docs/dashboard.md` sa
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from core.redaction import printable
 
 SCHEMA_VERSION = 1
 # Where scoring writes.
@@ -27,9 +30,17 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+_MISLEADING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def encodable(value: str) -> str:
-    """Half a surrogate pair, from a damaged file or an odd file name, cannot be written as UTF-8: it becomes `?`."""
-    return value.encode("utf-8", "replace").decode("utf-8")
+    """Text that can be written as UTF-8 and reads as it is written.
+
+    Half a surrogate pair, from a damaged file or an odd file name, becomes `?`; control characters but line breaks and
+    tabs, and marks that reverse the writing direction, are spelled out.
+    """
+    text = value.encode("utf-8", "replace").decode("utf-8")
+    return _MISLEADING.sub(lambda found: printable(found[0]), text)
 
 
 Time = Annotated[datetime, AfterValidator(_utc)]

@@ -11,11 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from core.errors import EXIT_USAGE, UsageError
-from pipelines.serve_dashboard import has_display, main, make_server
+from pipelines.serve_dashboard import DashboardHandler, has_display, main, make_server
 from tests.dashboard.builders import REPOSITORY, write
 from tests.support.small_workspace import install_page
 
@@ -141,6 +142,28 @@ def test_a_link_that_leads_outwards_is_not_followed(server, page):
     (page / "data" / "folder").symlink_to(page.parent)
     assert ask(server, "/data/link.txt")[0].status == 404
     assert ask(server, "/data/folder/secret.txt")[0].status == 404
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
+def test_a_circle_of_links_is_not_found(server, page):
+    (page / "data" / "a").symlink_to("b")
+    (page / "data" / "b").symlink_to("a")
+    assert ask(server, "/data/a")[0].status == 404
+
+
+def test_a_client_that_sends_a_letter_now_and_then_loses_its_place(server, monkeypatch):
+    """Its silences are shorter than the time-out, and would never end it."""
+    monkeypatch.setattr(DashboardHandler, "timeout", 1.0)
+    began = time.monotonic()
+    with socket.create_connection(server.server_address) as client, contextlib.suppress(OSError):
+        client.sendall(b"GET / HTTP/1.0\r\nX-Slow: ")
+        while time.monotonic() - began < 20:
+            client.sendall(b"x")
+            client.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):
+                if client.recv(1) == b"":
+                    break
+    assert time.monotonic() - began < 10
 
 
 def test_a_page_of_another_site_gets_nothing(server):
