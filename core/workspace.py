@@ -55,11 +55,12 @@ def find_root(start: Path | str | None = None) -> Path:
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether a folder or one below it has a file, other than hidden ones."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if not path.name.startswith(".") and (path.is_file() or holds_files(path)):
-            return True
-    return False
+    """Whether a folder or one below it has a file, other than hidden ones; True for one that may not be read."""
+    try:
+        found = list(folder.iterdir()) if folder.is_dir() else []
+    except PermissionError:
+        return True
+    return any(not path.name.startswith(".") and (path.is_file() or holds_files(path)) for path in found)
 
 
 def relative(path: Path | str, root: Path) -> str:
