@@ -25,6 +25,7 @@ from core.config.schema import PatchTSTModel, Scaling, Scoring
 from core.data.scaling import Scaler
 from core.data.windows import Series
 from tests.inference.charts.plants import plant
+from tests.inference.conftest import make_score_table
 from tests.support import REPO_ROOT, SHARED_DATA, needs_shared_data
 
 ROWS, FAULT = 3000, slice(1200, 1500)
@@ -147,13 +148,13 @@ def test_a_pack_without_the_set_is_refused(tmp_path, capsys):
     assert "holds none of the sets" in capsys.readouterr().err
 
 
-def scored(make_table, score_n, label_n) -> Scored:
+def scored(score_n, label_n) -> Scored:
     """Of a test of a minute per row, with normal rows that set the threshold to 1 for a rate of 1 in 10."""
-    normal = make_table({"n": np.arange(1, 100) / 90})
-    return Scored("made", normal, make_table({"r": score_n}, labels={"r": label_n}, step_seconds=60.0), 0.0, 0.0)
+    normal = make_score_table({"n": np.arange(1, 100) / 90})
+    return Scored("made", normal, make_score_table({"r": score_n}, labels={"r": label_n}, step_seconds=60.0), 0.0, 0.0)
 
 
-def test_the_benchmark_counts_faults_and_events_as_the_product_does(make_table):
+def test_the_benchmark_counts_faults_and_events_as_the_product_does():
     """A fault that an old event runs into is not found, one that an event starts in is; alarms apart are one event."""
     score_n, label_n = np.zeros(1440), np.zeros(1440, dtype=int)
     for fault in ((100, 200), (500, 600), (1000, 1010)):
@@ -163,7 +164,7 @@ def test_the_benchmark_counts_faults_and_events_as_the_product_does(make_table):
     score_n[300] = 2  # too short for an event
     settings = Scoring(event_gap=5, event_min_length=3)
     unit, rows = Unit("u", (), false_alarm_rate=0.1), BenchmarkSet("s", "S", "patchtst", iter)
-    found = figures(scored(make_table, score_n, label_n), unit, rows, settings)
+    found = figures(scored(score_n, label_n), unit, rows, settings)
     assert (found["faults_total"], found["faults_found"], found["false_events"]) == (3, 1, 1)
     assert found["event_recall"] == pytest.approx(1 / 3)
     assert 0 < found["event_recall_by_chance"] < 0.3
@@ -171,7 +172,7 @@ def test_the_benchmark_counts_faults_and_events_as_the_product_does(make_table):
     assert found["recorded_hours"] == pytest.approx(24)
     assert found["false_events_per_day"] == pytest.approx(1)
     # Over units: of all faults and hours, not the mean of shares.
-    other = figures(scored(make_table, score_n[480:720], label_n[480:720]), unit, rows, settings)
+    other = figures(scored(score_n[480:720], label_n[480:720]), unit, rows, settings)
     assert (other["faults_total"], other["faults_found"], other["false_events"]) == (1, 0, 1)
     total = over_units([found, other])
     assert total["event_recall"] == pytest.approx(1 / 4)
@@ -180,19 +181,19 @@ def test_the_benchmark_counts_faults_and_events_as_the_product_does(make_table):
     assert total["false_events_per_day"] == pytest.approx(2 / (28 / 24))
 
 
-def test_healthy_recordings_of_other_sessions_make_no_false_events(make_table):
-    table = make_table({"a": np.zeros(60), "moved": np.full(60, 2.0)}, labels={"a": [0] * 60, "moved": [0] * 60})
+def test_healthy_recordings_of_other_sessions_make_no_false_events():
+    table = make_score_table({"a": np.zeros(60), "moved": np.full(60, 2.0)}, labels={"a": [0] * 60, "moved": [0] * 60})
     unit = Unit("u", (), false_alarm_rate=0.1, other_sessions="moved")
-    detector = replace(scored(make_table, [0], [0]), test=table)
+    detector = replace(scored([0], [0]), test=table)
     found = figures(detector, unit, BenchmarkSet("s", "S", "swinmae", iter), Scoring())
     assert (found["false_events"], found["far_other_sessions"], found["event_recall"]) == (0, 1.0, None)
 
 
-def test_the_table_never_shows_found_faults_without_chance_and_false_events(make_table):
+def test_the_table_never_shows_found_faults_without_chance_and_false_events():
     findings = Findings(seeds=1, quick=False)
     label_n = np.zeros(200, dtype=int)
     label_n[50:60] = 1
-    detector = scored(make_table, 2.0 * label_n, label_n)
+    detector = scored(2.0 * label_n, label_n)
     unit, rows = Unit("u", (), false_alarm_rate=0.1), BenchmarkSet("asd", "ASD", "patchtst", iter)
     findings.add("asd", "u", 1, {LANDFALL: figures(detector, unit, rows, Scoring())})
     lines = findings.markdown().splitlines()
