@@ -13,7 +13,7 @@ from core import checkpoint
 from core.redaction import HIDDEN, redacted_text
 from tests.canary import CANARY, SHARE, contents, files_that_hold_it, run
 from tests.inference.trained_workspace import OVERRIDES, SHARED, write_process
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, built_once
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,13 @@ def said_by(*command: str) -> str:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """A workspace after every step that writes, and what each step said."""
-    root = tmp_path_factory.mktemp("secrets")
+    folder = built_once(tmp_path_factory, "secrets", run_every_step)
+    return folder / "workspace", json.loads((folder / "said.json").read_text(encoding="utf-8"))
+
+
+def run_every_step(folder: Path) -> None:
+    root = folder / "workspace"
+    root.mkdir()
     shutil.copytree(REPO_ROOT / "configs", root / "configs")
     shutil.copytree(
         REPO_ROOT / "training_dashboard", root / "training_dashboard", ignore=shutil.ignore_patterns("data")
@@ -54,7 +60,7 @@ def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
             "--single-file", str(root / "page.html"),
         ),
     }  # fmt: skip
-    return root, said
+    (folder / "said.json").write_text(json.dumps(said), encoding="utf-8")
 
 
 def test_every_step_did_what_it_does(workspace):
