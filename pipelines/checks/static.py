@@ -18,6 +18,8 @@ def lint(context: Context) -> str:
     """Findings in Landfall's own files fail, in other files of the workspace they warn."""
     if find_spec("ruff") is None:
         raise CheckSkipped("ruff is not installed; only developing needs it", "`make lint` installs and runs it")
+    if not (context.root / "pyproject.toml").is_file():
+        raise CheckSkipped("the workspace has no pyproject.toml with rules", "only a clone of the repository has one")
     command = [sys.executable, "-m", "ruff", "check", "--output-format=json", "."]
     result = subprocess.run(command, cwd=context.root, capture_output=True, text=True, timeout=120, check=False)
     if result.returncode not in (0, 1):

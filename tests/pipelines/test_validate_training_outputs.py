@@ -20,7 +20,7 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.detect import SystemDetector
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, UsageError
 from pipelines.checks import environment, runtime, static
-from pipelines.checks.base import Check, CheckFailed, CheckWarned, Context, Item
+from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context, Item
 from pipelines.validate_training_outputs import build_context, main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
@@ -382,6 +382,13 @@ def test_what_git_does_not_know_is_the_users_also_in_landfalls_folders(copied):
     assert not context.is_own("configs/scratch.py")
     with pytest.raises(CheckWarned, match=r"configs/scratch\.py:1:8: F401"):
         static.lint(context)
+
+
+def test_lint_is_skipped_in_a_workspace_without_its_rules(tmp_path):
+    """`landfall init` copies none: default rules would find faults in notebooks that follow ours."""
+    (tmp_path / "scratch.py").write_text("import os\n", encoding="utf-8")
+    with pytest.raises(CheckSkipped, match=r"pyproject\.toml"):
+        static.lint(Context(tmp_path, {}))
 
 
 def test_lint_names_what_it_finds(copied):
