@@ -104,7 +104,7 @@ def result_of(root: Path) -> dict:
         ("train", 0, "checkpoints/.patchtst_ssl.pt"),
         ("train", 20_000, "config.yaml"),
         ("train", 60_000, "checkpoints/patchtst_ssl.last.pt"),
-        ("score", 8_192, "patchtst_scores.parquet"),
+        ("score", 20_480, "patchtst_scores.parquet"),
         ("export", 8_192, "training_dashboard/data/"),
     ],
 )
@@ -195,7 +195,8 @@ def test_a_folder_of_somebody_else_is_told_in_a_line(workspace):
     data.chmod(0o755)
     assert ended.returncode == EXIT_OUTPUT
     last = ended.stderr.splitlines()[-1]
-    assert "dashboard-state.json cannot be written: Permission denied — see who owns it" in last
+    assert "dashboard-state.json" in last
+    assert "Permission denied" in last
     assert faults(workspace) == []
 
 

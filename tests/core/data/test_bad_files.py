@@ -35,7 +35,7 @@ JUDGED = [(bad, "patchtst") for bad in bad_files.TABLES_JUDGED] + [(bad, "swinma
 
 
 def config_for(stream: str, file: str, *, parts: Sequence[str] = PART_NAMES, **settings: object) -> AnyConfig:
-    data = {"parts": {name: {"files": [file]} for name in parts}, **settings}
+    data = {"root": ".", "parts": {name: {"files": [file]} for name in parts}, **settings}
     return config_from_dict(
         {
             "stream": stream,

@@ -32,6 +32,7 @@ def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, look_ahead: bo
         "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
         "dqvl": {"report_dir": "artifacts/dqvl/x"},
         "data": {
+            "root": ".",
             "window": WINDOW,
             "stride": 3,
             "score_stride": 3,
