@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 
 from core.cli import add_root_argument, root_of, run_command
@@ -19,13 +20,18 @@ _FIRST_NOTEBOOK = "notebooks/local_patchtst_ssl.ipynb"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="landfall lab", description="Opens the notebooks in JupyterLab.")
-    parser.add_argument("options", nargs="*", help="options of JupyterLab, after --, such as -- --no-browser")
+    parser = argparse.ArgumentParser(
+        prog="landfall lab",
+        description="Opens the notebooks in JupyterLab.",
+        epilog="Words after -- are options of JupyterLab: landfall lab -- --no-browser",
+    )
     add_root_argument(parser)
-    return run_command(_open, parser, argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    end = words.index("--") if "--" in words else len(words)  # argparse drops it when it parses intermixed arguments
+    return run_command(partial(_open, words[end + 1 :]), parser, words[:end])
 
 
-def _open(arguments: argparse.Namespace) -> int:
+def _open(options: Sequence[str], arguments: argparse.Namespace) -> int:
     root = root_of(arguments)
     if find_spec("jupyterlab") is None:
         raise LandfallError(
@@ -34,7 +40,7 @@ def _open(arguments: argparse.Namespace) -> int:
     os.environ["JUPYTER_CONFIG_PATH"] = str(root / "configs/jupyter")
     os.chdir(root)
     # JupyterLab takes the place of this process, so that Ctrl-C and signals go to it alone.
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", _FIRST_NOTEBOOK, *arguments.options])
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", _FIRST_NOTEBOOK, *options])
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ class Scaling(Section):
 
 class Data(Section):
     root: str = Field(
-        "auto",
+        ".",
         description="Folder to which the globs of all splits are relative; itself relative to the workspace. `auto` is "
         "the workspace, or while its folder `data` has no files, the sample data in `samples`.",
     )

@@ -89,7 +89,12 @@ def test_a_head_that_answers_one_patch_to_everything_fails(copied, stream):
 @both_streams
 def test_a_model_that_never_learned_fails(copied, stream):
     """A learning rate so small that the weights stay as they were drawn: it hardly varies, or knows nothing."""
-    overrides = ["training.learning_rate=1e-12", "training.epochs=1", "logging.progress='off'"]
+    overrides = [
+        "training.learning_rate=1e-12",
+        "training.epochs=1",
+        "training.promote=always",
+        "logging.progress='off'",
+    ]
     train(load_config(CONFIGS[stream], overrides, root=copied), root=copied)
     with pytest.raises(CheckFailed, match=r"collapsed|no better than the mean training input"):
         check(copied, stream)
@@ -125,7 +130,7 @@ def test_too_little_skill_fails_however_lively_the_reconstruction(finished_works
 
 def test_data_that_never_moves_is_skipped(finished_workspace, monkeypatch):
     monkeypatch.setattr(scoring, "_answers", lambda *_: Answers(Skill(None, {}), None))
-    with pytest.raises(CheckSkipped, match="no channel moves"):
+    with pytest.raises(CheckSkipped, match="no channel changes"):
         check(finished_workspace.root, "patchtst")
 
 

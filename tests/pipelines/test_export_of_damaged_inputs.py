@@ -135,8 +135,9 @@ def test_half_a_surrogate_pair_is_written_as_a_question_mark(workspace):
     write(workspace / "checkpoints/patchtst_ssl.json", f'{{"run_id": "{half}"}}')
     os.mkdir(os.fsencode(workspace / "runs/patchtst_ssl") + b"/\xff")  # noqa: PTH102
     state = export_state(workspace)
-    assert (state.streams["patchtst"].reason, state.streams["patchtst"].checkpoint.run_id) == ("?", "?")
-    assert [problem.path for problem in state.problems] == ["runs/patchtst_ssl/?"]
+    assert state.streams["patchtst"].reason == "?"
+    assert state.streams["patchtst"].checkpoint is None  # its run has no valid name
+    assert "runs/patchtst_ssl/?" in [problem.path for problem in state.problems]
 
 
 def test_a_folder_that_is_no_run_id_is_left_out(workspace):
