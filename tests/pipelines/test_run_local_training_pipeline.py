@@ -202,7 +202,7 @@ def test_a_failing_checklist_names_the_failed_check(copied, capsys):
     assert run(copied, "--only", "checklist") == EXIT_OUTPUT
     step = read_json(copied / f"artifacts/pipeline/{RUN_ID}/pipeline.json")["steps"]["checklist"]
     assert step["reason"].startswith(
-        "1 of 27 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing"
+        "1 of 29 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing"
     )
     assert step["reason"] in capsys.readouterr().err.splitlines()[-1]
 
@@ -231,7 +231,7 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     line = last_line(capsys)
     executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
     assert line.startswith(
-        "landfall pipeline: local_patchtst_ssl.ipynb, In [8]: DataError: the split validation has no rows"
+        "landfall pipeline: local_patchtst_ssl.ipynb, In [7]: DataError: the split validation has no rows"
     )
     assert line.endswith(f"the executed copy is {executed}")
     code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]
@@ -241,7 +241,7 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     validate(state, "dashboard-state.schema.json")
     stages = {node["id"]: (node["state"], node["detail"]) for node in state["pipeline"]}
     assert stages["train"][0] == "failed"
-    assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [8]: DataError")
+    assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [7]: DataError")
     assert stages["score"] == (
         "attention",
         "; ".join(f"{stream} not run: notebook-patchtst did not end well" for stream in ("PatchTST-SSL", "Swin-MAE")),
