@@ -13,6 +13,8 @@ import pytest
 from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 from tests.support import REPO_ROOT
 
+# A background job of a shell without job control ignores SIGINT, and so would the programs.
+_HEEDING = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 # The module that is imported lets the test know, and takes its time.
 _SLOW = "import pathlib, time\nprint('importing', flush=True)\ntime.sleep(30)\n"
 _COMMAND = "from core.signals import heed_signals\nheed_signals()\nimport slow_to_import\n"
@@ -30,7 +32,7 @@ CODES = [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGUSR1, EXIT_RESUMABLE), (si
 def ended_by(number: int, program: str, folder: Path) -> tuple[int, list[str]]:
     (folder / "slow_to_import.py").write_text(_SLOW)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO_ROOT), str(folder)])}
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", _HEEDING + program]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
