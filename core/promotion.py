@@ -19,7 +19,7 @@ from core.config.compose import flatten
 from core.config.schema import AnyConfig
 from core.errors import CheckpointError
 from core.names import run_folder
-from core.workspace import atomic_file, relative
+from core.workspace import atomic_file, relative, remove_abandoned
 
 log = logging.getLogger(__name__)
 
@@ -120,9 +120,12 @@ def keep_promoted(root: Path, config: AnyConfig) -> str | None:
 
 
 def remove_old_weights(root: Path, config: AnyConfig) -> None:
-    """Removes the weights of all runs but the newest `training.keep_runs` and the promoted one; their logs stay."""
-    limit = config.training.keep_runs
-    held = sorted((root / config.logging.log_dir).glob(f"*/{WEIGHTS_FILE}"), key=lambda path: path.stat().st_mtime_ns)
+    """Removes the weights of all runs but the newest `training.keep_runs` and the promoted one; their logs stay. Also
+    what runs that were killed had begun to write."""
+    limit, runs = config.training.keep_runs, root / config.logging.log_dir
+    for folder in runs.iterdir():
+        remove_abandoned(folder)
+    held = sorted(runs.glob(f"*/{WEIGHTS_FILE}"), key=lambda path: path.stat().st_mtime_ns)
     current = promoted(root, config)
     removable = [path for path in held if current is None or path.parent.name != current["run_id"]]
     for path in removable[: max(0, len(held) - limit)] if limit else ():

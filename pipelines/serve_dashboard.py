@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
@@ -178,20 +179,14 @@ class DashboardHandler(SimpleHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         # `timeout` counts from byte to byte: a client that sends one now and then would keep its place for ever.
-        self._deadline = threading.Timer(self.timeout, self._hang_up)
-        self._deadline.daemon = True
-        self._deadline.start()
+        self.server.deadlines[self.connection] = time.monotonic() + self.timeout
 
     def finish(self) -> None:
-        self._deadline.cancel()
+        self.server.deadlines.pop(self.connection, None)
         super().finish()
 
-    def _hang_up(self) -> None:
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-
     def end_headers(self) -> None:
-        self._deadline.cancel()  # the request was received
+        self.server.deadlines.pop(self.connection, None)  # the request was received
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
@@ -208,7 +203,18 @@ class DashboardServer(ThreadingHTTPServer):
 
     def __init__(self, *args: Any, **options: Any):
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        # When a request that is being received must be complete, in seconds of `time.monotonic`.
+        self.deadlines: dict[socket.socket, float] = {}
         super().__init__(*args, **options)
+
+    def service_actions(self) -> None:
+        """Hangs up on clients whose request is overdue; `serve_forever` calls it twice a second."""
+        now = time.monotonic()
+        for connection, deadline in list(self.deadlines.items()):
+            if deadline < now:
+                self.deadlines.pop(connection, None)
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """A connection for which there is no place is hung up on."""

@@ -358,7 +358,7 @@ def training(workspace) -> Iterator[subprocess.Popen]:
 
 @pytest.mark.slow
 def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
-    with pytest.raises(LockedError, match=f"is being written by run first .process {training.pid} on") as refused:
+    with pytest.raises(LockedError, match=f"is being written by .*, run first .process {training.pid} on") as refused:
         train(configuration("patchtst", workspace), root=workspace)
     assert refused.value.exit_code == EXIT_USAGE
     train(configuration("swinmae", workspace), root=workspace)

@@ -74,7 +74,7 @@ def test_the_pipeline_says_no_secret(piped):
 
 def test_no_file_of_the_pipeline_holds_a_secret(piped):
     """But for the notebook as it was given, and checkpoints, which hold where the data lies, to go on there."""
-    given = [piped.root / NOTEBOOK, *piped.root.glob("checkpoints/*.pt")]
+    given = [piped.root / NOTEBOOK, *piped.root.glob("checkpoints/*.pt"), *piped.root.glob("runs/*/*/model.pt")]
     assert files_that_hold_it(piped.root, but=given) == []
 
 
