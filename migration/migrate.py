@@ -102,7 +102,7 @@ def migrate(
             prose[source.index] = above.text
             findings += found
     placed = _placed(migrated["cells"], texts, prose)
-    cells = add_preamble(placed, facts, folders or Folders(), rewritten)
+    cells = add_preamble(placed, facts, folders or Folders(), rewritten, start=_start(placed, kinds))
     if added := len(cells) - len(placed):
         findings.append(_added(added))
     origins = tuple(cell.get(_ORIGIN) for cell in cells)
@@ -127,6 +127,14 @@ def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mappin
         if not _is_emptied(cell["source"], text) or cell["metadata"].get("tags"):
             placed.append({**cell, _ORIGIN: index})
     return placed
+
+
+def _start(placed: Sequence[dict[str, Any]], kinds: Sequence[str]) -> int | None:
+    """Where the first code cell of the original stood among the cells; None without any."""
+    first = next((index for index, kind in enumerate(kinds) if kind == "code"), None)
+    if first is None:
+        return None
+    return sum(1 for cell in placed if cell.get(_ORIGIN, first) < first)
 
 
 def _with_local_comments(parameter: Parameter, facts: NotebookFacts) -> Parameter:

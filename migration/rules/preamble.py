@@ -59,13 +59,19 @@ class _Needs:
 
 
 def add_preamble(
-    cells: list[dict[str, Any]], facts: NotebookFacts, folders: Folders, known: Iterable[CellSource] = ()
+    cells: list[dict[str, Any]],
+    facts: NotebookFacts,
+    folders: Folders,
+    known: Iterable[CellSource] = (),
+    *,
+    start: int | None = None,
 ) -> list[dict[str, Any]]:
     """The cells with the parameters cell and the set-up cell before the first code cell, where the notebook
     needs them.
 
     Cells that have the tags are extended where something is missing, and left alone otherwise. `known` are code cells
-    that were read before; one with the same text is not read again.
+    that were read before; one with the same text is not read again. start: where new cells are inserted, at the latest
+    before the first code cell: the place of a first code cell whose fields have moved to the parameters cell.
     """
     fields = {field.name: _written(field, facts) for field in facts.parameters if not field.stays}
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
@@ -101,7 +107,8 @@ def add_preamble(
         return [*cells[:parameters], head, *added, *cells[parameters + 1 :]]
     if lines:
         added.insert(0, _code_cell("\n".join([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG))
-    return [*cells[:first], *added, *cells[first:]]
+    at = first if start is None else min(start, first)
+    return [*cells[:at], *added, *cells[at:]]
 
 
 def _written(field: Parameter, facts: NotebookFacts) -> str:

@@ -8,6 +8,7 @@ from papermill.inspection import inspect_notebook
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import below_folder, plan_parameters
+from migration.migrate import migrate
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
 from migration.rules.forms import PARAMETER_RULES
@@ -354,3 +355,16 @@ def test_papermill_fills_the_parameters_from_any_folder(tmp_path):
     seen = json.loads((absolute / "seen.json").read_text())
     work = str(here / "w")
     assert seen == [2, str(absolute), f"{work}/kept", work, work]
+
+
+def test_parameters_stand_where_the_form_stood():
+    """A form cell that is emptied by the move leaves its place, under its heading, to the parameters cell."""
+    markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    form = code('#@title Settings\nepochs = 3  #@param {type: "integer"}\n')
+    notebook = nbformat.v4.new_notebook(
+        cells=[markdown("## Settings"), form, markdown("## Work"), code("print(epochs)")]
+    )
+    cells = migrate(notebook).notebook["cells"]
+    assert [cell["metadata"].get("tags", cell["source"]) for cell in cells] == [
+        "## Settings", ["parameters"], "## Work", "print(epochs)"
+    ]  # fmt: skip
