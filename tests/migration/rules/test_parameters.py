@@ -361,9 +361,8 @@ def test_parameters_stand_where_the_form_stood():
     """A form cell that is emptied by the move leaves its place, under its heading, to the parameters cell."""
     markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     form = code('#@title Settings\nepochs = 3  #@param {type: "integer"}\n')
-    notebook = nbformat.v4.new_notebook(
-        cells=[markdown("## Settings"), form, markdown("## Work"), code("print(epochs)")]
-    )
+    cells = [markdown("## Settings"), form, markdown("## Work"), code("print(epochs)")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
     cells = migrate(notebook).notebook["cells"]
     assert [cell["metadata"].get("tags", cell["source"]) for cell in cells] == [
         "## Settings", ["parameters"], "## Work", "print(epochs)"
