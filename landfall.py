@@ -1,4 +1,4 @@
-"""The `landfall` command: one name over the module entry points. Each is imported only when it is called."""
+"""The `landfall` command: one name for the entry points of the modules. A module is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from typing import Any, NamedTuple
 
 __version__ = "0.1.0"
 
-# Where a wheel holds Landfall's packages (setup.py); absent in a repository.
+# Folder of Landfall's packages in a wheel (setup.py); absent in a repository.
 _HOME = Path(__file__).with_name("landfall_home")
 
 
 class Command(NamedTuple):
-    """A word, the module whose `main(argv)` it calls, and what it does."""
+    """The module whose `main(argv)` a subcommand calls, and a one-line description."""
 
     module: str
     summary: str
 
 
 COMMANDS: dict[str, Command] = {
-    "init": Command("pipelines.init_workspace", "make a new workspace: configurations, notebooks, dashboard"),
-    "migrate": Command("migration.command", "make local notebooks of Colab ones"),
+    "init": Command("pipelines.init_workspace", "create a workspace: configurations, notebooks, dashboard"),
+    "migrate": Command("migration.command", "convert Colab notebooks to local ones"),
     "pipeline": Command("pipelines.run_local_training_pipeline", "train, score, validate and export both streams"),
-    "quality": Command("pipelines.check_data_quality", "judge the sensor files of a stream"),
-    "pool": Command("pipelines.pool_sensors", "make the sensors of many machines alike, to pre-train on"),
+    "quality": Command("pipelines.check_data_quality", "check the quality of the sensor files of a stream"),
+    "pool": Command("pipelines.pool_sensors", "normalise the sensors of many machines for pre-training"),
     "train patchtst": Command("trainers.train_patchtst_ssl", "train PatchTST-SSL on process sensors"),
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
     "runs": Command("pipelines.list_runs", "list the training runs and the promoted models"),
     "promote": Command("pipelines.promote_run", "make the weights of a run the model of its stream"),
     "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
-    "calibrate": Command("inference.recalibrate", "learn anew what is normal from newer data; the model stays"),
-    "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are whole"),
-    "export": Command("pipelines.export_training_dashboard_state", "write what the dashboard shows"),
+    "calibrate": Command("inference.recalibrate", "refit the detector to newer reference data; the model stays"),
+    "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are valid"),
+    "export": Command("pipelines.export_training_dashboard_state", "write the documents of the dashboard"),
     "dashboard": Command("pipelines.serve_dashboard", "serve the dashboard on this machine"),
-    "devices": Command("pipelines.devices.command", "the hardware found and what a run would use"),
-    "import-artifacts": Command("pipelines.import_artifacts", "bring a run's files from Colab or a drive into place"),
+    "devices": Command("pipelines.devices.command", "list the hardware and what a run would use"),
+    "import-artifacts": Command("pipelines.import_artifacts", "import the files of a run from Colab or a drive"),
     "lab": Command("pipelines.open_lab", "open the notebooks of the workspace in JupyterLab"),
-    "sample-data": Command("pipelines.sample_data.command", "make the synthetic plant's data"),
+    "sample-data": Command("pipelines.sample_data.command", "generate the sample data of a synthetic plant"),
 }
 
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_FAILURE
         if argv is not None:
             return module.main(words[length:])
-        # The command owns this process: it reads the remaining words, and may start it again.
+        # The command owns this process: it reads the remaining arguments, and may restart the process.
         sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
         return module.main()
     asked_for_help = not words or words[0] in ("-h", "--help")
@@ -76,19 +76,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not asked_for_help:
         stream.write(f"landfall: no command {' '.join(words[:2])!r}\n\n")
     width = max(map(len, COMMANDS))
-    stream.write("usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help tells more)\n\n")
+    stream.write(
+        "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
+    )
     stream.writelines(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
     return EXIT_OK if asked_for_help else EXIT_USAGE
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext landfall` calls: adds `%migrate`, also where Landfall was installed from a wheel."""
+    """Called by `%load_ext landfall`: adds `%migrate`, also if Landfall was installed from a wheel."""
     _find_packages()
     import_module("migration").load_ipython_extension(shell)
 
 
 def _find_packages() -> None:
-    """Puts the packages of a wheel on the module path of this process and of those that it starts."""
+    """Adds the packages of a wheel to the module path of this process and of its child processes."""
     home = str(_HOME)
     if not _HOME.is_dir() or home in sys.path:
         return

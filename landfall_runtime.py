@@ -1,12 +1,12 @@
-"""What google.colab offers, with local meaning, for notebooks that `landfall migrate` brought to this machine.
+"""Local replacements for google.colab, for notebooks that `landfall migrate` converted.
 
-One file without dependencies for Python 3.8 and newer: it stands beside a migrated notebook, or is installed with
-Landfall. Names, parameters and exceptions are Colab's. What Colab prints goes to stdout as there; what only this
-machine has to say (where a download went, what a call could not do) goes to stderr, so that stdout stays the same.
+One file without dependencies for Python 3.8 and newer: it is next to a migrated notebook, or is installed with
+Landfall. Names, parameters and exceptions are those of Colab. Text that Colab prints is printed to stdout. Local
+messages (the path of a download, a call without effect) are printed to stderr, so that stdout is the same as on Colab.
 
-The notebook's set-up cell exports the two folders that all of it refers to: WORK_DIR stands for /content (the current
-folder where it is unset), DRIVE_DIR for "My Drive" (`drive` in the work folder). Where a notebook has such names of its
-own, they are LANDFALL_WORK_DIR and LANDFALL_DRIVE_DIR. A person, or papermill, sets besides:
+The notebook's set-up cell exports two folders: WORK_DIR replaces /content (default: the current folder), DRIVE_DIR
+replaces "My Drive" (default: `drive` in the work folder). If a notebook uses these names itself, they are
+LANDFALL_WORK_DIR and LANDFALL_DRIVE_DIR. Further variables, set by the user or by papermill:
 
     LANDFALL_UPLOAD      files that `files.upload()` takes: paths or patterns, separated like PATH, relative ones from
                          the work folder; set and empty: none. Unset: all files of the folder `uploads` in the work
@@ -37,7 +37,7 @@ def _say(text):
 
 
 def _note(text):
-    """Prints what only this machine has to say."""
+    """Prints a local message."""
     sys.stderr.write(text + "\n")
 
 
@@ -50,7 +50,7 @@ def _display():
 
 
 def _nothing(*arguments, **options):
-    """Does nothing, for there is nothing to do here."""
+    """Does nothing: not needed on a local machine."""
 
 
 def _folder(name, default):
@@ -73,7 +73,7 @@ def _existing(filename):
 
 
 def _copy(source, target, *, not_again=()):
-    """Copies a file; where a different one has its name, under `name (1).ext`, `name (2).ext`, … Returns the path.
+    """Copies a file; if a different file has its name, as `name (1).ext`, `name (2).ext`, … Returns the path.
 
     A file of the same content stays as it is, unless its absolute path is in `not_again`.
     """
@@ -119,7 +119,7 @@ _uploaded = set()  # absolute paths that this process wrote as uploads
 
 
 def _files_to_upload(paths=None):
-    """Absolute paths of the files to upload, in the order given. Raises FileNotFoundError with the way out."""
+    """Absolute paths of the files to upload, in the given order. Raises FileNotFoundError with a hint."""
     uploads = _work_folder() / "uploads"
     if paths is None:
         paths = os.environ.get("LANDFALL_UPLOAD")
@@ -128,7 +128,7 @@ def _files_to_upload(paths=None):
     if paths is None:
         try:
             paths = input(f"Files to upload (paths or patterns, separated by {os.pathsep}): ")
-        except (EOFError, NotImplementedError, OSError):  # nobody is there to answer
+        except (EOFError, NotImplementedError, OSError):  # not interactive
             raise FileNotFoundError(
                 "files.upload() has no file to take: set the environment variable LANDFALL_UPLOAD to the files "
                 f"(separated by {os.pathsep!r}), or put them into {uploads}"
@@ -138,7 +138,7 @@ def _files_to_upload(paths=None):
 
 
 def _matching(pattern):
-    """The files that a path, a pattern or a folder stands for, hidden ones aside. Raises FileNotFoundError."""
+    """The files of a path, a pattern or a folder, except hidden ones. Raises FileNotFoundError."""
     asked = Path(pattern).expanduser()
     place = _work_folder() / asked
     if place.is_file():
@@ -155,17 +155,17 @@ def _matching(pattern):
 
 @_module
 class files:
-    """Files that come from and go to the person's own disk."""
+    """Files from and to the user's own disk."""
 
     @staticmethod
     def upload(target_dir="", paths=None):
-        """Copies the files to upload (`paths`, else as said above) to the working folder; returns {name: bytes}."""
+        """Copies the files to upload (`paths`, else see the module) to the working folder; returns {name: bytes}."""
         uploaded = {}
         for source in _files_to_upload(paths):
             target = Path(target_dir, source.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not (target.exists() and target.samefile(source)):
-                # Colab begins in an empty folder; here what an earlier run has uploaded is taken up again.
+                # Colab starts in an empty folder; here the upload of an earlier run is used again.
                 target = _copy(source, target, not_again=_uploaded)
                 _uploaded.add(target.absolute())
             _say(f"Saving {source.name} to {target}")
@@ -174,7 +174,7 @@ class files:
 
     @staticmethod
     def upload_file(filename):
-        """Copies the one file to upload to `filename`. Raises ValueError where there is none, or more than one."""
+        """Copies the file to upload to `filename`. Raises ValueError if there is none, or more than one."""
         sources = _files_to_upload()
         if not sources:
             raise ValueError("File has not been uploaded")
@@ -185,7 +185,7 @@ class files:
 
     @staticmethod
     def download(filename):
-        """Copies a file to the folder of downloads; a different file of that name there stays. Raises OSError."""
+        """Copies a file to the downloads folder; an existing different file is kept. Raises OSError."""
         source = _existing(filename)
         if source.is_dir():
             raise IsADirectoryError(f"{filename} is a folder: make an archive of it first, with shutil.make_archive")
@@ -195,7 +195,7 @@ class files:
 
     @staticmethod
     def view(filepath):
-        """Says where the file or folder is. Raises FileNotFoundError."""
+        """Prints the path of the file or folder. Raises FileNotFoundError."""
         _note(f"See {_existing(filepath)}")
 
 
@@ -262,7 +262,7 @@ class userdata:
 
 
 def _link(path, target):
-    """Makes `path` a link to a folder; says so and goes on where this machine allows none."""
+    """Makes `path` a link to a folder; prints a message if the machine allows no links."""
     try:
         path.symlink_to(target, target_is_directory=True)
     except OSError as error:
@@ -279,11 +279,11 @@ def link_my_drive(folder):
 
 @_module
 class drive:
-    """Google Drive: a local folder, DRIVE_DIR, with what "My Drive" held."""
+    """Google Drive: a local folder, DRIVE_DIR, with the content of "My Drive"."""
 
     @staticmethod
     def mount(mountpoint, force_remount=False, timeout_ms=120000, readonly=False):
-        """Makes the drive folder, and a link to it at the mount point where nothing else stands there."""
+        """Creates the drive folder, and a link to it at the mount point if that path is free."""
         folder, place = _drive_folder(), Path(mountpoint).expanduser().absolute()
         link_my_drive(folder)
         if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
@@ -301,7 +301,7 @@ class drive:
 
 
 def _has_credentials():
-    """Application-default credentials: named in the environment, gcloud's own, or what google.auth finds besides."""
+    """Whether there are application-default credentials: from the environment, gcloud, or google.auth."""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if named:
         return Path(named).is_file()
@@ -311,7 +311,7 @@ def _has_credentials():
         return True
     try:
         importlib.import_module("google.auth").default()
-    except Exception:  # google.auth is not installed, or fails in one of many ways to find any
+    except Exception:  # google.auth is not installed, or finds none (many error classes)
         return False
     return True
 
@@ -322,7 +322,7 @@ class auth:
 
     @staticmethod
     def authenticate_user(clear_output=True, project_id=None):
-        """Does nothing where application-default credentials are present; warns with the command where not."""
+        """Does nothing if there are application-default credentials; otherwise warns with the command."""
         if project_id is not None:
             os.environ["GOOGLE_CLOUD_PROJECT"] = os.environ["GOOGLE_CLOUD_QUOTA_PROJECT"] = project_id
         if not _has_credentials():
@@ -331,7 +331,7 @@ class auth:
 
     @staticmethod
     def authenticate_service_account(clear_output=True):
-        """Does nothing where credentials are present; warns where not."""
+        """Does nothing if there are credentials; otherwise warns."""
         if not _has_credentials():
             warnings.warn("set GOOGLE_APPLICATION_CREDENTIALS to the service account's key file", stacklevel=2)
 
@@ -372,7 +372,7 @@ class data_table:
     """Tables: a data frame shows itself."""
 
     class DataTable:
-        """A data frame; Colab's options are taken and change nothing."""
+        """A data frame; Colab's options are accepted and ignored."""
 
         include_index, num_rows_per_page, max_rows, max_columns, min_width = True, 25, 20000, 20, None
 
@@ -399,11 +399,11 @@ def _local_url(port, path="/"):
 
 @_module
 class output:
-    """The output area: what a plain notebook can do of it."""
+    """The output area, as far as a plain notebook supports it."""
 
     @staticmethod
     def clear(wait=False, output_tags=()):
-        """Clears the cell's output; with tags nothing, for a plain notebook cannot clear a part."""
+        """Clears the cell's output; with tags does nothing, because a plain notebook cannot clear a part."""
         if not output_tags:
             _display().clear_output(wait=wait)
 
@@ -428,13 +428,13 @@ class output:
 
     @staticmethod
     def unregister_callback(function_name):
-        """Forgets a function. Raises ValueError where it is not registered."""
+        """Removes a function. Raises ValueError if it is not registered."""
         if _callbacks.pop(function_name, None) is None:
             raise ValueError(f"Callback function not registered: {function_name}.")
 
     @staticmethod
     def invoke_function(function_name, args=(), kwargs=None):
-        """Calls a registered function as Colab's JavaScript does. Raises ValueError where there is none."""
+        """Calls a registered function as Colab's JavaScript does. Raises ValueError if it is not registered."""
         if function_name not in _callbacks:
             raise ValueError(f"Function not found: {function_name}")
         return _callbacks[function_name](*args, **(kwargs or {}))
@@ -456,7 +456,7 @@ class output:
     @staticmethod
     @contextlib.contextmanager
     def use_tags(tags, append=True):
-        """The tags are taken and mean nothing."""
+        """The tags are accepted and ignored."""
         yield {tags} if isinstance(tags, str) else set(tags)
 
     @staticmethod
@@ -474,8 +474,8 @@ class runtime:
 
     @staticmethod
     def unassign():
-        """Says that this machine is yours, and goes on."""
-        _note("runtime.unassign() gives a machine of Colab back; this one is yours: shut the kernel down yourself")
+        """Prints a message; a local machine is not released."""
+        _note("runtime.unassign() releases a Colab machine; on a local machine, shut the kernel down yourself")
 
 
 class _Sections:
@@ -503,7 +503,7 @@ class widgets:
             self.tab_names = tab_names
 
         def output_to(self, tab, select=True):
-            """A context whose outputs belong to the tab. Raises ValueError or IndexError where there is none."""
+            """A context whose outputs belong to the tab. Raises ValueError or IndexError for an unknown tab."""
             return self._section(self.tab_names[list(self.tab_names).index(tab) if isinstance(tab, str) else tab])
 
         def clear_tab(self, tab=None):
@@ -521,7 +521,7 @@ class widgets:
             self.rows, self.columns = rows, columns
 
         def output_to(self, row, column):
-            """A context whose outputs belong to the cell. Raises WidgetException where there is none."""
+            """A context whose outputs belong to the cell. Raises WidgetException for an unknown cell."""
             if not (0 <= row < self.rows and 0 <= column < self.columns):
                 raise errors.WidgetException(f"Cell ({row}, {column}) is outside of the grid")
             return self._section(f"row {row}, column {column}")
@@ -540,7 +540,7 @@ class _message:
     """Messages to Colab's page."""
 
     class MessageError(errors.Error):
-        """The page has answered with an error, or there is none."""
+        """The page answered with an error, or does not exist."""
 
     @staticmethod
     def blocking_request(request_type, request="", timeout_sec=5, parent=None):
@@ -569,7 +569,7 @@ class ai:
 
 @_module
 class snippets:
-    """Colab's pane of code snippets, which no other page has."""
+    """Colab's pane of code snippets, which exists on Colab only."""
 
     register = staticmethod(_nothing)
 

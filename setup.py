@@ -1,9 +1,9 @@
-"""Where the packages lie in a wheel; everything else about the build is in pyproject.toml.
+"""The layout of the packages in a wheel; everything else about the build is in pyproject.toml.
 
 In the repository `core`, `pipelines` and the others are top-level packages. In site-packages such names would collide
-with those of other distributions, so a wheel holds them in one folder, which the `landfall` command puts on the module
-path of its own processes. The same folder holds what `landfall init` copies into a new workspace. An editable install
-leaves everything where it is.
+with those of other distributions, so a wheel contains them in one folder, which the `landfall` command adds to the
+module path of its own processes. The same folder contains what `landfall init` copies to a new workspace. An editable
+install moves nothing.
 """
 
 import shutil
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).resolve().parent
 HOME = "landfall_home"
 PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
 WORKSPACE = ("configs", "notebooks", "training_dashboard")
-# What runs and editors leave there is no part of a new workspace.
+# Files of runs and editors, which do not belong into a new workspace.
 LEFT_OUT = shutil.ignore_patterns("data", ".*", "__pycache__")
 
 
@@ -25,7 +25,7 @@ class BuildWheelTree(build_py):
         if self.editable_mode:
             super().run()
             return
-        shutil.rmtree(self.build_lib, ignore_errors=True)  # an earlier build may hold modules that are gone
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # it may contain modules that were deleted since
         super().run()
         built, home = Path(self.build_lib), Path(self.build_lib, HOME)
         home.mkdir()
@@ -33,7 +33,7 @@ class BuildWheelTree(build_py):
             (built / package).rename(home / package)
         for folder in WORKSPACE:
             shutil.copytree(SOURCE / folder, home / folder, ignore=LEFT_OUT)
-        shutil.copy(SOURCE / "landfall_runtime.py", home)  # `landfall migrate` copies it beside a notebook
+        shutil.copy(SOURCE / "landfall_runtime.py", home)  # `landfall migrate` copies it next to a notebook
 
 
 setup(cmdclass={"build_py": BuildWheelTree})

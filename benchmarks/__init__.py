@@ -1,1 +1,1 @@
-"""Speed, memory and detection, measured; speed against named peers, in paired rounds: `make bench`."""
+"""Benchmarks of speed, memory and detection; speed compared with named peers, in paired rounds: `make bench`."""

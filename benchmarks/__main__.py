@@ -1,7 +1,6 @@
-"""`python -m benchmarks [QUESTION…] [--full] [--peers DIR] [--data DIR]`: each result on two lines.
-
-The full form answers every question and leaves its results in `benchmarks/results/`; the quick one asks what says most,
-in a few minutes, and writes nothing.
+"""`python -m benchmarks [QUESTION…] [--full] [--peers DIR] [--data DIR]`: prints two lines per result. The full form
+runs all benchmarks and writes its results to `benchmarks/results/`; the quick form runs the most important ones in a
+few minutes, and writes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
-# One module each, with a function `comparisons`.
+# Each is a module with a function `comparisons`.
 COMPARED = ("patchtst", "swinmae", "scalogram", "data", "convergence")
 OTHERS = {"growth": growth, "busy": busy}
 QUESTIONS = (*COMPARED, *OTHERS)
@@ -30,7 +29,9 @@ def main() -> int:
         prog="benchmarks", description="Speed compared with named implementations, in paired rounds."
     )
     parser.add_argument("question", nargs="*", choices=[*QUESTIONS, []], help=f"of {', '.join(QUESTIONS)}")
-    parser.add_argument("--full", action="store_true", help="everything, in nine rounds instead of five, and written")
+    parser.add_argument(
+        "--full", action="store_true", help="all benchmarks, with nine rounds instead of five; writes the results"
+    )
     parser.add_argument("--rounds", type=int, help="paired rounds of each comparison")
     parser.add_argument("--bf16", action="store_true", help="also in bfloat16; a CPU without it emulates it slowly")
     parser.add_argument("--peers", type=Path, help="a folder with clones of the peers' repositories, by their names")
@@ -54,7 +55,7 @@ def main() -> int:
                     sys.stdout.write(f"{result}\n")
                     sys.stdout.flush()
                     found.append(result)
-            finally:  # what was measured stays, also where a peer does not start
+            finally:  # keeps the results even if a peer does not start
                 if found and arguments.full:
                     write(found)
         return EXIT_OK

@@ -18,12 +18,12 @@ from benchmarks.run import RESULTS, Effort, environment
 
 BATCH, CHANNELS = 8, 8
 MEASURED_S = 1.5
-# Two processes that start at the same time find an idle machine; they look again after `threads.INTERVAL_S`.
+# Two processes that start at the same time find an idle machine; they measure again after `threads.INTERVAL_S`.
 SETTLING_S = 1.5
 ROUNDS = 3
-# Before a round: what others may use of the cores on an idle machine, and how long to wait for that.
+# Before a round: maximum use of the cores by other processes on an idle machine, and how long to wait for that.
 IDLE_CORES, IDLE_LIMIT_S = 0.2, 10.0
-# Minimum speed as a share of the speed without load; two at once: of one after the other.
+# Minimum speed as a share of the speed without load; for two processes, of one after the other.
 GOALS = {"one": 0.6, "per_core": 0.45, "two_at_once": 1.0}
 HEADINGS = {
     "one": "one busy process",
@@ -32,7 +32,7 @@ HEADINGS = {
     "two_at_once": "two at once",
 }
 WORKS = ("PatchTST training", "PatchTST scoring", "Swin-MAE training", "Swin-MAE scoring", "scalograms")
-# Ends with its parent, however that ends.
+# Ends when its parent ends, for any reason.
 _BUSY = """\
 import os
 parent = os.getppid()
@@ -44,8 +44,9 @@ while os.getppid() == parent:
 
 @dataclass(frozen=True)
 class Shared:
-    """Speed of one work: windows per second alone, and shares of it by condition, each the median, the least and the
-    largest of the rounds. others: the most cores that other processes used before a round, 0 on an idle machine."""
+    """Speed of one workload: windows per second alone, and shares of it by condition, each as median, minimum and
+    maximum of the rounds. others: maximum number of cores that other processes used before a round, 0 on an idle
+    machine."""
 
     title: str
     alone_per_second: float
@@ -67,7 +68,7 @@ def results(effort: Effort) -> Iterator[Shared]:
 
 
 def measured(title: str, *, rounds: int, seconds: float = MEASURED_S, settling: float = SETTLING_S) -> Shared:
-    """Each round measures the work alone and under every condition."""
+    """Each round measures the workload alone and under every condition."""
     from core.devices.host import usable_cores
 
     alone: list[float] = []
@@ -99,7 +100,7 @@ def write(found: Sequence[Shared], folder: Path = RESULTS) -> None:
 
 
 def _wait_for_idle() -> float:
-    """Returns once nothing else uses the cores, or after `IDLE_LIMIT_S`: how many of them others use then."""
+    """Waits until no other process uses the cores, or for `IDLE_LIMIT_S`; returns how many cores others use then."""
     from core.devices.threads import FIRST_LOOK_S, CoreUse
 
     core_use, deadline = CoreUse(), time.monotonic() + IDLE_LIMIT_S
@@ -111,7 +112,7 @@ def _wait_for_idle() -> float:
 
 @contextmanager
 def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many processes that compute all the time and hold nothing."""
+    """Starts `count` processes that compute all the time and need no memory."""
     processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
     try:
         time.sleep(0.3)
@@ -125,7 +126,7 @@ def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 # ---------------------------------------------------------------------------------------------------- the measured work
 @contextmanager
 def _worker(title: str, *, pinned: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A process that does the work whenever it is asked; `pinned` to one of the cores."""
+    """A process that runs the workload on request; `pinned` to one of the cores."""
     command = [sys.executable, "-m", "benchmarks.busy", title, *(["--pinned"] if pinned else [])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -146,7 +147,7 @@ def _speeds(workers: Sequence[subprocess.Popen[str]], seconds: float, settling: 
 
 
 def serve(title: str) -> None:
-    """Does the work for as long as each line asks, first unmeasured, and answers with its speed."""
+    """Runs the workload for the time that each line requests, after a warm-up, and prints its speed."""
     from core.devices import threads
     from core.devices.host import usable_cores
     from core.devices.tuning import tune_process
@@ -177,7 +178,7 @@ def serve(title: str) -> None:
 
 
 def _work(title: str) -> tuple[Work, int]:
-    """The work of a title, in fp32, and its number of windows."""
+    """The workload of a title, in fp32, and its number of windows."""
     import torch
 
     from benchmarks import scalogram

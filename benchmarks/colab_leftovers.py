@@ -1,7 +1,6 @@
-"""What is still Colab's in a notebook: an independent check of the migrator, which imports nothing from `migration`.
-
-It reads the finished file the way a suspicious person would, with regular expressions over the text, so that a blind
-spot of the rules' parser is not repeated here. It rather reports too much than too little.
+"""Remaining Colab code in a notebook: an independent check of the migrator, which imports nothing from `migration`. It
+searches the output with regular expressions, so that an error of the rules' parser is not repeated here. It may report
+too much, but not too little.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Leftover(NamedTuple):
-    """A Colab-only construct that is still there: in which cell (None: the notebook), what, and the text around it."""
+    """A remaining Colab-only construct: its cell (None: the notebook), its kind, and the text around it."""
 
     cell: int | None
     construct: str
@@ -40,7 +39,7 @@ _CELL_KEYS = ("colab", "colab_type", "outputId", "executionInfo", "cellView", "i
 
 
 def leftovers(notebook: dict[str, Any]) -> Iterator[Leftover]:
-    """Everything of Colab's in a notebook of nbformat 4."""
+    """All Colab-only constructs in a notebook of nbformat 4."""
     metadata = notebook.get("metadata", {})
     yield from (Leftover(None, f"metadata.{key}", key) for key in _NOTEBOOK_KEYS if key in metadata)
     for index, cell in enumerate(notebook["cells"]):

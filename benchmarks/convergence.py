@@ -1,7 +1,6 @@
-"""Wall time to the same masked validation error on real data, compared with transformers' PatchTST.
-
-The peer trains for a number of epochs, and its error at the end is the mark; ours stops where it first goes below. Both
-have the same windows, model size, batch, optimizer and schedule; validation is not timed.
+"""Wall time to the same masked validation error on real data, compared with transformers' PatchTST. The peer trains for
+a number of epochs, and its final error is the target; ours stops when its error is below it. Both have the same
+windows, model size, batch, optimizer and schedule; validation is not timed.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ GOAL = 4.0
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set (its files below the folder of data, each a gap-free series of numbers), how it is cut, and for how
-    many epochs the peer trains."""
+    """A data set (its files below the data folder, each a series of numbers without gaps), its split, and the number of
+    epochs of the peer."""
 
     name: str
     files: str
@@ -57,7 +56,7 @@ SETTINGS = (
 def comparisons(effort: Effort) -> Iterator[Comparison]:
     """ETTh1 and SKAB; nothing without `--data`."""
     if effort.data is None:
-        log.warning("convergence is left out: --data names the folder that holds fdc/ett and fdc/skab")
+        log.warning("convergence is skipped: pass --data with the folder that contains fdc/ett and fdc/skab")
         return
     for number, setting in enumerate(SETTINGS):
         theirs = _run(number, effort.data, sees="", mark=0.0, tuned=False)
@@ -80,7 +79,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
 
 
 def _run(number: int, folder: Path, *, sees: str, mark: float, tuned: bool) -> dict[str, Any]:
-    """One implementation, in its own process."""
+    """One implementation, in a separate process."""
     command = [sys.executable, "-m", "benchmarks.convergence", str(number), str(folder), sees, str(mark)]
     environment = {**os.environ, **({} if tuned else {"LANDFALL_TUNE": "0"})}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -89,7 +88,7 @@ def _run(number: int, folder: Path, *, sees: str, mark: float, tuned: bool) -> d
 
 # --------------------------------------------------------------------------------------------------------- one training
 def train(setting: Setting, folder: Path, *, sees: str, mark: float) -> dict[str, Any]:
-    """Seconds of training to a validation error of `mark`, or to the end; transformers' model where `sees` is empty."""
+    """Seconds of training to a validation error of `mark`, or to the end; transformers' model if `sees` is empty."""
     from core.devices import process_memory
 
     torch.manual_seed(0)
@@ -166,7 +165,7 @@ def _transformers(setting: Setting, channels: int, sees: str) -> Built:
 
 @torch.no_grad()
 def _error(model: torch.nn.Module, loss_of: Callable[[torch.Tensor], torch.Tensor], windows: WindowSet) -> float:
-    """Mean squared error of hidden patches, under the same masks at every call."""
+    """Mean squared error of masked patches, with the same masks at every call."""
     model.eval()
     with torch.random.fork_rng():
         torch.manual_seed(7)

@@ -1,12 +1,13 @@
-"""How soon the dashboard is there, and how soon it answers, with many runs and a long recording, in a real Chromium.
+"""Load time and response time of the dashboard, with many runs and a long recording, in a real Chromium.
 
     python -m benchmarks.dashboard [--runs 200] [--scores 1000000] [--rounds 9] [--write]
     python -m benchmarks.dashboard --pictures
     python -m benchmarks.dashboard --gallery DIR
 
-The workspace is built and exported as the tests do it. Each round opens the page in a fresh browser profile, so nothing
-is cached; an answer is the time from the click or the key to the first picture with what it asked for. The pictures are
-the README's, of what this workspace has exported; the gallery has every view at three widths, light and dark.
+The workspace is built and exported as the tests do it. Each round opens the page in a new browser profile, so nothing
+is cached. Response time is the time from the click or key press to the first frame with the result. `--pictures`
+creates the figures of the README from the export of this workspace; the gallery has every view at three widths, light
+and dark.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tests.support.small_workspace import install_page
 
 PICTURES = Path("docs/images")
 WIDTHS = (1440, 1024, 390)
-# Charts are drawn when they come near the screen.
+# Charts are drawn when they are close to the visible area.
 SCROLL = """async () => {
   for (let y = 0; y < document.body.scrollHeight; y += 500) {
     scrollTo(0, y);
@@ -58,7 +59,7 @@ PAINT, ARRIVAL, CLOSE = LOADING = (
 LISTEN = """for (const name of ['pointerup', 'click', 'keydown', 'input']) {
   addEventListener(name, (event) => { window.asked = event.timeStamp; }, { capture: true });
 }"""
-# Looks once a frame; the task after a frame runs when that frame is on its way to the screen.
+# Checks once per frame; the task after a frame runs when that frame is being displayed.
 WATCH = """() => {{
   window.asked = null;
   window.shown = new Promise((resolve) => {{
@@ -73,7 +74,7 @@ ARRIVED = "performance.getEntriesByType('resource').find((one) => one.name.inclu
 
 @dataclass(frozen=True)
 class Answer:
-    """Milliseconds over all rounds."""
+    """Durations in milliseconds over all rounds."""
 
     what: str
     median: float
@@ -104,7 +105,7 @@ def build(root: Path, runs: int, scores: int) -> Path:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Raises UsageError where playwright or Chromium is missing."""
+    """Raises UsageError if playwright or Chromium is missing."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -120,7 +121,7 @@ def browser() -> Iterator[Any]:
 
 
 def measure(chromium: Any, url: str) -> dict[str, float]:
-    """One visit: what was asked → milliseconds."""
+    """One visit: action → milliseconds."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.add_init_script(LISTEN)
@@ -177,7 +178,7 @@ def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
 
 
 def take_pictures(root: Path, folder: Path) -> list[Path]:
-    """The README's pictures of an exported workspace, in few colours."""
+    """Creates the README's figures of an exported workspace, in few colours."""
     from PIL import Image
 
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
@@ -198,7 +199,7 @@ def take_pictures(root: Path, folder: Path) -> list[Path]:
 
 
 def take_gallery(root: Path, folder: Path) -> list[Path]:
-    """Every view, and the worst event of each stream, at three widths, light and dark."""
+    """Creates screenshots of every view, and of the worst event of each stream, at three widths, light and dark."""
     folder.mkdir(parents=True, exist_ok=True)
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
     worst = {name: (stream["detections"] or {}).get("events") for name, stream in state["streams"].items()}
@@ -223,8 +224,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--scores", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--pictures", action="store_true", help=f"take the pictures in {PICTURES} instead")
-    parser.add_argument("--gallery", type=Path, metavar="DIR", help="take a picture of every view instead")
+    parser.add_argument("--pictures", action="store_true", help=f"create the figures in {PICTURES} instead")
+    parser.add_argument("--gallery", type=Path, metavar="DIR", help="create a screenshot of every view instead")
     add_root_argument(parser)
     parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
 

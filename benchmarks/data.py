@@ -1,4 +1,4 @@
-"""From files to batches: the store, windows as views, and what waiting for a batch adds to a training step."""
+"""From files to batches: the store, windows as views, and the share of a training step that waits for a batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMAGE, IMAGE_BATCH, SAMPLES, RATE_HZ = 128, 16, 2048, 6400.0
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
-    """Reading, gathering, and steps with and without them."""
+    """Comparisons of reading, gathering, and steps with and without them."""
     rows = FULL_ROWS if effort.full else ROWS
     with tempfile.TemporaryDirectory() as folder:
         _write_table(Path(folder) / "data" / "plant.csv", rows)
@@ -57,7 +57,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
 
 
 def _write_table(path: Path, rows: int) -> None:
-    """A table of random walks with a time stamp a second."""
+    """A table of random walks with one row per second."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -70,7 +70,7 @@ def _write_table(path: Path, rows: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------ implementations
 def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
-    """From a configuration to a batch: the file is checked, judged, split and scaled as in every run."""
+    """From a configuration to a batch: the file is read, checked, split and scaled as in every run."""
     from core.data.dataset import TRAINING_PARTS, load_stream_data
 
     logging.getLogger("core.data").setLevel(logging.ERROR)
@@ -84,7 +84,7 @@ def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
 
 
 def pandas_first_batch(folder: str) -> Work:
-    """What a notebook does: read, take the numbers, scale them, cut windows."""
+    """What a notebook does: read, select the numbers, scale them, cut windows."""
     import pandas as pd
 
     path = Path(folder) / "data" / "plant.csv"
@@ -104,7 +104,7 @@ def our_epoch() -> Work:
 
 
 def loader_epoch() -> Work:
-    """PyTorch's own way: a dataset that gives one window, and a loader that stacks them."""
+    """PyTorch's standard way: a dataset that returns one window, and a loader that stacks them."""
     values_tc = torch.randn(WINDOW + 64 * 511, CHANNELS)
 
     class Windows(torch.utils.data.Dataset):
@@ -130,7 +130,7 @@ def patchtst_step(prepared: bool) -> Work:
 
 
 def swinmae_step(prepared: bool) -> Work:
-    """The smallest model: there a transform weighs most."""
+    """The smallest model, where the transform takes the largest share."""
     from core.data.inputs import StandardisedScalogram
     from core.data.scalogram import Scalogram
 

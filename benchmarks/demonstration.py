@@ -1,9 +1,9 @@
-"""How many faults of the sample data the charts find, over seeds of the data.
+"""Number of faults in the sample data that the control charts find, over seeds of the data.
 
     python -m benchmarks.demonstration [--seeds 7 201 202] [--stream patchtst]
 
 No model is trained: the score is that of the charts alone, with the thresholds and events of the local configurations.
-Constants were chosen on the seeds 101 to 110; figures are reported for 7, which users see, and 201 to 209.
+Constants were chosen on the seeds 101 to 110; results are reported for 7, the seed of the sample data, and 201 to 209.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
 
 
 def results(streams: Sequence[Stream], seeds: Sequence[int]) -> Iterator[str]:
-    """A line for each stream and seed."""
+    """Prints one line per stream and seed."""
     for stream in streams:
         for seed in seeds:
             found = demonstration(stream, seed)

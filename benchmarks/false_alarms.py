@@ -1,10 +1,10 @@
-"""Whether thresholds keep the false alarms they state, on simulated stationary processes.
+"""Whether the stated false alarm rate of thresholds holds, on simulated stationary processes.
 
     python -m benchmarks.false_alarms [--processes 200] [--seed 0]
 
 White or autocorrelated noise, spans of 1, 10 and 30 rows, one recording or 34, 96 to 10,000 calibration rows each, with
 and without other normal rows; model errors, charts or both. Each detector is fitted as scoring fits it, and the true
-rate is that of 200,000 later rows. A stated 95 % interval should hold it in 95 % of cases.
+rate is that of 200,000 later rows. A stated 95 % interval should contain it in 95 % of cases.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _NS_PER_S = 10**9
 
 @dataclass(frozen=True)
 class Process:
-    """A stationary process and how it is calibrated. rows: of calibration, of each recording; others: how many times as
-    many other normal rows there are."""
+    """A stationary process and its calibration. rows: calibration rows of each recording; others: number of other
+    normal rows, as a multiple of it."""
 
     autocorrelation: float
     span: int
@@ -82,7 +82,7 @@ class Process:
         return detector.threshold, float((score_s > detector.threshold.value).mean())
 
     def _noise(self, rng: np.random.Generator, rows: int) -> list[np.ndarray]:
-        """Of each recording, (N, C), of variance 1."""
+        """Values of each recording, (N, C), with variance 1."""
         from scipy.signal import lfilter
 
         phi = self.autocorrelation
@@ -114,8 +114,8 @@ def _errors(part: WindowSet, square_nc: np.ndarray) -> PartErrors:
 
 @dataclass(frozen=True)
 class Kept:
-    """Over so many processes: how often the interval held the true rate, also where the data was enough for the rate,
-    and the mean true rate over the one asked for where it was."""
+    """Over all processes: how often the interval contained the true rate; the same for processes with enough data for
+    the rate, and their mean ratio of true and requested rate."""
 
     processes: int
     held: float
@@ -148,9 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger("inference").setLevel(logging.ERROR)
         found = simulate(arguments.processes, arguments.seed)
         sys.stdout.write(
-            f"{found.processes} processes: the stated interval held the true rate in {found.held:.1%}; of the "
-            f"{found.supported} with data enough for the rate in {found.held_where_supported:.1%}, and there the true "
-            f"rate was {found.true_over_asked:.2f} times the one asked for\n"
+            f"{found.processes} processes: the stated interval contained the true rate in {found.held:.1%}; of the "
+            f"{found.supported} with enough data for the rate in {found.held_where_supported:.1%}, and there the true "
+            f"rate was {found.true_over_asked:.2f} times the requested one\n"
         )
         return EXIT_OK
 

@@ -1,4 +1,4 @@
-"""The least time a step can take on this machine: its matrix products alone, each at the best rate of its shape."""
+"""Lower bound of the time of a step on this machine: its matrix products alone, each at the best rate of its shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Product = tuple[Shape, torch.dtype]
 
 
 class Products(TorchDispatchMode):
-    """Counts the matrix products done within it, by shape and type; those inside fused attention, too."""
+    """Counts matrix products by shape and type, including those inside fused attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,15 +38,14 @@ class Products(TorchDispatchMode):
         elif operator in _ATTENTION:
             query = args[1] if _ATTENTION[operator] == 5 else args[0]
             batch, heads, length, width = query.shape
-            # Logits and values; backwards also both gradients of each, and the logits again.
+            # Logits and values; in the backward pass also both gradients of each, and the logits again.
             self.counts[(batch * heads, length, width, length), query.dtype] += _ATTENTION[operator]
         return operator(*args, **(kwargs or {}))
 
 
 def floor_seconds(step: Callable[[], object], *, rounds: int = 5) -> float:
-    """Time of the step's matrix products, each shape measured by itself on operands that lie ready (least of rounds).
-
-    What a step does besides, moving activations and optimiser state through memory, is not in it.
+    """Time of the step's matrix products, each shape measured separately with operands in memory (minimum of the
+    rounds). It excludes moving activations and optimizer state through memory.
     """
     with Products() as seen:
         step()

@@ -1,6 +1,5 @@
-"""How time and memory grow with the work: one implementation, sizes far apart, exponents of straight lines.
-
-An exponent of 1 means that twice the work takes twice the time, 0 that the work does not matter.
+"""Scaling of time and memory with the size of the work: one implementation, very different sizes, fitted exponents. An
+exponent of 1 means that twice the work takes twice the time, 0 that the time is constant.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ SHARED_STEP = "PatchTST step, 64 windows of 16 channels, cores shared"
 
 @dataclass(frozen=True)
 class Curve:
-    """Seconds and MiB (the process's peak, its libraries included) of one piece of work at several sizes."""
+    """Seconds and MiB (peak memory of the process, including its libraries) of one workload at several sizes."""
 
     title: str
     size: str
@@ -63,7 +62,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-# Title, what grows, the sizes, and what builds the work of one size.
+# Title, name of the size, the sizes, and the function that builds the workload of one size.
 _QUESTIONS: tuple[tuple[str, str, tuple[int, ...], str], ...] = (
     ("first batch of a cached data set, 8 channels", "rows", (50_000, 200_000, 800_000, 3_200_000), "known_data"),
     ("an epoch of shuffled batches, 8 channels", "windows", (1_000, 4_000, 16_000, 64_000), "epoch"),
@@ -88,7 +87,7 @@ def results(effort: Effort) -> Iterator[Curve]:
 
 
 def _processes(counts: Sequence[int], effort: Effort) -> Curve:
-    """The same batch shared by processes of this machine, which has no more cores for them."""
+    """The same batch on several processes of this machine, with the same number of cores."""
     seconds, peak_mb = [], []
     for count in counts:
         with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
@@ -106,7 +105,7 @@ def _processes(counts: Sequence[int], effort: Effort) -> Curve:
 
 
 def write(found: Sequence[Curve], folder: Path = RESULTS, picture: Path = PICTURE) -> None:
-    """The curves as JSON, and as a picture."""
+    """Writes the curves as JSON and as a figure."""
     curves = [asdict(curve) for curve in found]
     document = {"question": "growth", **environment(), "curves": curves}
     (folder / "growth.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -134,7 +133,12 @@ def plot(found: Sequence[Curve], path: Path) -> None:
             )
         widest = max(curve.sizes[-1] / curve.sizes[0] for curve in found)
         axis.plot([1, widest], [1, widest], color="grey", linestyle=":", label="in proportion")
-        axis.set(xscale="log", yscale="log", xlabel="size, in multiples of the smallest", ylabel=f"{name}, likewise")
+        axis.set(
+            xscale="log",
+            yscale="log",
+            xlabel="size, in multiples of the smallest",
+            ylabel=f"{name}, in multiples of the smallest",
+        )
     axes[0].legend(fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
@@ -142,8 +146,8 @@ def plot(found: Sequence[Curve], path: Path) -> None:
 
 # --------------------------------------------------------------------------------------------------------- the work
 def known_data(size: int, folder: str) -> Work:
-    """A parquet file that the store has seen."""
-    # Parsed by another process, so that this one's peak is that of the store.
+    """A parquet file that is in the store."""
+    # Parsed by another process, so that the peak memory of this one is that of the store.
     parsing = get_context("spawn").Process(target=_parse, args=(folder, size))
     parsing.start()
     parsing.join()
@@ -182,7 +186,7 @@ def patchtst_length(size: int, folder: str) -> Work:
 
 
 def patchtst_process(rank: int, count: int, meeting: str) -> Work:
-    """The share of one of `count` processes that exchange their gradients, each on its share of the cores."""
+    """The workload of one of `count` processes that reduce their gradients, each on its share of the cores."""
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
     if count > 1:
         torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count)

@@ -1,4 +1,4 @@
-"""The implementations of a comparison, each in its own process with its own settings, run in turn."""
+"""The implementations of a comparison, each in a separate process with its own settings, run alternately."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _OFF = {"LANDFALL_TUNE": "0"}
 
 
 class Implementation:
-    """A process that does one piece of work on request and reports how long it took.
-
-    maker: `module:function` that builds the work, a callable without arguments, from `settings`. tuned: the process has
-    `core.devices.tuning`; that is what Landfall's commands have, and users of other libraries do not.
+    """A process that runs one workload on request and reports its duration. maker: `module:function` that builds the
+    workload, a callable without arguments, from `settings`. tuned: whether the process uses `core.devices.tuning`, as
+    Landfall's commands do and users of other libraries do not.
     Raises RuntimeError, with what the process wrote, if it ends early.
     """
 
@@ -34,11 +33,11 @@ class Implementation:
         self._answer()
 
     def seconds(self, *, idle_s: float = 0.0) -> float:
-        """Does the work twice, and times the second, which begins after `idle_s` seconds of sleep."""
+        """Runs the workload twice, and times the second run, which starts after `idle_s` seconds of sleep."""
         return float(self._ask(f"run {idle_s}")["seconds"])
 
     def facts(self) -> dict[str, Any]:
-        """The most memory the process has held in MiB, and the attribute `facts` of the work."""
+        """The peak memory of the process in MiB, and the attribute `facts` of the workload."""
         return self._ask("facts")
 
     def close(self) -> None:
@@ -66,7 +65,7 @@ class Implementation:
 
 
 def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: TextIO) -> None:
-    """Builds the work, warms it up twice, and answers until the questions end."""
+    """Builds the workload, warms it up twice, and serves requests until the input ends."""
     import torch
 
     from core.config.compose import execution_from_environment
@@ -92,7 +91,7 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     for question in questions:
         word, *idle_s = question.split()
         if word == "run":
-            work()  # while the other implementation worked, this one's memory and threads went cold
+            work()  # warm up: caches and threads were idle while the other implementation ran
             time.sleep(float(idle_s[0]))
             started = time.perf_counter()
             work()
@@ -102,7 +101,7 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
 
 
 if __name__ == "__main__":
-    # What libraries print must not stand among the answers.
+    # Text that libraries print must not be mixed with the responses.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
         serve(sys.argv[1], json.loads(sys.argv[2]), sys.stdin, answers)

@@ -1,10 +1,10 @@
-"""The memory that reading, training and scoring take at their peak, of one file of once, four and sixteen times a size.
+"""Peak memory of reading, training and scoring, for a file of one, four and sixteen times a size.
 
     python -m benchmarks.memory --megabytes 250 --folder DIR
 
-Each step is a process of its own, and its peak is what the system counts for it, pages of mapped files included: `read`
-fills the store, `load` takes from it what training takes, `train` and `score` are the commands. Writes one JSON object
-a line to stdout.
+Each step is a separate process. Its peak is measured by the system and includes pages of mapped files. `read` fills the
+store, `load` reads the training data from it, `train` and `score` are the commands. Prints one JSON object per line to
+stdout.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ root = Path(sys.argv[1])
 loaded = load_config("configs/patchtst_ssl_local.yaml", sys.argv[2:], root=root)
 load_stream_data(loaded.config, root=root, parts=TRAINING_PARTS)
 """
-# A small model, and few windows: the data is what is large.
+# A small model and few windows: only the data is large.
 OVERRIDES = (
     "data.window=256", "data.stride=4096", "data.score_stride=32", "data.store_gb=100", "model.patch_length=32",
     "model.patch_stride=32", "model.d_model=16", "model.num_heads=2", "model.num_layers=1", "model.d_ff=32",
@@ -48,7 +48,7 @@ SPLIT = {"train": (0.0, 0.7), "validation": (0.7, 0.8), "calibration": (0.8, 0.9
 
 
 def write_csv(path: Path, num_bytes: int) -> None:
-    """About so many bytes of a plant with eight sensors, a row a second."""
+    """Writes about `num_bytes` of a plant with eight sensors, one row per second."""
     path.parent.mkdir(parents=True, exist_ok=True)
     num_rows = num_bytes // _BYTES_PER_ROW
     names = ["timestamp", *(f"s{number}" for number in range(CHANNELS))]
@@ -63,7 +63,7 @@ def write_csv(path: Path, num_bytes: int) -> None:
 
 
 def workspace(folder: Path, num_bytes: int) -> list[str]:
-    """A workspace with one file; the overrides that read it."""
+    """Creates a workspace with one file; returns the overrides that read it."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(REPOSITORY / "configs", folder / "configs")
     write_csv(folder / "data" / "plant.csv", num_bytes)
@@ -75,7 +75,7 @@ def workspace(folder: Path, num_bytes: int) -> list[str]:
 
 
 def peak_of(command: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Megabytes at its peak, and seconds. Raises CalledProcessError."""
+    """Peak memory in megabytes, and duration in seconds. Raises CalledProcessError."""
     started = time.perf_counter()
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -87,10 +87,10 @@ def peak_of(command: Sequence[str], folder: Path) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--megabytes", type=float, default=250, help="of the smallest file (default: %(default)s)")
-    parser.add_argument("--times", type=int, nargs="+", default=[1, 4, 16], help="how many times that")
+    parser.add_argument("--megabytes", type=float, default=250, help="size of the smallest file (default: %(default)s)")
+    parser.add_argument("--times", type=int, nargs="+", default=[1, 4, 16], help="multiples of that size")
     parser.add_argument("--steps", nargs="+", default=["read", "load", "train", "score"])
-    parser.add_argument("--folder", type=Path, required=True, help="where the files may lie; emptied afterwards")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the files; emptied afterwards")
     arguments = parser.parse_args()
     for times in arguments.times:
         folder = arguments.folder / f"times-{times}"

@@ -1,7 +1,6 @@
-"""`python -m benchmarks.migration FOLDER`: migrates every notebook of a folder and measures what became of them.
-
-It runs the real command, then judges the files it wrote with means of its own: nbformat's validator, papermill's
-loader, IPython's transformer with Python's compiler, `benchmarks.colab_leftovers`, and a second migration.
+"""`python -m benchmarks.migration FOLDER`: migrates every notebook of a folder and checks the outputs. It runs the real
+command, then checks its output files independently: nbformat's validator, papermill's loader, IPython's transformer
+with Python's compiler, `benchmarks.colab_leftovers`, and a second migration.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.migration", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="notebooks, in folders of any depth")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the migrated notebooks here")
-    parser.add_argument("--jobs", type=int, default=1, help="processes of the migration (default: 1, to time one core)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes (default: 1, to measure one core)")
     parser.add_argument("--show", type=int, default=20, help="examples of each fault to print (default: 20)")
     return run_command(_measure, parser, None)
 
@@ -69,7 +68,7 @@ def _migrate(folder: Path, out: Path, jobs: int) -> tuple[dict[str, Any], float]
 
 
 class Survey:
-    """Counts of what holds and what does not, with the first examples of each fault."""
+    """Counts of passed and failed checks, with the first examples of each fault."""
 
     def __init__(self, show: int):
         self.figures: dict[str, Any] = {}
@@ -94,13 +93,15 @@ class Survey:
         self._judge_file(Path(entry["output"]), migrated)
         try:
             original = _load(source)
-        except json.JSONDecodeError as error:  # the migrator mends more than this: what it made is judged by itself
+        except (
+            json.JSONDecodeError
+        ) as error:  # the migrator repairs more than json can read; its output is checked without the original
             self.count("broken originals, not compared", example=f"{source}: {error}")
             return
         cells = original.get("cells") or [cell for sheet in original.get("worksheets", []) for cell in sheet["cells"]]
         places = {old: new for new, old in enumerate(entry["cells"]) if old is not None}
         if len(entry["cells"]) != len(migrated["cells"]) or any(old >= len(cells) for old in places):
-            self.count("cells that the report does not explain", example=str(source))
+            self.count("cells without an explanation in the report", example=str(source))
             return
         human = {
             cell
@@ -119,7 +120,7 @@ class Survey:
             touched.setdefault(finding["cell"], set()).update(_touched_lines(finding))
         for index, cell in enumerate(cells):
             new = migrated["cells"][places[index]] if index in places else None
-            self.count("cells taken out", new is None)
+            self.count("removed cells", new is None)
             if new is not None and _text(cell).strip() and not _text(new).strip():
                 self.count("cells emptied", example=f"{source}:{index}")
             if cell["cell_type"] == "code":
@@ -155,7 +156,8 @@ class Survey:
             self.count("unexplained leftovers", example=f"{source}:{cell and old.get(cell)} {construct}: {text:.160}")
 
     def _judge_prose(self, source: Path, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
-        """Comment lines whose words are nowhere in the migrated notebook; forms say theirs in another comment."""
+        """Comment lines whose words do not occur in the migrated notebook; those of forms are moved to another
+        comment."""
         kept = _words("\n".join(_text(cell) for cell in after))
         for cell in before:
             for line in _text(cell).split("\n") if cell["cell_type"] == "code" else ():
@@ -187,13 +189,13 @@ class Survey:
 
 
 def _touched_lines(finding: dict[str, Any]) -> Iterator[int]:
-    """The original lines that a finding says were changed."""
+    """The original lines that a finding reports as changed."""
     if finding["changed"] and finding["line"]:
         yield from range(finding["line"], finding["line"] + finding["before"].count("\n") + 1)
 
 
 def _not_a_subsequence(lines: list[str], of: list[str]) -> list[str]:
-    """The lines that do not stand in `of`, in this order."""
+    """The lines that do not occur in `of`, in this order."""
     missing, rest = [], 0
     for line in lines:
         try:

@@ -136,7 +136,7 @@ def _growth(curves: Sequence[Curve]) -> Iterable[str]:
 
 
 def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """A row for each work, a column for each condition."""
+    """A row per workload, a column per condition."""
     yield "Speed next to processes that compute all the time, as a share of the speed without load: the median, and in"
     yield "brackets the range of the rounds. Two at once: the sum of two processes, as a share of one after the other."
     yield "[Devices](devices.md#threads-on-a-busy-machine) explains how the number of threads follows the load."

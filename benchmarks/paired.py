@@ -1,4 +1,4 @@
-"""Timing two ways to do the same work, in turn, so that a drifting machine slows both equally."""
+"""Times two implementations of the same work alternately, so that changes of the machine affect both equally."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchmarks.implementations import Implementation
 
 @dataclass(frozen=True)
 class Task:
-    """One implementation in a comparison: its name, what builds its work, whether its process is tuned, and how long it
-    sleeps before each measurement."""
+    """One implementation in a comparison: its name, the function that builds its workload, whether its process is
+    tuned, and how long it sleeps before each measurement."""
 
     name: str
     maker: str
@@ -26,9 +26,8 @@ class Task:
 class Comparison:
     """Medians over paired rounds. `ratio` is peer seconds over our seconds, round by round: above 1 we are faster.
 
-    `goal` is the ratio wanted, 0 where there is none. `memory_ratio` is our peak memory over the peer's. `floor` is
-    what the work would reach per second if it were nothing but its matrix products, at the rate that this machine has
-    for their shapes; 0 where it was not measured.
+    `goal` is the target ratio, 0 without one. `memory_ratio` is our peak memory over the peer's. `floor` is the speed
+    per second of the matrix products alone, at the rate of this machine for their shapes; 0 if not measured.
     """
 
     title: str
@@ -59,14 +58,15 @@ class Comparison:
 
 
 def rate(per_second: float) -> str:
-    """A speed as people read it: `1,234.5`, `0.036`."""
+    """A speed as text: `1,234.5`, `0.036`."""
     return f"{per_second:,.1f}" if per_second >= 1 else f"{per_second:.2g}"
 
 
 def compare(
     title: str, ours: Task, theirs: Task, *, unit: str, count: int, rounds: int, goal: float = 0.0
 ) -> Comparison:
-    """Starts both implementations, then lets them work `rounds` times in turn. `count` units are done in each run."""
+    """Starts both implementations, then runs them alternately, `rounds` times. `count` units are processed in each
+    run."""
     tasks = (ours, theirs)
     with ExitStack() as stack:
         processes = [

@@ -31,14 +31,15 @@ SETTINGS: dict[str, dict[str, int]] = {
 MASK_RATIO = 0.4
 DEFAULT = "bfloat16 (default), compared with fp32"
 _WIDTH = {"32": "fp32", "bf16": "bfloat16"}
-# What the paper's recipes train with.
+# Dropout of the paper's recipes.
 PAPER_DROPOUT = 0.2
-# Of its configuration.
+# From its configuration.
 KH87JOO2_DROPOUT = 0.1
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
-    """Training steps: first as the libraries' users run them, then with the same dropout and process for both."""
+    """Training steps: first with the default settings of the libraries, then with the same dropout and process for
+    both."""
     for name, sizes in SETTINGS.items() if effort.full else [("7 channels", SETTINGS["7 channels"])]:
         for arithmetic in ("32", "bf16") if effort.bf16 else ("32",):
             yield from _steps(name, sizes, arithmetic, effort)
@@ -93,7 +94,7 @@ def our_step(sizes: dict[str, int], arithmetic: str, drop_masked_tokens: bool = 
 
 
 def our_scoring(sizes: dict[str, int], arithmetic: str) -> Work:
-    """Every patch is predicted while it is masked, in three passes; always in fp32."""
+    """Every patch is masked once and predicted, in three passes; always in fp32."""
     s = SimpleNamespace(**sizes)
     settings = PatchTSTModel(
         patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
@@ -120,7 +121,7 @@ def transformers_step(sizes: dict[str, int], arithmetic: str, dropout: float) ->
 
 
 def official_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
-    """The authors' code (github.com/yuqinie98/PatchTST) as its pre-training script drives it."""
+    """The authors' code (github.com/yuqinie98/PatchTST) as in its pre-training script."""
     sys.path.insert(0, str(Path(folder) / "PatchTST_self_supervised"))
     from src.models.patchTST import PatchTST as Official
 
@@ -135,7 +136,7 @@ def official_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
     keep = num_patches - int(MASK_RATIO * num_patches)
 
     def loss() -> torch.Tensor:
-        # As its callback `PatchMaskCB`: a random order of patches for each channel, the first of them kept.
+        # Like its callback `PatchMaskCB`: a random order of patches for each channel, of which the first are kept.
         order = torch.rand(s.batch, num_patches, s.channels).argsort(dim=1)
         hidden = order.argsort(dim=1) >= keep
         error = (model(x_bncp.masked_fill(hidden.unsqueeze(-1), 0.0)) - x_bncp).square().mean(-1)
@@ -161,7 +162,7 @@ def kh87joo2_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
 def training_step(
     model: torch.nn.Module, loss: Callable[[], torch.Tensor], arithmetic: str, *, fused: bool, floor: bool = False
 ) -> Work:
-    """Forward, backward and AdamW; under `floor` it also knows the least time of its matrix products."""
+    """Forward, backward and AdamW; with `floor` it also measures the minimum time of its matrix products."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused or None)
 
     def step() -> None:

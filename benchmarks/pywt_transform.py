@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_HALF_SUPPORT = 8.0  # of every wavelet here, in PyWavelets
+_HALF_SUPPORT = 8.0  # of each of these wavelets in PyWavelets
 
 
 def _morl(x: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def _function(wavelet: str) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _taps(integral: np.ndarray, grid: np.ndarray, scale: float) -> tuple[np.ndarray, int]:
-    """Weights of a wavelet, that of the latest sample first, and how many of them apply to later samples."""
+    """Weights of a wavelet, that of the latest sample first, and the number of weights for later samples."""
     step = grid[1] - grid[0]
     at_k = (np.arange(scale * (grid[-1] - grid[0]) + 1) / (scale * step)).astype(int)
     sampled_k = integral[at_k[at_k < len(integral)]][::-1]
@@ -104,7 +104,7 @@ def _taps(integral: np.ndarray, grid: np.ndarray, scale: float) -> tuple[np.ndar
 
 
 def _placed(tap_k: np.ndarray, ahead: int, num_samples: int, length: int) -> np.ndarray:
-    """The weights as a circular kernel of `length`, lag 0 first; those that no sample reaches are left out."""
+    """The weights as a circular kernel of `length`, lag 0 first, without those beyond all samples."""
     lag_k = np.arange(len(tap_k)) - ahead
     reaches_k = np.abs(lag_k) < num_samples
     placed_n = np.zeros(length, dtype=tap_k.dtype)

@@ -1,4 +1,4 @@
-"""How much a run of the benchmarks does, and what it leaves behind."""
+"""Options of a run of the benchmarks, and its output."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Effort:
-    """rounds: paired rounds of each comparison. full: also what takes minutes. bf16: also bfloat16, which a CPU without
-    instructions for it only emulates. peers: the folder with clones of the authors' code, if there is one. data: the
-    folder with real data sets, if there is one."""
+    """rounds: paired rounds of each comparison. full: includes comparisons that take minutes. bf16: includes bfloat16,
+    which a CPU without native support emulates. peers: folder with clones of the authors' code, or None. data: folder
+    with real data sets, or None."""
 
     rounds: int = 5
     full: bool = False
@@ -30,7 +30,7 @@ class Effort:
 
 
 def write_results(question: str, comparisons: Sequence[Comparison], folder: Path = RESULTS) -> Path:
-    """The comparisons of one question as JSON, with the machine, the versions and the date."""
+    """Writes the comparisons of one question as JSON, with the machine, the versions and the date."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{question}.json"
     document = {"question": question, **environment(), "comparisons": [found.as_json() for found in comparisons]}
@@ -39,7 +39,7 @@ def write_results(question: str, comparisons: Sequence[Comparison], folder: Path
 
 
 def environment() -> dict[str, Any]:
-    """What figures depend on."""
+    """The environment that results depend on."""
     import torch
 
     from core.devices.host import cpu_model, usable_cores

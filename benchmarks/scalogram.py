@@ -26,8 +26,8 @@ IDLE_S = 3.0
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
-    """Windows of 4,000 samples, three axes: our whole images of 224 pixels against the peers' log-magnitudes alone, and
-    against their whole images; the same coefficients against the same."""
+    """Windows of 4,000 samples, three axes: our complete images of 224 pixels compared with the log-magnitudes of the
+    peers alone, and with their complete images; and equal coefficients compared."""
     ours = Task("Landfall", "benchmarks.scalogram:our_images", {})
     peers = {
         "pywt.cwt (conv)": ("pywt_magnitudes", {"method": "conv"}, 75.0),
@@ -36,7 +36,7 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
         "pywt.cwt, quartiles, resized": ("pywt_images", {}, 35.0),
     }
     if find_spec("ssqueezepy") is None:
-        log.warning("ssqueezepy is left out: pip install landfall[bench] brings it")
+        log.warning("ssqueezepy is skipped: pip install landfall[bench] installs it")
         del peers["ssqueezepy.cwt"]
     for name, (maker, settings, goal) in peers.items():
         theirs = Task(name, f"benchmarks.scalogram:{maker}", settings, tuned=False)
@@ -58,7 +58,7 @@ def our_images() -> Work:
 
 
 def our_pywt_coefficients() -> Work:
-    """The same figures as PyWavelets, at every sample."""
+    """The same values as PyWavelets, at every sample."""
     signals = torch.from_numpy(_signals())
     return lambda: coefficients(signals, _morl_scales(), "morl", _PRECISION)
 
@@ -71,7 +71,7 @@ def pywt_coefficients() -> Work:
 
 
 def pywt_images() -> Work:
-    """What notebooks make of PyWavelets: log-magnitudes, median and quartiles, resized to the image."""
+    """PyWavelets as used in notebooks: log-magnitudes, median and quartiles, resized to the image."""
     import pywt
 
     signals, scales = _signals(), _morl_scales()
@@ -91,7 +91,7 @@ def _signals() -> np.ndarray:
 
 
 def _morl_scales() -> tuple[float, ...]:
-    """Of PyWavelets' own Morlet wavelet, whose centre is .8125, at our frequencies."""
+    """Log-magnitudes of PyWavelets' Morlet wavelet, whose centre is .8125, at our frequencies."""
     return tuple(0.8125 * RATE_HZ / Scalogram(SETTINGS).frequencies_hz(RATE_HZ).numpy())
 
 

@@ -19,9 +19,9 @@ from core.config.schema import SwinMAEModel
 from core.models.swinmae import SwinMAE
 
 BATCH, SIZE, MASK_RATIO = 8, 224, 0.75
-# Of the authors' code, and of SimMIM's Swin-T.
+# Depths of the authors' code, and of SimMIM's Swin-T.
 SHALLOW, DEEP = (2, 2, 2, 2), (2, 2, 6, 2)
-# As published, and as the reduced size trains.
+# The published form, and that of the reduced size.
 FORMS = {
     "Landfall": {"drop_masked_tokens": False, "decoder": "mirror", "decoder_depths": (2, 2, 2)},
     "Landfall, visible windows": {"drop_masked_tokens": True, "decoder": "light", "decoder_depths": (1,)},
@@ -78,7 +78,7 @@ def our_step(arithmetic: str = "32", **form: Any) -> Work:
 
 
 def our_scoring(**form: Any) -> Work:
-    """Every unit is predicted while it is hidden, in two passes."""
+    """Every unit is masked once and predicted, in two passes."""
     model = _ours(**form)
     image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
     return lambda: model.inpaint(image_bchw)
@@ -153,7 +153,7 @@ def simmim_step(folder: str) -> Work:
 
 
 def _timm() -> dict[str, ModuleType]:
-    """The three names SimMIM takes from timm, which needs torchvision."""
+    """The three names that SimMIM imports from timm, which needs torchvision."""
     layers = ModuleType("timm.models.layers")
     layers.DropPath = torch.nn.Identity  # of rate 0
     layers.to_2tuple = lambda value: value if isinstance(value, tuple) else (value, value)

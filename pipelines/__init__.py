@@ -1,7 +1,7 @@
-"""What runs over a whole workspace: the main job, its checks, the dashboard's state."""
+"""Commands that work on a complete workspace: the pipeline, its checks, the export of the dashboard."""
 
 import sys
 
-# nbformat imports jsonschema, which builds 38 grammars for addresses when this package is there: 1.3 s of every process
-# that opens a notebook, and no schema of a notebook or of ours uses those formats.
+# nbformat imports jsonschema, which builds 38 grammars for addresses if this package is installed. That takes 1.3 s in
+# every process that opens a notebook, and no schema of a notebook or of Landfall uses those formats.
 sys.modules.setdefault("rfc3987_syntax", None)

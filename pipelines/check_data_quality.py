@@ -1,6 +1,7 @@
-"""Judges the sensor files of a stream: `python -m pipelines.check_data_quality --config FILE [key=value …]`.
+"""Checks the quality of the sensor files of a stream: `python -m pipelines.check_data_quality --config FILE [key=value
+…]`.
 
-Writes one report a file. Exit code 3 where no file passes.
+Writes one report per file. Exit code 3 if no file passes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="landfall quality", description="Judges the sensor files of a stream.")
+    parser = argparse.ArgumentParser(prog="landfall quality", description="Checks the sensor files of a stream.")
     add_config_arguments(parser, default=None, example="dqvl.hard.missing_ratio=0.3")
-    parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run that the reports are to carry")
+    parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run, stored in the reports")
     return run_command(_check, parser, argv)
 
 

@@ -1,7 +1,7 @@
-"""Executes one notebook in a process of its own: `python -m pipelines.execute_notebook NOTEBOOK EXECUTED -p NAME=JSON`.
+"""Executes one notebook in a separate process: `python -m pipelines.execute_notebook NOTEBOOK EXECUTED -p NAME=JSON`.
 
-A line of JSON on stdout tells of each cell that starts and ends; what the notebook says goes to stderr. SIGINT and
-SIGTERM interrupt the kernel, so that training saves a checkpoint.
+Each start and end of a cell is reported as a line of JSON on stdout; the output of the notebook goes to stderr. SIGINT
+and SIGTERM interrupt the kernel, so that training saves a checkpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 
-# After an interrupt for a limit, the time a cell has to save what it can before its kernel is killed.
+# Time for a cell to save its state after an interrupt for a limit, before its kernel is killed.
 _GRACE_S = 120.0
 _PR_SET_PDEATHSIG = 1
 _FETCHED = re.compile(r"""userdata\.get\(\s*\\?['"]([\w.-]+)""")
@@ -44,11 +44,11 @@ _LARGEST_ENV = 1 << 20
 
 
 class NotebookRun:
-    """One execution of a notebook, given its parameters.
+    """One execution of a notebook with its parameters.
 
-    executed: the copy with its outputs; it is on disk, whole, from the first cell on and after whatever failure, and
-        what looks like a secret is hidden in it.
-    tell: called with each event: `{"event": "notebook", "cells": n}` first, then of every code cell
+    executed: the copy with its outputs. A complete copy is on disk from the first cell on, and after any failure;
+    secrets are redacted in it.
+    tell: called with each event: first `{"event": "notebook", "cells": n}`, then for every code cell
         `{"event": "start", "cell": number, "title": the heading above it}` and `{"event": "end", …, "seconds": s}`.
     """
 
@@ -72,8 +72,8 @@ class NotebookRun:
         self._stop_asked = self._overran = False
 
     def execute(self, parameters: Mapping[str, Any]) -> None:
-        """Raises UsageError for a parameter that the notebook does not have, NotebookError with the error it stopped
-        with, LandfallError for a cell that took too long or a kernel that died."""
+        """Raises UsageError for a parameter that the notebook does not have, NotebookError with the error of a cell,
+        LandfallError for a cell that took too long or a kernel that died."""
         check_parameters(self.notebook, parameters)
         with known_values(_secrets_near(self.notebook)):
             self._execute(parameters)
@@ -84,8 +84,10 @@ class NotebookRun:
 
         self.executed.parent.mkdir(parents=True, exist_ok=True)
         _write_atomically_below(self.executed.parent)
-        logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its account of cells drowns the notebook's own
-        # The kernel talks over sockets in a folder that only this user can open, instead of TCP ports.
+        logging.getLogger("papermill").setLevel(
+            logging.CRITICAL
+        )  # its messages about cells would hide those of the notebook
+        # The kernel uses sockets in a folder that only this user can open, instead of TCP ports.
         with temporary_folder(Path(tempfile.gettempdir(), "landfall")) as private, self._watching(private) as watch:
             kernel = {
                 "kernel_name": "python3",
@@ -94,7 +96,7 @@ class NotebookRun:
                 "config": Config({"KernelManager": {"transport": "ipc", "connection_file": f"{private}/kernel.json"}}),
                 "kernel_manager_class": _manager_watched_by(watch),
                 "extra_arguments": watch.arguments,
-                "shutdown_kernel": "immediate",  # all is on disk by then, and torch takes seconds to leave
+                "shutdown_kernel": "immediate",  # everything is on disk, and PyTorch exits slowly
             }
             try:
                 papermill.execute_notebook(
@@ -105,7 +107,7 @@ class NotebookRun:
                 )  # fmt: skip
             except papermill.PapermillExecutionError as error:
                 raise self._failure(error) from error
-            except RuntimeError as error:  # nbclient's DeadKernelError, or another for a kernel that never spoke
+            except RuntimeError as error:  # nbclient's DeadKernelError, or another error if the kernel never responded
                 if not watch.is_dead:
                     raise
                 raise self._dead(watch.death()) from error
@@ -113,7 +115,7 @@ class NotebookRun:
                 self._cancel_timers()
 
     def stop(self) -> None:
-        """Interrupts the cell that runs; no other is started."""
+        """Interrupts the running cell; no other cell is started."""
         self._stop_asked = True
         if self._watch is not None:
             self._watch.interrupt()
@@ -170,9 +172,9 @@ class NotebookRun:
     def _dead(self, death: Death) -> LandfallError:
         cause = f"its kernel died: {death.cause}"
         if self._overran:
-            cause = f"it took longer than its limit of {self.cell_timeout_s} s and did not stop when asked to"
+            cause = f"it took longer than its limit of {self.cell_timeout_s} s and did not stop after an interrupt"
         self._note_in_executed(cause, death.trace)
-        message = f"{self._place()}: {cause}; it held at most {death.peak_mb:,.0f} MiB of RAM"
+        message = f"{self._place()}: {cause}; peak memory {death.peak_mb:,.0f} MiB"
         return LandfallError(message, hint=f"{death.hint}; {self._evidence}")
 
     def _place(self) -> str:
@@ -182,7 +184,7 @@ class NotebookRun:
         return f"{self.notebook.name}, In [{self._number}]{title}"
 
     def _note_in_executed(self, cause: str, trace: Sequence[str]) -> None:
-        """So that who opens the copy sees at which cell the kernel died, as with any other error."""
+        """Adds the error to the cell at which the kernel died, as for any other error."""
         import nbformat
 
         notebook = nbformat.read(self.executed, as_version=4)
@@ -194,7 +196,7 @@ class NotebookRun:
 
 
 def _headings(notebook: NotebookNode) -> list[str]:
-    """Of every cell the heading above it."""
+    """The heading above each cell."""
     titles, latest = [], ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -227,7 +229,7 @@ def _write_atomically_below(folder: Path) -> None:
 
 
 def _write_executed(path: Path, text: str) -> None:
-    """Hides secrets in what the notebook says, not in its JSON, whose quotes would go with them."""
+    """Redacts secrets in the texts of the notebook, not in its JSON, because that would remove quotation marks."""
     import nbformat
 
     notebook = nbformat.reads(text, as_version=4)
@@ -239,7 +241,8 @@ def _write_executed(path: Path, text: str) -> None:
 
 
 def _secrets_near(notebook: Path) -> Iterator[str]:
-    """Values that the notebook may fetch and print: of the secrets it names, and of every `.env` above it."""
+    """Values that the notebook may read and print: those of the secrets it names, and of every `.env` in its parent
+    folders."""
     names = set(_FETCHED.findall(notebook.read_text(encoding="utf-8", errors="replace")))
     yield from (os.environ[name] for name in names if name in os.environ)
     for file in (folder / ".env" for folder in notebook.parents):
@@ -254,14 +257,14 @@ def _secrets_near(notebook: Path) -> Iterator[str]:
 
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="execute_notebook", description="Executes a notebook in a kernel of its own.")
+    parser = argparse.ArgumentParser(prog="execute_notebook", description="Executes a notebook in a separate kernel.")
     parser.add_argument("notebook", type=Path)
-    parser.add_argument("executed", type=Path, help="where the copy with its outputs goes")
+    parser.add_argument("executed", type=Path, help="path of the copy with its outputs")
     parser.add_argument(
         "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON", help="may be repeated"
     )
-    parser.add_argument("--cell-timeout", type=float, metavar="SECONDS", help="the longest that one cell may take")
-    parser.add_argument("--memory-limit", type=float, metavar="MIB", help="the most its kernel may hold in RAM")
+    parser.add_argument("--cell-timeout", type=float, metavar="SECONDS", help="time limit for one cell")
+    parser.add_argument("--memory-limit", type=float, metavar="MIB", help="memory limit of its kernel")
     add_root_argument(parser)
     return run_command(_execute, parser, argv)
 
@@ -284,7 +287,7 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 
 def _stop_first(run: NotebookRun) -> Callable[..., None]:
-    """The first signal stops the notebook where it can go on later, the second at once."""
+    """The first signal lets the notebook save a checkpoint and stop, the second stops it immediately."""
     signals: list[int] = []
 
     def on_signal(number: int, frame: object) -> None:
@@ -297,7 +300,7 @@ def _stop_first(run: NotebookRun) -> Callable[..., None]:
 
 
 def _die_with_parent() -> None:
-    """A pipeline that is killed leaves no notebook running: Linux then sends this process SIGTERM."""
+    """If the pipeline is killed, Linux sends this process SIGTERM, so that no notebook keeps running."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -1,9 +1,10 @@
-"""Writes what the training dashboard shows: its state, the records of all runs, and what the page loads on demand.
+"""Writes the documents of the training dashboard: its state, the records of all runs, and details that are loaded on
+demand.
 
     python -m pipelines.export_training_dashboard_state
 
-Reads `runs/`, `artifacts/` and `checkpoints/`; whatever is absent is "not started", whatever is damaged is listed as
-a problem. With `--single-file FILE` the page and all of this become one file too, which opens without a server.
+Reads `runs/`, `artifacts/` and `checkpoints/`. Missing inputs are shown as "not started", damaged ones are listed as
+problems. `--single-file FILE` also writes the page and its data to one file, which needs no server.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
 
 log = logging.getLogger(__name__)
 
-# For another export, which takes seconds.
+# Time to wait for another export, which takes seconds.
 _WAIT_S = 60.0
 DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
 _NAMES: dict[str, Stream] = {"patch": "patchtst", "swin": "swinmae"}
@@ -57,9 +58,9 @@ def export_state(
 ) -> DashboardState:
     """Gathers the state of the workspace `root`, writes it to `out`, and returns it.
 
-    What the page loads beyond it is written beside `out`; what an earlier export left there goes. `run_id` asks to show
-    that run for the streams it trained; otherwise every stream shows its newest run. `places`: where the runs of each
-    stream write. Damaged inputs are listed in `problems`; only a failing write raises.
+    The other documents are written next to `out`; outdated ones of an earlier export are removed. `run_id` selects the
+    run that is shown for the streams it trained; default: the newest run of each stream. `places`: output folders of
+    the runs of each stream. Damaged inputs are listed in `problems`; only a failing write raises.
     """
     out = out or root / DEFAULT_OUT
     now = datetime.now(UTC)
@@ -107,7 +108,7 @@ def describe_stream(
     *,
     places: Places,
 ) -> StreamState:
-    """One stream: its run, the weights in use, their scores, and the quality of its data."""
+    """One stream: its run, the promoted weights, their scores, and the quality of its data."""
     title, subject = TITLES[stream]
     scores, detections = read_scores(root, stream, problems, folder=places.scores)
     if detections is not None:
@@ -150,7 +151,7 @@ def describe_stream(
 
 
 def failed_as_collapsed(checklist: Checklist | None, name: Stream, stream: StreamState) -> bool:
-    """Whether the check of the model failed, and no run of the stream ended since."""
+    """Whether the check of the model failed, and no run of the stream has ended since."""
     if checklist is None:
         return False
     checked, ended = checklist.generated_at, stream.finished_at
@@ -160,7 +161,7 @@ def failed_as_collapsed(checklist: Checklist | None, name: Stream, stream: Strea
 
 
 def publish_quality(stream: Stream, reports: Sequence[QualityReport], data: Path) -> str | None:
-    """Writes the quality of each file; gives the document's name, None where no file was checked."""
+    """Writes the quality of each file; returns the document's name, None if no file was checked."""
     if not reports:
         return None
     name = f"quality/{stream}.json"
@@ -173,7 +174,7 @@ def streams_in_training(runs: Sequence[RunRecord]) -> set[Stream]:
 
 
 def progress_of(run: RunStream) -> float:
-    """Share of the planned work done; a run that completed early is done."""
+    """Share of the planned work that is done; 1 for a run that stopped early."""
     if run.state == "completed":
         return 1.0
     done, planned = (run.step, run.steps) if run.steps else (run.epoch, run.epochs)
@@ -201,30 +202,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall export",
         description=__doc__.partition("\n\n")[0],
-        epilog="One line of JSON about the export goes to stdout, everything else to stderr.",
+        epilog="One line of JSON about the export is printed to stdout, everything else to stderr.",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"state file to write (default: {DEFAULT_OUT})")
     parser.add_argument(
         "--persist-run-history",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="write a record of every run and the index of runs beside the state; records outlive their run folders",
+        help="write the records and the index of all runs; they are kept when run folders are deleted",
     )
     parser.add_argument("--run-id", metavar="ID", help="show this run instead of the newest")
     for name, stream in _NAMES.items():
-        text = f"configuration whose runs of {stream} are shown (default: {local_config_file(stream)})"
+        text = f"configuration of the runs of {stream} to show (default: {local_config_file(stream)})"
         parser.add_argument(f"--{name}-config", metavar="FILE", help=text)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of both streams, as the run was given them")
-    parser.add_argument("--single-file", type=Path, metavar="FILE", help="write the page with its data as one file too")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of both streams, as for the run")
+    parser.add_argument(
+        "--single-file", type=Path, metavar="FILE", help="also write the page with its data as one file"
+    )
     add_root_argument(parser)
     return run_command(_export, parser, argv)
 
 
 def places_of(root: Path, files: Mapping[Stream, str | None], overrides: Sequence[str] = ()) -> dict[Stream, Places]:
-    """Where the runs of the configurations write. None stands for the local configuration of the stream.
-
-    A local configuration that is missing or faulty leaves the places of the contract, with a warning, so that an export
-    is always possible. Raises UsageError for a file that was named.
+    """Output folders of the runs of the configurations. None: the local configuration of the stream. If a local
+    configuration is missing or invalid, the default folders are used, with a warning, so that an export is always
+    possible. Raises UsageError for an invalid file that was passed.
     """
     places = dict(CONTRACT)
     for stream, file in files.items():

@@ -1,7 +1,7 @@
-"""Brings what a run left on Colab or a drive into this workspace: `make import-artifacts FROM=DIR|ZIP`.
+"""Imports the outputs of a run on Colab or a drive into this workspace: `make import-artifacts FROM=DIR|ZIP`.
 
-Everything is verified before the first file is placed, and nothing that is here is overwritten unless asked for; then
-what was here is kept under another name.
+All files are verified before the first one is placed. Existing files are replaced only with `--replace`, and are then
+kept under another name.
 """
 
 from __future__ import annotations
@@ -37,21 +37,20 @@ log = logging.getLogger(__name__)
 
 
 def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list[str]:
-    """Places the artifacts of a folder or zip; gives the names of the files placed.
+    """Imports the artifacts of a folder or zip; returns the names of the new files.
 
-    Recognised wherever they lie in it: checkpoints with their sidecars and detectors, loss histories and curves,
-    scalers, scores, events, quality reports, and run folders. `artifacts/imported.json` records which models came from
-    elsewhere. A file that is already here and the same is left; one that differs stops the
-    import, or with `replace` is kept beside the new one as `<name>.before-<time>`.
-    Raises UsageError where there is nothing to import, OutputError naming every file that is torn, foreign or in the
-    way, LockedError where a run writes the same.
+    These are recognised in any subfolder: checkpoints with their sidecars and detectors, loss histories and curves,
+    scalers, scores, events, quality reports, and run folders. `artifacts/imported.json` records the imported models. An
+    existing file that is equal is skipped. An existing file that differs stops the import; with `replace` it is kept
+    next to the new one as `<name>.before-<time>`. Raises UsageError if there is nothing to import, OutputError with
+    every file that is damaged, unknown or in conflict, LockedError if a run writes the same files.
     """
     with _opened(source, root) as folder:
         artifacts = _found(folder)
         if not artifacts:
             raise UsageError(
-                f"{source} holds no checkpoint, loss history, scaler or run log of Landfall",
-                hint="files are known by their names, such as patchtst_ssl.pt beside patchtst_ssl.json",
+                f"{source} contains no checkpoint, loss history, scaler or run log of Landfall",
+                hint="files are recognised by their names, such as patchtst_ssl.pt next to patchtst_ssl.json",
             )
         _refuse_doubles(artifacts, folder)
         verify(artifacts, folder)
@@ -64,41 +63,41 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
             in_the_way = [artifact.target for artifact in new if (root / artifact.target).exists()]
             if in_the_way and not replace:
                 raise OutputError(
-                    f"already here, with other contents: {', '.join(in_the_way)}",
+                    f"exist with other contents: {', '.join(in_the_way)}",
                     hint="add --replace (REPLACE=1 with make) to keep these under another name, or move them away",
                 )
             suffix = f".before-{re.sub(r'[^0-9]', '', utc_now())[:14]}"
             kept = switch({artifact.target: artifact.source for artifact in new}, root=root, suffix=suffix)
             record_import(root, [artifact.stream for artifact in artifacts if artifact.target.endswith("_ssl.pt")])
     for name in kept:
-        log.warning("what was here is kept as %s", name)
+        log.warning("the existing file is kept as %s", name)
     for artifact in artifacts:
-        log.info("%s %s", "placed" if artifact in new else "the same, left", artifact.target)
+        log.info("%s %s", "imported" if artifact in new else "unchanged", artifact.target)
     return [artifact.target for artifact in new]
 
 
 def _is_stale_detector(artifact: Artifact, artifacts: Sequence[Artifact]) -> bool:
-    """Whether it was made for other weights than come with it, as after a training that was not scored."""
+    """Whether a detector belongs to other weights than those in the bundle, as after a training that was not scored."""
     if not artifact.target.endswith(".detector.npz"):
         return False
     model = next(each.source for each in artifacts if each.target == f"checkpoints/{artifact.stream}_ssl.pt")
     stale = not is_for(artifact.source, model)
     if stale:
-        log.warning("%s is left out, for it was made for other weights; scoring makes a new one", artifact.target)
+        log.warning("%s is skipped, because it belongs to other weights; scoring creates a new one", artifact.target)
     return stale
 
 
 # ----------------------------------------------------------------------------------------------------------- the bundle
 @contextmanager
 def _opened(source: Path, root: Path) -> Iterator[Path]:
-    """The folder, or what the zip holds unpacked beside the place it goes to."""
+    """The folder, or the unpacked zip in a temporary folder of the workspace."""
     if source.is_dir():
         yield source
         return
     if not source.is_file():
-        raise UsageError(f"{source} does not exist", hint="pass the folder or zip that came from Colab or the drive")
+        raise UsageError(f"{source} does not exist", hint="pass the folder or zip from Colab or the drive")
     if not zipfile.is_zipfile(source):
-        raise UsageError(f"{source} is neither a folder nor a zip", hint="download it again; it may be torn")
+        raise UsageError(f"{source} is neither a folder nor a zip", hint="download it again; it may be incomplete")
     with temporary_folder(root / "import") as scratch:
         try:
             with zipfile.ZipFile(source) as archive:
@@ -108,19 +107,19 @@ def _opened(source: Path, root: Path) -> Iterator[Path]:
         yield scratch
 
 
-# Weights and logs hardly shrink; what grows a hundredfold is made to fill a disk.
+# Weights and logs hardly compress; a file that grows a hundredfold was made to fill a disk.
 _LARGEST_RATIO, _ALWAYS_UNPACKED = 100, 10**8
 _ENCRYPTED = 1  # a flag of a member
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
-    """Only what has a place here; links, and names that lead out of the folder, are refused."""
+    """Unpacks recognised files only; links, and names outside the folder, are refused."""
     wanted = [info for info in archive.infolist() if not info.is_dir() and _target_of(PurePosixPath(info.filename))]
     needed, free = sum(info.file_size for info in wanted), shutil.disk_usage(folder).free
     if needed > max(_ALWAYS_UNPACKED, _LARGEST_RATIO * source.stat().st_size):
         raise OutputError(
             f"{source} unpacks to {needed / 1e9:.1f} GB, more than {_LARGEST_RATIO} times its size",
-            hint="this is no bundle of Landfall",
+            hint="this is not a bundle of Landfall",
         )
     if needed > free:
         raise OutputError(f"{source} unpacks to {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free", hint="free space")
@@ -128,7 +127,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
         name = PurePosixPath(info.filename)
         if name.is_absolute() or ".." in name.parts or stat.S_ISLNK(info.external_attr >> 16):
             raise OutputError(
-                f"{source}: {info.filename} leads out of the bundle", hint="this is no bundle of Landfall"
+                f"{source}: {info.filename} is outside the bundle", hint="this is not a bundle of Landfall"
             )
         if info.flag_bits & _ENCRYPTED:
             raise OutputError(f"{source}: {info.filename} is encrypted", hint="unpack it and pass the folder")
@@ -136,21 +135,21 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
             archive.extract(info, folder)
         except NotImplementedError as error:  # Deflate64 of Windows, and others
             raise OutputError(
-                f"{source}: {info.filename} is packed in a way that Python does not read: {error}",
+                f"{source}: {info.filename} has a compression that Python does not support: {error}",
                 hint="unpack it and pass the folder",
             ) from error
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError) as error:
             raise OutputError(
-                f"{source}: {info.filename} is torn: {error}", hint="download the bundle again"
+                f"{source}: {info.filename} is damaged: {error}", hint="download the bundle again"
             ) from error
 
 
 _RUN_FILES = (
-    r"status\.json|metrics\.jsonl|config\.yaml|environment\.json|trace\.json|lost-step-\d+\.(?:json|npz)"
+    r"status\.json|metrics\.jsonl|config\.yaml|environment\.json|trace\.json|(?:skipped|lost)-step-\d+\.(?:json|npz)"
     r"|events\.out\.tfevents\.[\w.-]+"
 )
 _STREAM = f"(?P<stream>{'|'.join(STREAMS)})"
-# The end of a path in a bundle, and where in the workspace such a file belongs.
+# The end of a path in a bundle, and the target of such a file in the workspace.
 _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"(?:.*/)?{pattern}"), place)
     for pattern, place in (
@@ -166,7 +165,7 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf"{_STREAM}_ssl/(?P<run>[^/]+)/(?P<name>{_RUN_FILES})", "runs/{stream}_ssl/{run}/{name}"),
     )
 )
-# Quality reports are known by their folder, which names the stream.
+# Quality reports are recognised by their folder, which names the stream.
 _REPORTS: tuple[tuple[re.Pattern[str], Stream], ...] = tuple(
     (re.compile(rf"(?:.*/)?{folder.removeprefix('artifacts/')}/(?P<name>[\w.-]+\.json)"), stream)
     for stream, folder in REPORT_DIRS.items()
@@ -185,9 +184,8 @@ def _target_of(path: PurePosixPath) -> tuple[str, Stream] | None:
 
 
 def _found(folder: Path) -> list[Artifact]:
-    """Every file that has a place; a file goes before its sidecar, as training writes them.
-
-    Raises OutputError for a link that leads out of the folder or nowhere.
+    """Every recognised file; a file comes before its sidecar, as training writes them. Raises OutputError for a link
+    that is broken or leads outside the folder.
     """
     found, whole = [], folder.resolve()
     for path in sorted(folder.rglob("*")):
@@ -195,14 +193,14 @@ def _found(folder: Path) -> list[Artifact]:
         if path.is_symlink():
             if path.exists() and not path.resolve().is_relative_to(whole):
                 raise OutputError(
-                    f"{relative(path, folder)} leads out of the bundle", hint="this is no bundle of Landfall"
+                    f"{relative(path, folder)} is outside the bundle", hint="this is not a bundle of Landfall"
                 )
             if place is not None and not path.exists():
-                raise OutputError(f"{relative(path, folder)} is a link that leads nowhere", hint="copy the file itself")
+                raise OutputError(f"{relative(path, folder)} is a broken link", hint="copy the file itself")
         if place is not None and path.is_file():
             found.append(Artifact(path, *place))
         elif path.parent.parent.name.endswith("_ssl") and path.is_file():
-            log.warning("left out, for it is not known as a file of a run: %s", relative(path, folder))
+            log.warning("skipped, not a known file of a run: %s", relative(path, folder))
     return sorted(found, key=lambda artifact: (artifact.target.endswith(".json"), artifact.target))
 
 
@@ -220,14 +218,14 @@ def _refuse_doubles(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 # --------------------------------------------------------------------------------------------------------------- placed
 def _locked_with(artifact: Artifact) -> str:
-    """What a run locks that writes such a file: the model, with all that belongs to it, or its own folder."""
+    """What a run that writes such a file locks: the model with all its files, or the run folder."""
     if artifact.target.startswith("runs/"):
         return str(PurePosixPath(artifact.target).parent)
     return f"checkpoints/{artifact.stream}_ssl.pt"
 
 
 def _equal(source: Path, target: Path) -> bool:
-    """Whether both hold the same bytes."""
+    """Whether both files have the same content."""
     return target.is_file() and filecmp.cmp(source, target, shallow=False)
 
 
@@ -235,10 +233,12 @@ def _equal(source: Path, target: Path) -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall import-artifacts",
-        description="Brings checkpoints, losses, logs and scalers from Colab into place.",
+        description="Imports checkpoints, losses, logs and scalers from Colab.",
     )
-    parser.add_argument("source", type=Path, metavar="DIR|ZIP", help="what was downloaded from Colab or the drive")
-    parser.add_argument("--replace", action="store_true", help="put them over what is here, which is kept beside them")
+    parser.add_argument("source", type=Path, metavar="DIR|ZIP", help="download from Colab or the drive")
+    parser.add_argument(
+        "--replace", action="store_true", help="replace existing files, which are kept under another name"
+    )
     for option, stream in (("--patch-config", "patchtst"), ("--swin-config", "swinmae")):
         parser.add_argument(option, default=local_config_file(stream), metavar="FILE", dest=stream)
     add_root_argument(parser)
@@ -249,7 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in streams_of(placed):
             try:
                 measure_quality(load_config(getattr(arguments, stream), root=root).config, root)
-            except LandfallError as error:  # what was imported is in place
+            except LandfallError as error:  # the import itself is complete
                 log.warning("%s: the data is not checked: %s", stream, error)
         json.dump({"placed": placed}, sys.stdout, indent=2)
         sys.stdout.write("\n")

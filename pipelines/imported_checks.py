@@ -1,4 +1,4 @@
-"""What is imported is verified first: each file reads as what its name says, and they fit together."""
+"""Verifies files before they are imported: each is valid for its name, and they fit together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.workspace import relative
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file found in the bundle and the place of the contract it goes to (relative to the workspace)."""
+    """A file of the bundle and its target (relative to the workspace)."""
 
     source: Path
     target: str
@@ -35,7 +35,7 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
                 continue
             try:
                 check(artifact, sources)
-            except Exception as error:  # whatever a foreign file leads its reader into
+            except Exception as error:  # a malicious file may cause any error in its reader
                 told = f"has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
                 faults.append(printable(f"{relative(artifact.source, folder)}: {told}"))
             break
@@ -46,7 +46,7 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 
 def _checkpoint(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """The hash is the sidecar's, the file loads, and its weights fit the model its configuration describes."""
+    """The hash is that of the sidecar, the file loads, and its weights fit the model of its configuration."""
     from core import checkpoint
     from core.config.compose import config_from_dict
     from core.devices.manager import DeviceManager
@@ -79,7 +79,7 @@ def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
 
 
 def is_for(detector: Path, model: Path) -> bool:
-    """Whether a detector, which is valid, was made for these weights."""
+    """Whether a valid detector belongs to these weights."""
     from core.checkpoint import describe
     from inference.detector_file import load_detector
 
@@ -101,7 +101,7 @@ def _events(artifact: Artifact, sources: dict[str, Path]) -> None:
 
 
 def _scaler(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """Reads as a scaler, for the channels of the checkpoint that comes with it."""
+    """Is a scaler for the channels of the checkpoint in the same bundle."""
     from core.checkpoint import load
     from core.data.scaling import Scaler
 
@@ -110,28 +110,28 @@ def _scaler(artifact: Artifact, sources: dict[str, Path]) -> None:
     scaler = Scaler.from_dict(values)
     model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
     if model is not None and tuple(load(model)["channels"]) != tuple(scaler.channels):
-        raise OutputError("is for other channels than the checkpoint that comes with it")
+        raise OutputError("is for other channels than the checkpoint in the bundle")
 
 
 def _losses(artifact: Artifact, sources: dict[str, Path]) -> None:
     from core.runlog import read_loss_csv
 
     if not read_loss_csv(artifact.source):
-        raise OutputError("holds no epoch")
+        raise OutputError("contains no epoch")
 
 
 def _metrics(artifact: Artifact, sources: dict[str, Path]) -> None:
-    """A line torn by a killed run is left out, loudly, wherever the log is read; one whole line must be there."""
+    """At least one line must be valid. Readers of the log skip a line that is truncated by a kill, with a warning."""
     from core.runlog import read_metrics
 
     if not read_metrics(artifact.source):
-        raise OutputError("holds no record")
+        raise OutputError("contains no record")
 
 
 def _picture(artifact: Artifact, sources: dict[str, Path]) -> None:
     with artifact.source.open("rb") as file:
         if file.read(8) != b"\x89PNG\r\n\x1a\n":
-            raise OutputError("is no PNG")
+            raise OutputError("is not a PNG")
 
 
 def _table(artifact: Artifact, sources: dict[str, Path]) -> None:
@@ -140,7 +140,7 @@ def _table(artifact: Artifact, sources: dict[str, Path]) -> None:
     pyarrow.parquet.read_metadata(artifact.source)
 
 
-# The end of a target, and what such a file must stand; the first that fits.
+# The end of a target and its check; the first match is used.
 _CHECKS: tuple[tuple[str, Check], ...] = (
     (".pt", _checkpoint),
     (".detector.npz", _detector),

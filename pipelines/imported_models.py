@@ -1,4 +1,4 @@
-"""Models that were trained elsewhere: which they are, and what of their checks needs data that may not be here."""
+"""Models that were trained elsewhere, and the checks for which their data may be missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RECORD = "artifacts/imported.json"
 
 
 def record_import(root: Path, streams: Iterable[Stream]) -> None:
-    """Notes the imported model of each stream by its digest: one that is trained here later is another."""
+    """Records the imported model of each stream by its digest, which distinguishes it from a model that is trained
+    later."""
     models = {
         stream: {"sha256": checkpoint.describe(root / f"checkpoints/{stream}_ssl.pt")["sha256"], "at": utc_now()}
         for stream in streams
@@ -29,7 +30,7 @@ def record_import(root: Path, streams: Iterable[Stream]) -> None:
 
 
 def is_imported(root: Path, stream: Stream, model: Path) -> bool:
-    """Whether the model of a stream is one that was imported."""
+    """Whether the model of a stream was imported."""
     noted = _record(root).get(stream)
     try:
         return isinstance(noted, dict) and noted.get("sha256") == checkpoint.describe(model)["sha256"]
@@ -45,14 +46,14 @@ def _record(root: Path) -> dict[str, object]:
 
 
 def missing_parts(config: AnyConfig, root: Path, names: Sequence[str]) -> list[str]:
-    """The parts of the data of which no file is here."""
+    """The splits without any file in this workspace."""
     folder = root / config.data.root
     parts = {name: getattr(config.data.parts, name).files for name in names}
     return [name for name, files in parts.items() if files and not any(matches(pattern, folder) for pattern in files)]
 
 
 def measure_quality(config: AnyConfig, root: Path) -> None:
-    """Makes the quality reports that are missing of files that are here; logs what cannot be checked."""
+    """Writes the missing quality reports of available files; logs which files cannot be checked."""
     from core.data.dataset import PART_NAMES, check_quality
 
     if missing := missing_parts(config, root, PART_NAMES):
@@ -66,9 +67,9 @@ def measure_quality(config: AnyConfig, root: Path) -> None:
     try:
         reports = check_quality(config, root=root, parts=parts)
     except LandfallError as error:
-        log.warning("%s: the quality reports cannot be made: %s", config.stream, error)
+        log.warning("%s: the quality reports cannot be written: %s", config.stream, error)
         return
-    log.info("%s: the quality of %d files was measured here", config.stream, len(reports))
+    log.info("%s: the quality of %d files was checked in this workspace", config.stream, len(reports))
 
 
 def _files_without_report(config: AnyConfig, root: Path) -> set[str]:

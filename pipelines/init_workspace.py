@@ -1,7 +1,7 @@
-"""Makes a workspace, which is what the other commands work in: `landfall init DIR`.
+"""Creates a workspace for the other commands: `landfall init DIR`.
 
-A workspace holds configurations, notebooks and the dashboard's page; data, runs and results are added to it. A clone of
-the repository is one already; this command is for an installed wheel, or for a second plant beside a clone.
+A workspace contains configurations, notebooks and the page of the dashboard; data, runs and results are added later. A
+clone of the repository is a workspace; this command is for an installed wheel, or for a second plant next to a clone.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from core.errors import EXIT_OK, UsageError
 from core.workspace import CODE_ROOT
 
 FOLDERS = ("configs", "notebooks", "training_dashboard")
-# What runs write and what editors leave there is not copied.
+# Outputs of runs and files of editors are not copied.
 _LEFT_OUT = shutil.ignore_patterns("data", ".*", "__pycache__")
 _IGNORED_BY_GIT = "/data/\n/samples/\n/runs/\n/checkpoints/\n/artifacts/\n/cache/\n/training_dashboard/data/\n.env\n"
 _NEXT = """\
 {folder} is a workspace now. In it:
-  landfall sample-data     make sample data in samples/, or put your own files into data/fdc and data/vib
+  landfall sample-data     write sample data to samples/, or copy your own files to data/fdc and data/vib
   landfall pipeline        train both models, score, check everything, export the dashboard
-  landfall dashboard       look at the results
+  landfall dashboard       show the results
   landfall lab             open the notebooks
 """
 
 
 def init_workspace(folder: Path) -> None:
-    """Copies a new workspace into `folder`, which is created; other files there stay.
-
-    Raises UsageError where a file or folder of that name is in the way.
+    """Copies a new workspace to `folder`, which is created if necessary; other files in it are kept. Raises UsageError
+    if a file or folder of the workspace exists.
     """
     taken = [name for name in FOLDERS if (folder / name).exists()]
     if taken or (folder.exists() and not folder.is_dir()):
@@ -46,9 +45,11 @@ def init_workspace(folder: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="landfall init", description="Makes a workspace: configurations, notebooks, the dashboard's page."
+        prog="landfall init", description="Creates a workspace: configurations, notebooks, the page of the dashboard."
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where; created if it does not exist")
+    parser.add_argument(
+        "folder", type=Path, metavar="DIR", help="folder of the workspace; created if it does not exist"
+    )
     return run_command(_init, parser, argv)
 
 

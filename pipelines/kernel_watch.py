@@ -1,4 +1,4 @@
-"""What becomes of a notebook's kernel: the memory it takes, and why it died."""
+"""Watches the kernel of a notebook: its memory, and why it died."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ from core.devices.host import memory_mb, oom_kills
 
 _MIB = 2**20
 _SECONDS_BETWEEN_LOOKS = 0.1
-# A process that was killed while it held this share of all memory was most likely killed for that.
+# A process that was killed with this share of the total memory was most likely killed for lack of memory.
 _NEARLY_ALL = 0.85
-_LESS_MEMORY = "training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size take less"
-# What a signal says, and what helps.
+_LESS_MEMORY = "training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size need less"
+# Meaning of a signal, and a hint.
 _SIGNALS = {
     "SIGSEGV": ("segmentation fault in compiled code (SIGSEGV)", "its cell shows the lines that led there"),
     "SIGBUS": (
         "bus error (SIGBUS), as when a disk is full or a mapped file shrinks",
-        "look at the disk, and run again",
+        "check the disk, and run again",
     ),
     "SIGILL": ("illegal instruction (SIGILL)", "install a torch that was built for this processor"),
     "SIGFPE": ("arithmetic error in compiled code (SIGFPE)", "its cell shows the lines that led there"),
     "SIGABRT": ("aborted by compiled code (SIGABRT)", "its cell shows the lines that led there"),
-    "SIGKILL": ("killed from outside (SIGKILL), as `kill -9` does", "ask who or what ends processes on this machine"),
-    "SIGTERM": ("ended from outside (SIGTERM)", "ask who or what ends processes on this machine"),
+    "SIGKILL": (
+        "killed by another process (SIGKILL), as `kill -9` does",
+        "ask who or what ends processes on this machine",
+    ),
+    "SIGTERM": ("ended by another process (SIGTERM)", "ask who or what ends processes on this machine"),
 }
 
 
 @dataclass(frozen=True)
 class Death:
-    """Why a kernel died, the most memory it held in RAM, what helps, and where Python was if compiled code crashed."""
+    """Why a kernel died, its peak memory, a hint, and the position in the Python code if compiled code crashed."""
 
     cause: str
     peak_mb: float
@@ -47,11 +50,8 @@ class Death:
 
 
 class KernelWatch:
-    """Follows one kernel from its start; a context manager around its life.
-
-    folder: where the kernel may leave a note of its last moment.
-    memory_limit_mb: the most that the kernel and its children may hold in RAM together; beyond it they are killed,
-        before the whole machine suffers.
+    """Watches one kernel from its start to its end; a context manager. folder: where the kernel writes a traceback if
+    it crashes. memory_limit_mb: memory limit of the kernel and its children together; above it they are killed.
     """
 
     def __init__(self, folder: Path, memory_limit_mb: float | None = None):
@@ -71,7 +71,8 @@ class KernelWatch:
 
     @property
     def arguments(self) -> list[str]:
-        """For the kernel's command line. What Python does when compiled code crashes, its sockets tell nobody."""
+        """Arguments for the kernel's command line: Python writes a traceback to a file if compiled code crashes,
+        because the kernel's sockets do not report it."""
         code = f"__import__('faulthandler').enable(open({str(self._crash)!r}, 'w'), all_threads=False)"
         return [f"--InteractiveShellApp.exec_lines={code}"]
 
@@ -84,40 +85,40 @@ class KernelWatch:
         return self._process is not None and self._process.poll() is not None
 
     def interrupt(self) -> None:
-        """As ■ does: training saves a checkpoint, anything else stops where it is."""
+        """Interrupts the kernel like ■: training saves a checkpoint, other work stops immediately."""
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
     def death(self) -> Death:
-        """To be asked once the kernel is dead."""
+        """Call it when the kernel is dead."""
         status = self._process.wait() if self._process is not None else 0
         peak_mb = max(self._peak_mb, _peak_of_children_mb())
         memory = memory_mb()
         if self._exceeded:
-            cause = f"out of memory: it may hold {self.memory_limit_mb:,.0f} MiB by --memory-limit"
+            cause = f"out of memory: --memory-limit is {self.memory_limit_mb:,.0f} MiB"
             return Death(cause, peak_mb, f"raise the limit; {_LESS_MEMORY}")
         if status >= 0:
             return Death(f"ended by itself with exit code {status}", peak_mb, "look for exit calls in the cell")
         name = signal.Signals(-status).name
         if name == "SIGKILL" and oom_kills() > self._oom_kills:
-            cause = f"out of memory: the system killed it, for its control group may hold {memory.total_mb:,} MiB"
-            return Death(cause, peak_mb, f"grant it more; {_LESS_MEMORY}")
+            cause = f"out of memory: killed by the system, the limit of its control group is {memory.total_mb:,} MiB"
+            return Death(cause, peak_mb, f"raise the limit; {_LESS_MEMORY}")
         if name == "SIGKILL" and peak_mb > _NEARLY_ALL * memory.total_mb:
-            cause = f"killed (SIGKILL), most likely for want of memory: {memory.source} has {memory.total_mb:,} MiB"
+            cause = f"killed (SIGKILL), most likely out of memory: {memory.source} has {memory.total_mb:,} MiB"
             return Death(cause, peak_mb, _LESS_MEMORY)
         cause, hint = _SIGNALS.get(name, (f"ended by {name}", "run it again"))
         return Death(cause, peak_mb, hint, self._trace())
 
     def _trace(self) -> tuple[str, ...]:
-        """The lines of the cell and below it, the innermost first."""
+        """The lines of the traceback from the cell on, the innermost first."""
         lines = self._crash.read_text(encoding="utf-8", errors="replace").splitlines() if self._crash.is_file() else []
         frames = (line.strip() for line in lines if line.startswith("  File "))
         return tuple(itertools.takewhile(lambda frame: "/IPython/core/" not in frame, frames))
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the kernel and what it has started: it leads a group of its own."""
+        """Sends a signal to the kernel and its child processes: it leads a separate process group."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, number)
 
@@ -137,7 +138,7 @@ class KernelWatch:
 
 
 def _peak_of_children_mb() -> float:
-    """The most that one child of this process held, as the system has noted for those that have ended."""
+    """The peak memory of a child of this process, as recorded by the system for children that have ended."""
     if sys.platform == "win32":
         return 0.0
     import resource

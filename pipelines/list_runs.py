@@ -1,4 +1,4 @@
-"""`landfall runs`: the training runs of the workspace, which of them keep weights, and which one is promoted."""
+"""`landfall runs`: the training runs of the workspace, which of them have weights, and which one is promoted."""
 
 from __future__ import annotations
 
@@ -71,10 +71,8 @@ def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall runs", description="Lists the training runs; * marks the models.")
-    parser.add_argument("--stream", choices=STREAMS, help="the runs of this stream only (default: of all)")
-    parser.add_argument(
-        "--config", metavar="FILE", help="configuration whose runs are listed (default: the local ones)"
-    )
+    parser.add_argument("--stream", choices=STREAMS, help="runs of this stream only (default: all streams)")
+    parser.add_argument("--config", metavar="FILE", help="configuration of the runs to list (default: the local ones)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_root_argument(parser)
 
@@ -90,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write("no runs yet; `landfall train patchtst` trains the first\n")
         else:
             sys.stdout.writelines(line + "\n" for line in _table(runs))
-            sys.stdout.write("* promoted: scored and exported. `landfall promote RUN` makes another run's model it.\n")
+            sys.stdout.write("* promoted: scored and exported. `landfall promote RUN` promotes another run.\n")
         return EXIT_OK
 
     return run_command(command, parser, argv)

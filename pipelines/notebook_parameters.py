@@ -1,4 +1,4 @@
-"""The parameters of a notebook: which it has, and whether those it is given are among them."""
+"""The parameters of a notebook, and a check of given parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.reading import parse_json, read_json_object
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Raises UsageError that names the parameters there are, for one that is not among them."""
+    """Raises UsageError, with the names of all parameters, for an unknown one."""
     known = parameters_of(notebook)
     for name in given:
         if name not in known:
@@ -24,13 +24,13 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
 
 
 def parameters_of(notebook: Path) -> list[str]:
-    """The names that the cell tagged `parameters` sets. Raises UsageError where nothing can be read from the file."""
+    """The names that the cell tagged `parameters` sets. Raises UsageError if the file cannot be read."""
     try:
         cells = read_json_object(notebook)["cells"]
         tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
         return [name for source in tagged for name in _assigned(source)]
     except (OSError, ValueError, KeyError, TypeError, SyntaxError) as error:
-        raise UsageError(f"{notebook} is no notebook with parameters: {error}") from error
+        raise UsageError(f"{notebook} is not a notebook with parameters: {error}") from error
 
 
 def _assigned(source: str) -> Iterator[str]:
@@ -45,5 +45,5 @@ def parameter(text: str) -> tuple[str, Any]:
     try:
         return name, parse_json(value)
     except ValueError as error:
-        problem = "is not NAME=VALUE" if not equals else 'has a value that is no JSON (a string is written "so")'
+        problem = "is not NAME=VALUE" if not equals else 'has a value that is not JSON (a string needs "quotes")'
         raise argparse.ArgumentTypeError(f"{text!r} {problem}") from error

@@ -1,6 +1,6 @@
 """Opens the notebooks of the workspace in JupyterLab: `landfall lab`.
 
-The kernels find Landfall's packages also where it was installed from a wheel, and JupyterLab takes the settings of
+The kernels find Landfall's packages also if it was installed from a wheel, and JupyterLab uses the settings of
 `configs/jupyter`.
 """
 
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall lab",
         description="Opens the notebooks in JupyterLab.",
-        epilog="Words after -- are options of JupyterLab: landfall lab -- --no-browser",
+        epilog="Arguments after -- are options of JupyterLab: landfall lab -- --no-browser",
     )
     add_root_argument(parser)
     words = list(sys.argv[1:] if argv is None else argv)
@@ -39,7 +39,7 @@ def _open(options: Sequence[str], arguments: argparse.Namespace) -> int:
         )
     os.environ["JUPYTER_CONFIG_PATH"] = str(root / "configs/jupyter")
     os.chdir(root)
-    # JupyterLab takes the place of this process, so that Ctrl-C and signals go to it alone.
+    # JupyterLab replaces this process, so that it receives Ctrl-C and signals directly.
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", _FIRST_NOTEBOOK, *options])
 
 

@@ -1,7 +1,7 @@
 """`landfall pool`: normalises the sensors of many machines, to pre-train one PatchTST-SSL on all of them.
 
 PatchTST encodes every channel separately (Nie et al., ICLR 2023), so one model can be trained on sensors of different
-machines. Each sensor of each file is written to a file of its own, centred and divided by its scale. Training on a
+machines. Each sensor of each file is written to a separate file, centred and divided by its scale. Training on a
 machine with little history starts from the model of the pool (`training.start_from`).
 """
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 INDEX = "pool.json"
 _REPORTS = "artifacts/dqvl/pool"
-# A sensor of fewer different values is a switch or a set point: its past does not predict it.
+# A sensor with fewer different values is a switch or a set point, which cannot be predicted from its past.
 MIN_VALUES = 4
 
 
@@ -47,10 +47,10 @@ class Pooled:
 
 def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, force: bool = False) -> Pooled:
     """Writes a parquet file of `timestamp` and `value` for each sensor of the files of `patterns` (globs, from `root`),
-    in a folder of its own for each file, and an index.
+    in one folder per file, and an index.
 
     Files are read, checked and cleaned as for training. `force` replaces an existing pool.
-    Raises DataError for a pattern that matches nothing and where no sensor is left, QualityError when no file passes,
+    Raises DataError for a pattern that matches nothing or if no sensor is left, QualityError if no file passes,
     UsageError for a folder that is not a pool and, without `force`, for one that is.
     """
     from core.data.dataset import read_all
@@ -85,13 +85,13 @@ def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, f
 
 
 def _refuse_taken(out: Path, force: bool) -> None:
-    """Raises UsageError where `out` must not be replaced."""
+    """Raises UsageError if `out` must not be replaced."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / INDEX).is_file():
-        raise UsageError(f"{out} exists and is not a pool", hint="name another folder with --out")
+        raise UsageError(f"{out} exists and is not a pool", hint="pass another folder with --out")
     if not force:
-        raise UsageError(f"{out} is already a pool", hint="replace it with --force, or name another folder with --out")
+        raise UsageError(f"{out} is already a pool", hint="replace it with --force, or pass another folder with --out")
 
 
 def _write_sensors(
@@ -142,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from core.config.compose import load_config
 
     root = root_of(arguments)
-    # Reports of other machines are kept apart from those of the stream.
+    # Reports of other machines are stored separately from those of the stream.
     config = load_config(arguments.config, [f"dqvl.report_dir={_REPORTS}"], root=root).config
     if config.stream != "patchtst":
         problem = f"{arguments.config} is for the stream {config.stream}"
@@ -150,7 +150,7 @@ def _run(arguments: argparse.Namespace) -> int:
     pooled = pool(arguments.files, root / arguments.out, config=config, root=root, force=arguments.force)
     if pooled.left_out:
         first, reason = next(iter(pooled.left_out.items()))
-        log.info("%d sensors are left out, such as %s (%s); %s lists all", len(pooled.left_out), first, reason, INDEX)
+        log.info("%d sensors are skipped, such as %s (%s); %s lists all", len(pooled.left_out), first, reason, INDEX)
     log.info(
         "next: landfall train patchtst --config configs/patchtst_ssl_pool.yaml data.root=%s", arguments.out.as_posix()
     )

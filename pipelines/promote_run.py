@@ -18,7 +18,7 @@ from core.lock import Lock
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall promote",
-        description="Makes the weights of a run the model that is scored and exported. The one before is kept.",
+        description="Makes the weights of a run the model that is scored and exported. The previous one is kept.",
     )
     parser.add_argument("run", type=run_name, metavar="RUN", help="the run; `landfall runs` lists them")
     parser.add_argument("--stream", choices=STREAMS, help="promote the run of this stream only (default: of all)")

@@ -1,9 +1,9 @@
-"""The main job, end to end: quality check, both notebooks, scores, checklist, dashboard.
+"""The pipeline: quality check, both notebooks, scores, checklist, dashboard.
 
     python -m pipelines.run_local_training_pipeline
 
-Each step (`pipelines.steps.table`) is a process of its own and persists what it made. The dashboard is exported
-whatever happens, so that a failure is seen there too.
+Each step (`pipelines.steps.table`) is a separate process and stores its outputs. The dashboard is exported after a
+failure too, so that it shows the failure.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
 def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) -> str:
-    """Each step with why it would run, or that it would be skipped."""
+    """Each step, with the reason why it would run or be skipped."""
     width = max(len(step.name) for step in steps)
     lines, running = [], set()
     for step in steps:
@@ -57,9 +57,9 @@ def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) 
         if resume:
             reason = reason_to_run(step, order, root)
             waits = [name for name in step.needs if name in running]
-            told = f"run: {reason}" if reason else "skip: nothing it is made of has changed"
+            told = f"run: {reason}" if reason else "skip: its inputs have not changed"
             if waits and not reason:
-                told = f"skip, unless {waits[0]} changes what it is made of"
+                told = f"skip, unless {waits[0]} changes its inputs"
         if told.startswith("run"):
             running.add(step.name)
         lines.append(f"{step.name:<{width}}  {told}")
@@ -85,43 +85,50 @@ def _parser() -> argparse.ArgumentParser:
         "--persist-run-history", action=argparse.BooleanOptionalAction, default=True,
         help="keep records of all runs for the dashboard",
     )  # fmt: skip
-    which = parser.add_argument_group("which steps (names as --dry-run shows them; * stands for any letters)")
-    which.add_argument("--only", action="append", default=[], metavar="STEP", help="these; may be repeated")
+    which = parser.add_argument_group("selection of steps (--dry-run lists their names; * matches any characters)")
+    which.add_argument("--only", action="append", default=[], metavar="STEP", help="run these steps; may be repeated")
     which.add_argument(
-        "--from", action="append", default=[], dest="start", metavar="STEP", help="these and what follows"
+        "--from", action="append", default=[], dest="start", metavar="STEP", help="run these and the following steps"
     )
     which.add_argument("--skip", action="append", default=[], metavar="STEP", help="not these")
-    which.add_argument("--resume", action="store_true", help="not those whose inputs are the same; go on with training")
-    which.add_argument("--dry-run", action="store_true", help="say what would run, and why, and end")
+    which.add_argument(
+        "--resume", action="store_true", help="skip steps whose inputs have not changed; resume training"
+    )
+    which.add_argument("--dry-run", action="store_true", help="list the steps that would run, with the reason")
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--jobs", type=_count, metavar="N", help="steps at a time (default: 2 on a CPU with several cores)"
+        "--jobs",
+        type=_count,
+        metavar="N",
+        help="steps that run at the same time (default: 2 on a CPU with several cores)",
     )
-    how.add_argument("--keep-going", action="store_true", help="after a failure, still run what does not depend on it")
-    how.add_argument("--timeout", type=_duration, metavar="TIME", help="longest for everything: 90s, 30m, 2h")
-    how.add_argument("--cell-timeout", type=_duration, metavar="TIME", help="longest for one cell of a notebook")
-    how.add_argument("--memory-limit", type=_count, metavar="MIB", help="most that a notebook may hold in RAM")
+    how.add_argument(
+        "--keep-going", action="store_true", help="after a failure, run the steps that do not depend on it"
+    )
+    how.add_argument("--timeout", type=_duration, metavar="TIME", help="time limit for the pipeline: 90s, 30m, 2h")
+    how.add_argument("--cell-timeout", type=_duration, metavar="TIME", help="time limit for one cell of a notebook")
+    how.add_argument("--memory-limit", type=_count, metavar="MIB", help="memory limit of a notebook")
     how.add_argument(
         "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON",
         help="for both notebooks; may be repeated",
     )  # fmt: skip
-    shown = parser.add_argument_group("what is shown")
-    shown.add_argument("--verbose", action="store_true", help="every line of the steps' logs, as they come")
-    shown.add_argument("--json", action="store_true", help="print what was found and the checklist as JSON")
+    shown = parser.add_argument_group("output")
+    shown.add_argument("--verbose", action="store_true", help="show every log line of the steps")
+    shown.add_argument("--json", action="store_true", help="print the summary and the checklist as JSON")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for both streams, such as trainer=quick")
     return parser
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer above 0")
     return int(text)
 
 
 def _duration(text: str) -> float:
     match = _DURATION.fullmatch(text)
     if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m or 2h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 30m or 2h")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -138,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return EXIT_OK
     if arguments.run_id and not arguments.resume:
         _refuse_used_name(order, steps, root)
-    if arguments.owns_process:  # every step inherits its environment
+    if arguments.owns_process:  # every step inherits the environment of this process
         start_right(order.configs["patchtst"].config)
     how = How(
         jobs=arguments.jobs or default_jobs(order.configs.values()), resume=arguments.resume,
@@ -158,18 +165,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_used_name(order: Order, steps: Sequence[Step], root: Path) -> None:
-    """Raises UsageError where a step would train again under the name of a run that is there."""
+    """Raises UsageError if a step would train under the name of an existing run."""
     for step in steps:
         if step.notebook is None or step.stream is None:
             continue
         folder = run_folder(root / order.configs[step.stream].config.logging.log_dir, order.run_id)
         if read_status(folder) is not None:
             hint = "choose another --run-id, or --resume it"
-            raise UsageError(f"there is a run {order.run_id} of {step.stream} already", hint=hint)
+            raise UsageError(f"a run {order.run_id} of {step.stream} exists", hint=hint)
 
 
 def _lock_all(lock: Lock, order: Order, root: Path) -> None:
-    """What the steps write, which they share with this process and with no other. Raises LockedError."""
+    """Locks the outputs of the steps; the lock is shared with the steps only. Raises LockedError."""
     lock.take(root / FOLDER, key="--repo-root")
     for loaded in order.configs.values():
         lock.take(root / loaded.config.logging.checkpoint_path, key="logging.checkpoint_path")
@@ -187,13 +194,13 @@ def _order(arguments: argparse.Namespace, root: Path) -> Order:
 
 
 def default_jobs(configs: Iterable[LoadedConfig]) -> int:
-    """Both streams at once where there are several cores, and no GPU that one training uses better alone."""
+    """2, one per stream, with several cores and no GPU; 1 otherwise, because one training uses a GPU better."""
     on_cpu = all(loaded.config.device.prefer == "cpu" for loaded in configs) or shutil.which("nvidia-smi") is None
     return 2 if on_cpu and usable_cores() > 1 and hasattr(os, "sched_setaffinity") else 1
 
 
 def _show(outcomes: Sequence[Outcome], order: Order, root: Path, *, as_json: bool) -> None:
-    """Prints the summary of the run where its checklist was made."""
+    """Prints the summary of the run if it has a checklist."""
     checked = next((outcome for outcome in outcomes if outcome.step.name == "checklist"), None)
     if checked is None or checked.ending not in ("completed", "skipped", "failed"):
         return

@@ -1,4 +1,4 @@
-"""What a person reads at the end of a run: what was found, the checklist, where to look and what to do next."""
+"""The summary at the end of a run: detected faults, the checklist, paths of the results, and next steps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Summary = dict[str, Any]
 
 
 def scoring_summaries(configs: Mapping[Stream, LoadedConfig], root: Path) -> dict[Stream, Summary | None]:
-    """What the latest scoring of each stream wrote; None where there is none."""
+    """The summary of the latest scoring of each stream; None if there is none."""
     return {stream: read_summary(loaded.config, root=root) for stream, loaded in configs.items()}
 
 
 def as_json(summaries: Mapping[Stream, Summary | None], report: ValidationReport) -> dict[str, Any]:
-    """The same for programs: the scoring summaries by stream, and the checklist."""
+    """The summary as data: the scoring summaries by stream, and the checklist."""
     return {"found": dict(summaries), "checklist": report.to_json()}
 
 
@@ -65,7 +65,7 @@ def _against_labels(summary: Summary) -> list[tuple[str, str]]:
     if detection.get("false_events") is not None:
         lines.append(("false events", _false_events(detection)))
     if auroc is not None:
-        near = "  ! near chance: the scores hardly tell faults from normal rows" if is_near_chance(auroc) else ""
+        near = "  ! near chance: the scores hardly separate faults from normal rows" if is_near_chance(auroc) else ""
         lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
     if alone := (summary.get("charts_alone") or {}).get("detection"):
         lines.append(("charts alone", _charts_alone(alone)))
@@ -73,7 +73,7 @@ def _against_labels(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _charts_alone(detection: Mapping[str, Any]) -> str:
-    """What the control charts find without the model."""
+    """The result of the control charts without the model."""
     faults, auroc = f"{detection['faults_found']} of {detection['faults_total']} faults found", detection["auroc"]
     ranked = "" if auroc is None else f", row AUROC {auroc:.3f}"
     return f"{faults}, {detection['false_events']} false events{ranked} (without the model)"
@@ -93,7 +93,7 @@ def _false_events(detection: Mapping[str, Any]) -> str:
 
 
 def _short(value: float) -> str:
-    """Two digits or a whole number, never an exponent."""
+    """Two digits or an integer, never an exponent."""
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}" if value >= 0.001 else "less than 0.001"
 
 
@@ -107,7 +107,7 @@ def _where_to_look(root: Path) -> str:
         ("every check", REPORT),
     ]
     if has_page(root):
-        places.insert(1, ("the same in one file", SINGLE_FILE))
+        places.insert(1, ("the dashboard as one file", SINGLE_FILE))
     return "\n".join(["Where to look", *(f"  {title:<26} {place}" for title, place in places)])
 
 

@@ -2,9 +2,9 @@
 
     python -m pipelines.serve_dashboard
 
-Only files of `training_dashboard/` are served, only on 127.0.0.1, and only to pages that asked for this machine by
-name: the data may not leave the site, not even by a browser tab that another site opened. The one thing that the page
-may write is an annotation of an event (`pipelines.dashboard.annotations`).
+Only files of `training_dashboard/` are served, only on 127.0.0.1, and only for requests that name this machine as host:
+the data must not leave the site, not even through a browser tab that another site opened. The page can write one thing,
+an annotation of an event (`pipelines.dashboard.annotations`).
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ CONTENT_POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    # The browser keeps a file but asks each time whether it changed.
+    # The browser caches a file, but checks each time whether it changed.
     "Cache-Control": "no-cache",
     "Content-Security-Policy": CONTENT_POLICY,
-    # No page of another site may load the data, not even as a picture or a script.
+    # No page of another site may load the data, not even as an image or a script.
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-# A client that says nothing more for so long has gone.
+# A connection without data for this time is closed.
 PATIENCE_S = 30
-# Of a request that writes.
+# Maximum body of a request that writes.
 LONGEST_BODY = 64 * 1024
-# A browser opens six. Each takes a thread and a descriptor, of which a process has about a thousand.
+# A browser opens six connections. Each needs a thread and a descriptor; a process has about a thousand descriptors.
 MOST_CONNECTIONS = 128
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
-    """Serves the files below `directory`; no listings, no hidden files, nothing through a link outwards."""
+    """Serves the files below `directory`; no listings, no hidden files, no links to the outside."""
 
     server_version = "Landfall"
     sys_version = ""
@@ -79,8 +79,8 @@ class DashboardHandler(SimpleHTTPRequestHandler):
     def do_POST(self) -> None:
         """Adds an annotation: `POST /annotations/<stream>` with JSON, from the page itself only.
 
-        A page of another site cannot send it: its origin is another, and JSON needs the consent of this server, which
-        never gives it.
+        A page of another site cannot send it: its origin differs, and a cross-origin request with JSON needs a CORS
+        header, which this server never sends.
         """
         self.close_connection = True
         stream = self.path.removeprefix("/annotations/")
@@ -125,7 +125,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         self.wfile.write(content)
 
     def send_head(self) -> BinaryIO | None:
-        """The file that was asked for, with its headers sent; None where the answer is complete without."""
+        """The requested file, after its headers were sent; None if the response needs no file."""
         hosts = self.headers.get_all("Host", [])
         if [host.rsplit(":", 1)[0].lower() for host in hosts] not in ([HOST], ["localhost"]):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server answers to 127.0.0.1 only")
@@ -141,7 +141,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
         facts = os.fstat(content.fileno())
-        # Live documents change more than once within the second that Last-Modified can tell.
+        # Live documents change more than once per second, the resolution of Last-Modified.
         tag = f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"'
         is_known = tag in (known.strip() for known in self.headers.get("If-None-Match", "").split(","))
         self.send_response(HTTPStatus.NOT_MODIFIED if is_known else HTTPStatus.OK)
@@ -156,20 +156,21 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         return content
 
     def _servable(self, path: Path) -> Path | None:
-        """The real file behind a path, None unless it is one of the page's own."""
+        """The real file of a path; None unless it is a file of the page."""
         root = Path(self.directory).resolve()
         try:
             real = path.resolve()
             real = real / "index.html" if real == root else real
             is_own = real.is_relative_to(root) and real.is_file()
-        except (OSError, ValueError, RuntimeError):  # a circle of links is a RuntimeError in older Pythons
-            # A name no file system takes: too long, or with a null byte.
+        except (OSError, ValueError, RuntimeError):  # circular links are a RuntimeError in older Pythons
+            # An invalid file name: too long, or with a null byte.
             return None
         is_hidden = is_own and any(part.startswith(".") for part in real.relative_to(root).parts)
         return real if is_own and not is_hidden else None
 
     def _send_nothing(self, path: Path) -> None:
-        """No run in hand is no mistake of the page, and a browser reports every 404 as one."""
+        """Live documents are missing when no run is active. A browser reports every 404 as an error, so they are not a
+        404."""
         if path.suffix == ".json" and path.parts[-2:-1] == ("live",):
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
@@ -178,7 +179,8 @@ class DashboardHandler(SimpleHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        # `timeout` counts from byte to byte: a client that sends one now and then would keep its place for ever.
+        # `timeout` counts from byte to byte: a client that sends a byte from time to time would stay connected for
+        # ever.
         self.server.deadlines[self.connection] = time.monotonic() + self.timeout
 
     def finish(self) -> None:
@@ -197,18 +199,18 @@ class DashboardHandler(SimpleHTTPRequestHandler):
 
 class DashboardServer(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = MOST_CONNECTIONS  # a browser whose connection finds no room here tries again after a second
-    # On Windows this option would let a second server take the port of the first without an error.
+    request_queue_size = MOST_CONNECTIONS  # a browser whose connection is rejected tries again after a second
+    # On Windows this option would let a second server use the port of the first without an error.
     allow_reuse_address = os.name != "nt"
 
     def __init__(self, *args: Any, **options: Any):
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        # When a request that is being received must be complete, in seconds of `time.monotonic`.
+        # Deadline of each request that is being received, in seconds of `time.monotonic`.
         self.deadlines: dict[socket.socket, float] = {}
         super().__init__(*args, **options)
 
     def service_actions(self) -> None:
-        """Hangs up on clients whose request is overdue; `serve_forever` calls it twice a second."""
+        """Closes connections whose request is overdue; `serve_forever` calls it twice per second."""
         now = time.monotonic()
         for connection, deadline in list(self.deadlines.items()):
             if deadline < now:
@@ -217,7 +219,7 @@ class DashboardServer(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A connection for which there is no place is hung up on."""
+        """Closes a connection above the maximum number."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -230,7 +232,7 @@ class DashboardServer(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that hangs up in the middle is nothing to tell anybody."""
+        """Logs errors, except a browser that closes the connection early."""
         log.debug("a request failed", exc_info=True)
 
     @property
@@ -239,30 +241,30 @@ class DashboardServer(ThreadingHTTPServer):
 
 
 def make_server(page: Path, port: int = DEFAULT_PORT) -> DashboardServer:
-    """A server of the folder `page` on `port` of this machine; port 0 takes a free one. Raises UsageError."""
+    """A server of the folder `page` on `port` of this machine; port 0 selects a free one. Raises UsageError."""
     if not (page / "index.html").is_file():
-        raise UsageError(f"{page} holds no dashboard (index.html)", hint="pass the workspace with --repo-root")
+        raise UsageError(f"{page} contains no dashboard (index.html)", hint="pass the workspace with --repo-root")
     try:
         return DashboardServer((HOST, port), partial(DashboardHandler, directory=str(page)))
     except OverflowError as error:
-        raise UsageError(f"{port} is no port", hint="use 1 to 65535, or 0 for any free one") from error
+        raise UsageError(f"{port} is not a valid port", hint="use 1 to 65535, or 0 for any free one") from error
     except OSError as error:
         if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
             raise
-        problem = "is taken" if error.errno == errno.EADDRINUSE else "may not be used"
-        hint = f"perhaps the dashboard already runs at http://{HOST}:{port}/; otherwise pass --port 0 for a free one"
+        problem = "is in use" if error.errno == errno.EADDRINUSE else "is not permitted"
+        hint = f"the dashboard may already run at http://{HOST}:{port}/; otherwise pass --port 0 for a free one"
         raise UsageError(f"port {port} {problem}", hint=hint) from error
 
 
 def has_display() -> bool:
-    """Whether a browser window could open: on Linux only with a display, and never over SSH."""
+    """Whether a browser window can be opened: on Linux only with a display, and never over SSH."""
     if os.environ.get("SSH_CONNECTION"):
         return False
     return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def serve(page: Path, port: int, *, open_browser: bool) -> None:
-    """Serves the folder `page` until interrupted. Raises UsageError where the port or the page is unusable."""
+    """Serves the folder `page` until interrupted. Raises UsageError if the port or the page cannot be used."""
     with make_server(page, port) as server:
         log.info("dashboard at %s — Ctrl-C ends it", server.url)
         if not (page / "data" / "dashboard-state.json").is_file():
@@ -290,7 +292,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     try:
         serve(root_of(arguments) / "training_dashboard", arguments.port, open_browser=not arguments.no_open)
     except KeyboardInterrupt:
-        # The one way to end it, so no failure.
+        # The normal way to end it, so not a failure.
         log.info("dashboard ended")
     return EXIT_OK
 

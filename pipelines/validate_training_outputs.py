@@ -1,7 +1,7 @@
 """The validation checklist: `python -m pipelines.validate_training_outputs` checks that a run's outputs are complete.
 
-V-01 environment, V-02 static quality, V-03 runtime. Exit code 0 where nothing fails, 4 otherwise: warnings are about
-files of the user's own, and packages of other versions.
+V-01 environment, V-02 static quality, V-03 runtime. Exit code 0 if nothing fails, 4 otherwise. Warnings are about the
+user's own files and packages of other versions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMED = 2  # failed checks in the one line of the error
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """The checklist of one moment."""
+    """The result of the checklist."""
 
     generated_at: str
     items: tuple[Item, ...]
@@ -69,7 +69,7 @@ def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
 
 
 def read_report(root: Path) -> ValidationReport:
-    """The report of the last checklist. Raises OutputError where there is none that is whole."""
+    """The report of the last checklist. Raises OutputError if it is missing or damaged."""
     try:
         told = read_json_object(root / REPORT)
         return ValidationReport(told["generated_at"], tuple(Item(**item) for item in told["items"]))
@@ -78,7 +78,7 @@ def read_report(root: Path) -> ValidationReport:
 
 
 def as_text(report: ValidationReport, *, verbose: bool = False) -> str:
-    """The checklist as a person reads it: what did not pass, then a line per group; or, if verbose, every check."""
+    """The checklist as text: checks that did not pass, then a line per group; or, if verbose, every check."""
     items = sorted(report.items, key=lambda item: list(_MARKS).index(item.status))
     counts = {status: sum(item.status == status for item in items) for status in _MARKS}
     lines = [
@@ -119,14 +119,14 @@ def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="landfall validate", description="Checks that the outputs of a run are whole."
+        prog="landfall validate", description="Checks that the outputs of a run are complete and valid."
     )
     add_stream_config_arguments(parser)
     add_root_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of text")
-    parser.add_argument("--verbose", action="store_true", help="print every check, not only those that did not pass")
+    parser.add_argument("--verbose", action="store_true", help="print every check, including those that passed")
     parser.add_argument("--skip-smoke", action="store_true", help="leave out the checks that score")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of both streams, as the run was given them")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of both streams, as for the run")
 
     def command(arguments: argparse.Namespace) -> int:
         root, files = root_of(arguments), (arguments.patch_config, arguments.swin_config)

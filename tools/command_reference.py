@@ -29,7 +29,7 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 def help_of(name: str) -> str:
-    """What `landfall NAME --help` prints."""
+    """The output of `landfall NAME --help`."""
     printed = io.StringIO()
     with patch.dict(os.environ, {"COLUMNS": _WIDTH}), redirect_stdout(printed):
         try:
@@ -41,12 +41,12 @@ def help_of(name: str) -> str:
 
 
 def options_of(text: str) -> set[str]:
-    """The long options that a help text or a section of the page names."""
+    """The long options in a help text or a section of the page."""
     return set(_OPTION.findall(text))
 
 
 def reference() -> str:
-    """The whole page."""
+    """The complete page."""
     sections = [_INTRODUCTION]
     for name, command in landfall.COMMANDS.items():
         sections.append(f"## landfall {name}\n\nModule `{command.module}`.\n\n```text\n{help_of(name)}\n```\n")

@@ -1,4 +1,4 @@
-"""Runs the main job and the fast tests over processors, thread counts, precisions, seeds and Python versions.
+"""Runs the pipeline and the fast tests over processors, thread counts, precisions, seeds and Python versions.
 
     python -m tools.matrix                      # every row that this machine can run, about three minutes each
     python -m tools.matrix --only seed          # the rows whose name starts with `seed`; may be repeated
@@ -57,7 +57,7 @@ class Row:
 
 @dataclass
 class Result:
-    """What a row came to. failed: the failed checks, or the last line of the output. streams: figures by stream."""
+    """The result of a row. failed: the failed checks, or the last line of the output. streams: metrics by stream."""
 
     row: str
     passed: bool
@@ -154,7 +154,7 @@ def _failed_checks(folder: Path) -> list[str]:
 
 
 def _figures(folder: Path) -> dict[str, dict[str, Any]]:
-    """Skill and detection of each stream, as far as the run got."""
+    """Skill and detection metrics of each stream, as far as they exist."""
     figures = {}
     for stream in STREAMS:
         metrics = _read(folder / f"checkpoints/{stream}_ssl.json").get("metrics", {})

@@ -1,6 +1,6 @@
 """Builds the documentation site in artifacts/site: `make site`.
 
-Markdown pages and pictures are copied with their paths, so links between them stay valid. Pages of the Python API list
+Markdown pages and images are copied with their paths, so links between them stay valid. Pages of the Python API list
 every public module; mkdocstrings fills them from the docstrings without importing the code.
 """
 
@@ -27,7 +27,7 @@ _COPIED = (
 
 
 def stage(root: Path) -> Path:
-    """Copies pages and pictures to a new folder, adds the pages of the API, and returns the folder."""
+    """Copies pages and images to a new folder, adds the pages of the API, and returns the folder."""
     source = root / SOURCE
     shutil.rmtree(source, ignore_errors=True)
     for pattern in _COPIED:

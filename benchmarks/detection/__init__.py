@@ -1,5 +1,4 @@
-"""How well the two models find real faults: `python -m benchmarks.detection PACK`.
-
-sets: which files of a pack make a unit, and by which protocol. detectors: Landfall with and without its model, and
-simple methods on the same rows. figures: what is measured. report: JSON, table, pictures.
+"""Detection benchmark of both models on real faults: `python -m benchmarks.detection PACK`. sets: the files of a pack
+that form a unit, and its protocol. detectors: Landfall with and without its model, and simple methods on the same rows.
+figures: the metrics. report: JSON, table, figures.
 """

@@ -1,4 +1,4 @@
-"""Trains, scores and judges both models on the sets of a pack, beside simple methods.
+"""Trains, scores and evaluates both models on the sets of a pack, compared with simple methods.
 
 `python -m benchmarks.detection PACK [--set skab,smd] [--seeds 3] [--device cpu] [--out DIR] [--quick] [--peers]`
 """
@@ -36,20 +36,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [each.name for each in SETS]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.detection", description=__doc__.split("\n")[0])
     parser.add_argument("pack", type=Path, metavar="PACK", help="folder with fdc/ and vibration/")
-    parser.add_argument("--set", metavar="NAMES", help=f"with commas between them: {', '.join(names)} (default: all)")
+    parser.add_argument("--set", metavar="NAMES", help=f"comma-separated: {', '.join(names)} (default: all)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="trainings of each unit (default: 1)")
     devices = ("auto", "cpu", "gpu", "cuda", "mps", "xpu", "tpu")
-    parser.add_argument("--device", choices=devices, default="auto", help="default: the best there is")
+    parser.add_argument("--device", choices=devices, default="auto", help="default: the best available")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: artifacts/benchmark")
-    parser.add_argument("--quick", action="store_true", help="a first look: short trainings, at most two units a set")
+    parser.add_argument("--quick", action="store_true", help="short trainings, at most two units per set")
     peers = "also train transformers' PatchTST on process sensors: slow, needs transformers"
     parser.add_argument("--peers", action="store_true", help=peers)
-    pretrained = "also start from a model of the sensors of the pack's other sets: minutes more for each set"
+    pretrained = "also start from a model of the sensors of the pack's other sets: takes minutes more per set"
     parser.add_argument("--pretrained", action="store_true", help=pretrained)
-    parser.add_argument("--reuse", action="store_true", help="take models that an earlier run trained the same way")
-    chosen = (
-        "choose constants of the scores with the labels of other sets, and judge each set with those: leave one out"
+    parser.add_argument(
+        "--reuse", action="store_true", help="reuse models that an earlier run trained with the same configuration"
     )
+    chosen = "choose constants for each set with the labels of the other sets: leave one out"
     parser.add_argument("--leave-one-out", action="store_true", help=chosen)
     add_root_argument(parser)
     return run_command(_run, parser, argv)
@@ -67,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if unknown := set(wanted) - {each.name for each in SETS}:
         raise UsageError(f"there is no set {', '.join(sorted(unknown))}", hint="see --help")
     if not pack.is_dir():
-        raise UsageError(f"{pack} is no folder", hint="name the folder that holds fdc/ and vibration/")
+        raise UsageError(f"{pack} is not a folder", hint="pass the folder that contains fdc/ and vibration/")
     if arguments.peers:
         refuse_if_absent()
     findings = Findings(seeds=arguments.seeds, quick=arguments.quick)
@@ -77,11 +77,13 @@ def _run(arguments: argparse.Namespace) -> int:
         if benchmark.name in wanted:
             _one_set(benchmark, arguments, root=root, pack=pack, work=out / "work", findings=findings)
             if findings.sets:
-                findings.write(out)  # after each set: a run that is interrupted leaves what it has
+                findings.write(out)  # after each set: an interrupted run keeps its results
     if not findings.sets and findings.left_out:
-        raise UsageError(f"{pack} holds no unit that could be judged", hint="see above why each was left out")
+        raise UsageError(f"{pack} contains no unit that could be evaluated", hint="see above why each was skipped")
     if not findings.sets:
-        raise UsageError(f"{pack} holds none of the sets {', '.join(wanted)}", hint="name the folder that holds fdc/")
+        raise UsageError(
+            f"{pack} contains none of the sets {', '.join(wanted)}", hint="pass the folder that contains fdc/"
+        )
     sys.stdout.write(findings.markdown())
     return EXIT_OK
 
@@ -89,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _one_set(
     benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, findings: Findings
 ) -> None:
-    """Every seed trains every unit anew; simple methods have no seed and are asked once."""
+    """Every seed trains every unit again; simple methods have no seed and run once."""
     from benchmarks.detection.detectors import LANDFALL, load
     from benchmarks.detection.judging import JUDGES
 
@@ -109,7 +111,7 @@ def _one_set(
 
 
 def _common(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
-    """What every unit of a set is configured with."""
+    """The overrides for every unit of a set."""
     from benchmarks.detection.unit import place
 
     device = () if arguments.device == "auto" else (f"device.prefer={arguments.device.replace('cuda', 'gpu')}",)
@@ -119,7 +121,7 @@ def _common(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, 
 def _constants(
     arguments: argparse.Namespace, wanted: Sequence[str], *, root: Path, pack: Path, out: Path
 ) -> dict[str, Any]:
-    """By stream, the constants of each set that are chosen on the other sets, with the models of the first seed."""
+    """By stream, the constants for each set, chosen on the other sets, with the models of the first seed."""
     from benchmarks.detection.choosing import choose
     from benchmarks.detection.detectors import load, trained
     from core.config.schema import STREAMS
@@ -141,7 +143,7 @@ def _constants(
 
 @contextmanager
 def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
-    """Whatever a unit fails with, others are judged all the same: they take hours."""
+    """If a unit fails with any error, the others are still evaluated, because they take hours."""
     try:
         yield
     except StoppedError:
@@ -150,7 +152,7 @@ def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
         foreseen = isinstance(error, LandfallError | OSError)
         reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
         findings.left_out[name] = reason
-        log.error("%s is left out: %s", name, reason, exc_info=not foreseen)
+        log.error("%s is skipped: %s", name, reason, exc_info=not foreseen)
 
 
 def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> None:
@@ -160,7 +162,7 @@ def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> 
     rate = figures.get("false_alarm_rate", unit.false_alarm_rate)
     if rate > unit.false_alarm_rate:
         log.warning(
-            "%s: its threshold is for %.3g %% of false alarms, not for %.3g %%: %d calibration scores support no less",
+            "%s: its threshold is for %.3g %% of false alarms instead of %.3g %%: %d calibration scores",
             unit.name, 100 * rate, 100 * unit.false_alarm_rate, figures["normal_decisions"],
         )  # fmt: skip
 
@@ -168,7 +170,7 @@ def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> 
 def _pretrained(
     benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, seed: int
 ) -> Path | None:
-    """The model that units of the set may start from, where one is asked for; it is as good for every unit."""
+    """The pre-trained model for the units of the set, if requested; it is the same for every unit."""
     from benchmarks.detection.pretraining import is_served, pretrained
 
     if not arguments.pretrained or not is_served(benchmark) or not any(benchmark.units(pack, work)):

@@ -1,10 +1,7 @@
-"""Constants chosen with labels, and judged on sets whose labels did not choose them: leave one set out.
-
-For each set, a coordinate search looks for the constants that are best on the *other* sets of its stream; sets of the
-same machines are left out together. It starts from neutral values, not from those that are the default. The model is
-trained once for each unit: none of the constants changes it.
-
-What was evaluated is kept in a file, so that a search that is interrupted goes on where it was.
+"""Constants chosen with labels, and evaluated on sets whose labels were not used: leave one set out. For each set, a
+coordinate search finds the best constants on the *other* sets of its stream; sets of the same machines are left out
+together. It starts from neutral values, not from the defaults. The model is trained once per unit, because none of the
+constants changes it. Evaluations are stored in a file, so that an interrupted search can resume.
 """
 
 from __future__ import annotations
@@ -35,9 +32,9 @@ from inference.model_errors import PartErrors, model_errors, reference_errors
 log = logging.getLogger(__name__)
 
 Constants = Mapping[str, float]
-"""By key of the configuration."""
+"""Values by configuration key."""
 
-# Values to choose from, the neutral one first: what a textbook says, equal shares, equal spans.
+# Values to choose from, the neutral one first: textbook values, equal shares, equal spans.
 GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
     "patchtst": {
         "scoring.model_weight": (0.5, 0.0, 0.15, 0.3),
@@ -61,7 +58,7 @@ GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
         "scoring.charts.vibration.carriers": (8, 4, 16),
     },
 }
-# How many units of a set constants are chosen by, evenly spaced: others are like them, or of another set's machines.
+# Number of units per set that are used to choose constants, evenly spaced: the others are similar.
 _UNITS = {"smd": 2, "asd": 3, "smd_400": 0, "asd_400": 0}
 _UNITS_OF_OTHERS = 4
 # Rounds of the search over all constants, and the smallest gain that counts. At 0.0005 the choices without one set
@@ -71,7 +68,7 @@ _ROUNDS, _SMALLEST_GAIN = 2, 5e-3
 
 @dataclass(frozen=True)
 class Judge:
-    """What is needed to judge constants on a unit: its data and the model's errors."""
+    """The input to evaluate constants on a unit: its data and the model's errors."""
 
     unit: Unit
     benchmark: BenchmarkSet
@@ -89,7 +86,7 @@ class Judge:
         return {**normal, "test": model_errors(config, scoring, self.data.parts["test"], "test")}
 
     def headline(self, constants: Constants) -> float | None:
-        """The figure that the set is known by; None where the unit's labels leave it undefined."""
+        """The main metric of the set; None if the unit's labels leave it undefined."""
         few_scores_too = {"scoring.threshold.min_calibration": 1}
         config = with_values(self.model.config, constants | few_scores_too, source="constants to choose from")
         normal = {name: each for name, each in self.errors.items() if name != "test"}
@@ -102,7 +99,7 @@ class Judge:
 class Choosing:
     """Constants of a stream, chosen on all of its sets but one family at a time.
 
-    judges: of the units to choose by, one after the other. memo: the file of what was evaluated.
+    judges: one per unit, evaluated in order. memo: the file of stored evaluations.
     """
 
     def __init__(self, stream: Stream, judges: Sequence[Judge], memo: Path):
@@ -117,7 +114,7 @@ class Choosing:
         return {key: values[0] for key, values in self.grid.items()}
 
     def chosen_without(self, family: str | None) -> dict[str, float]:
-        """The best of the search over the other families; None leaves none out."""
+        """The best constants over the other families; None leaves no family out."""
         point = self.neutral()
         for _ in range(_ROUNDS):
             before = dict(point)
@@ -133,7 +130,7 @@ class Choosing:
         return point
 
     def mean(self, constants: Constants, without: str | None) -> float:
-        """The mean headline over families, of the means over their units."""
+        """The mean of the main metric over families, of the means over their units."""
         of_family: dict[str, list[float]] = {}
         for judge in self.judges:
             if judge.benchmark.family != without and (found := self._headline(judge, constants)) is not None:
@@ -141,7 +138,8 @@ class Choosing:
         return float(np.mean([np.mean(found) for found in of_family.values()]))
 
     def effect(self, point: Constants) -> Iterator[tuple[str, float, float]]:
-        """For each constant, its value and how much the mean headline differs over its grid, the others as they are."""
+        """For each constant, its value and the range of the mean main metric over its grid, with the other constants
+        fixed."""
         for key, values in self.grid.items():
             found = [self.mean({**point, key: value}, None) for value in values]
             yield key, point[key], max(found) - min(found)
@@ -158,7 +156,7 @@ def choose(
     stream: Stream, wanted: Sequence[str], train: Callable[[BenchmarkSet, Unit], Trained], *, pack: Path, work: Path,
     root: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    """The constants for each set that its own labels had no part in, those of all sets, and what each of them does."""
+    """The constants for each set, chosen without its labels, those of all sets, and the effect of each constant."""
     sets = [each for each in SETS if each.stream == stream and each.judged_by == "alarms" and each.name in wanted]
     judges = [
         Judge(unit, benchmark, train(benchmark, unit), root)
@@ -180,7 +178,7 @@ def choose(
 
 
 def _some(units: Sequence[Unit], count: int) -> list[Unit]:
-    """At most so many, evenly spaced."""
+    """At most `count` items, evenly spaced."""
     places = np.linspace(0, len(units) - 1, min(count, len(units))).round().astype(int)
     return [units[place] for place in places]
 

@@ -28,9 +28,9 @@ from inference.scoring import ScoringModel
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
 STATISTICS_ALONE = "statistics alone"
-# A row of every table: figures of scores that look at nothing.
+# A row of every table: metrics of scores that do not depend on the data.
 CHANCE = "chance (EWMA of noise)"
-# In standard deviations: the squares of many channels shall add up to a number of 32 bit.
+# In standard deviations: the sum of squares of many channels must be a valid float32.
 _FARTHEST = 1e9
 
 
@@ -48,7 +48,7 @@ class Scored:
 def load(
     stream: Stream, overrides: tuple[str, ...], *, root: Path, work: Path, name: str, start_from: Path | None = None
 ) -> LoadedConfig:
-    """The configuration of a unit; what it writes lies in `work`."""
+    """The configuration of a unit; its outputs are in `work`."""
     folder = work / name.replace("/", "_")
     own = (
         place("logging.checkpoint_path", f"{folder}.pt"),
@@ -67,7 +67,7 @@ def load(
 
 @dataclass(frozen=True)
 class Trained:
-    """A model ready to score, what it is to be scored with, and how long its training took."""
+    """A model that is ready to score, its scoring configuration, and the duration of its training."""
 
     scoring: ScoringModel
     config: AnyConfig
@@ -75,8 +75,8 @@ class Trained:
 
 
 def trained(loaded: LoadedConfig, *, root: Path, reuse: bool = False) -> Trained:
-    """Trains, and reads the checkpoint as scoring does. reuse: takes the checkpoint that is there, if an earlier run
-    trained it with the same configuration."""
+    """Trains, and loads the checkpoint as scoring does. reuse: uses an existing checkpoint if an earlier run trained it
+    with the same configuration."""
     from core.checkpoint import describe
     from core.devices import threads
     from core.devices.batching import size_as_trained
@@ -101,13 +101,14 @@ def trained(loaded: LoadedConfig, *, root: Path, reuse: bool = False) -> Trained
 
 
 def _training_settings(config: AnyConfig) -> dict[str, Any]:
-    """What decides what a model learns, as JSON keeps it."""
+    """Everything that affects what a model learns, as JSON."""
     plain = config.model_dump(mode="json")
     return json.loads(json.dumps({name: plain[name] for name in plain if name not in ("scoring", "logging")}))
 
 
 def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Iterator[Scored]:
-    """By the detectors that scoring would fit. shares: of the model in the score, for each of them."""
+    """Scores with the detectors that scoring would fit. shares: the weight of the model in the score, one per
+    detector."""
     from core.devices import memory
     from inference.fitting import fit_with_scores
     from inference.model_errors import model_errors, reference_errors
@@ -137,7 +138,7 @@ def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Ite
 
 
 def with_share(config: AnyConfig, share: float) -> AnyConfig:
-    """The configuration with another share of the model in the score, and for however few calibration scores."""
+    """The configuration with another weight of the model in the score, and with any number of calibration scores."""
     values = {"scoring.model_weight": share, "scoring.threshold.min_calibration": 1}
     return with_values(config, values, source="a share of the model")
 
@@ -151,23 +152,23 @@ def table_of(scores: PartScores, stretches_k2: np.ndarray, data: StreamData) -> 
 # ------------------------------------------------------------------------------------------------------ simple methods
 @dataclass(frozen=True)
 class Rows:
-    """Rows in standard deviations of the normal ones, float64 (n, C), and the number of each row's segment, ascending:
-    means over rows start again there."""
+    """Rows in standard deviations of the normal rows, float64 (n, C), and the number of each row's segment, ascending:
+    moving averages restart at each segment."""
 
     z_nc: np.ndarray
     segment_n: np.ndarray
 
     def smooth(self, values_nc: np.ndarray, span: int) -> np.ndarray:
-        """Exponentially weighted means of what was made of these rows."""
+        """Exponentially weighted means of values of these rows."""
         return Ewma(span, values_nc.shape[1])(values_nc, self.segment_n)
 
 
 Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
-"""From normal rows and rows to score to a score for each of both."""
+"""From normal rows and rows to score to the scores of both."""
 
 
 def simple_methods(data: StreamData) -> Iterator[Scored]:
-    """Baselines on the rows of process sensors: they learn from all rows that are not scored."""
+    """Baselines on the rows of process sensors: fitted to all rows that are not scored."""
     normal_k2, test_k2 = _normal_rows(data), data.parts["test"].segments.rows_k2
     values_nc = data.parts["test"].series.values_nc.numpy()
     groups = groups_of(data.parts)
@@ -185,7 +186,7 @@ def simple_methods(data: StreamData) -> Iterator[Scored]:
 
 
 def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both in deviations of the normal rows, missing values 0; so is a channel without a normal value."""
+    """Both in standard deviations of the normal rows; missing values, and channels without normal values, are 0."""
     unknown_c = np.isnan(normal_nc).all(axis=0)
     normal_nc, new_nc = (np.where(unknown_c, 0.0, each.astype(np.float64)) for each in (normal_nc, new_nc))
     mean_c, std_c = np.nanmean(normal_nc, axis=0), np.nanstd(normal_nc, axis=0)
@@ -227,7 +228,7 @@ def _largest(normal: Rows, new: Rows, span: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _principal(normal_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Loadings of the components that hold 90 % of the variance (C, K), and their variances."""
+    """Loadings of the components that explain 90 % of the variance (C, K), and their variances."""
     variance_c, vector_cc = np.linalg.eigh(np.atleast_2d(np.cov(normal_nc.T)))
     order = np.argsort(variance_c)[::-1]
     kept = int(np.searchsorted(np.cumsum(variance_c[order]) / max(variance_c.sum(), 1e-12), 0.9)) + 1
@@ -235,14 +236,14 @@ def _principal(normal_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _q(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Q (SPE): what the principal components leave, smoothed over 10 rows (Jackson and Mudholkar, 1979)."""
+    """Q (SPE): the residual of the principal components, smoothed over 10 rows (Jackson and Mudholkar, 1979)."""
     loading_ck, _ = _principal(normal.z_nc)
     left = [(each, each.z_nc - each.z_nc @ loading_ck @ loading_ck.T) for each in (normal, new)]
     return tuple(each.smooth((rest_nc**2).sum(axis=1, keepdims=True), 10)[:, 0] for each, rest_nc in left)
 
 
 def _t2_and_q(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """T² in the principal components and Q beside them, each over its 99th percentile of normal rows."""
+    """T² of the principal components and Q of the residual, each divided by its 99th percentile over normal rows."""
     loading_ck, variance_k = _principal(normal.z_nc)
     both = []
     for part in ("t2", "q"):
@@ -264,7 +265,7 @@ def _forest(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _noise(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """What chance finds: squares of smoothed white noise that looks at no value."""
+    """The chance level: squares of smoothed white noise, independent of the data."""
     rng = np.random.default_rng(0)
     return tuple(each.smooth(rng.normal(size=(len(each.z_nc), 1)), 10)[:, 0] ** 2 for each in (normal, new))
 
@@ -283,8 +284,8 @@ SIMPLE: dict[str, Simple] = {
 
 # ------------------------------------------------------------------------------------------------- simple, of vibration
 def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
-    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum; each as
-    it is, and averaged over the windows of a file as the product's charts are. span: of that mean."""
+    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum; each
+    plain, and averaged over the windows of a file like the product's charts. span: that of the mean."""
     from sklearn.neighbors import NearestNeighbors
 
     def both(detector: str, score: Mapping[str, np.ndarray], seconds: float) -> Iterator[Scored]:
@@ -319,7 +320,7 @@ def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
 
 
 def _waves(windows: WindowSet) -> np.ndarray:
-    """All windows (W, T, C) without their mean; what is missing counts as that."""
+    """All windows (W, T, C) minus their mean; missing values are 0."""
     rows = windows.starts_w.numpy()[:, np.newaxis] + np.arange(windows.window)
     waves = windows.series.values_nc.numpy()[rows].astype(np.float64)
     count_w1c = np.maximum((~np.isnan(waves)).sum(axis=1, keepdims=True), 1)

@@ -1,4 +1,4 @@
-"""What is measured of one detector on one unit, and over the units of a set."""
+"""Metrics of one detector on one unit, and over the units of a set."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ _HOURS_PER_DAY = 24.0
 
 
 def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scoring) -> dict[str, Any]:
-    """Figures of one unit; None where undefined. The threshold comes from normal rows only.
+    """Metrics of one unit; None if undefined. The threshold comes from normal rows only.
 
     f1, far, mar: at the threshold that scoring would set, over all decisions. far_expected_low, far_expected_high: the
-    interval that scoring states for the share of normal decisions that alarm. auroc, auc_pr, vus_pr: of each recording
-    and then averaged where the set says so, else over all decisions. far_other_sessions: alarms among healthy
-    decisions of another time. oracle_f1: at the best threshold labels could choose, never a result. Where decisions
-    are rows, their alarms make events as the product makes them (`settings`), which are held against the labelled
-    faults (`inference.event_figures`): event_recall, the recall of the same events at random times
-    (event_recall_by_chance), false_events_per_day, event_delay_seconds. achieved: for each rate asked for, the share of
-    normal test decisions that alarm, with its interval. drift: how many times the score of a normal test decision is
-    that of a calibration one, in the median and at the 90 % quantile: why a rate is not kept.
-
-    Raises DataError where nothing that is scored is labelled.
+    interval that scoring states for the share of normal decisions that alarm. auroc, auc_pr, vus_pr: averaged over
+    recordings if the set says so, else over all decisions. far_other_sessions: false alarm rate of healthy decisions of
+    other sessions. oracle_f1: with the best threshold for the labels, never a result. If decisions are rows, their
+    alarms form events as in the product (`settings`), which are compared with the labelled faults
+    (`inference.event_figures`): event_recall, the recall of the same events at random times (event_recall_by_chance),
+    false_events_per_day, event_delay_seconds. achieved: for each requested rate, the share of normal test decisions
+    that alarm, with its interval. drift: ratio of the scores of normal test decisions and calibration decisions, in the
+    median and at the 90 % quantile, which explains a rate that is not kept. Raises DataError if no scored row is
+    labelled.
     """
     normal, test = (
         _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
@@ -77,9 +76,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
 
 
 def headline(test: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet) -> float | None:
-    """The figure of a set alone; None where the labels leave it undefined. test: a score table.
-
-    Raises DataError where nothing that is scored is labelled.
+    """The main metric of a set; None if the labels leave it undefined. test: a score table. Raises DataError if no
+    scored row is labelled.
     """
     judged, _ = _judged(_decisions(test, unit, benchmark, "test"), unit)
     measure = {"auroc": auroc, "vus_pr": vus_pr}[benchmark.headline]
@@ -87,8 +85,8 @@ def headline(test: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet) -> float |
 
 
 def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The mean of each figure over the units that have it; times and counts are added up, shares of faults and rates of
-    false events are those of all faults and hours."""
+    """The mean of each metric over the units that have it; times and counts are summed, shares of faults and rates of
+    false events are computed over all faults and hours."""
     total: dict[str, Any] = {}
     for name in found[0]:
         values = [each[name] for each in found]
@@ -109,7 +107,7 @@ def _mean_of_rates(rates: Sequence[dict[str, float] | None]) -> dict[str, float]
 
 
 def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: str) -> pd.DataFrame:
-    """One line for each decision: rows as they are, or the mean score of a run."""
+    """One row per decision: the rows, or the mean score of each run."""
     if benchmark.decision == "row":
         return table
     if unit.run_n is None:
@@ -145,14 +143,14 @@ def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[tuple[np.ndarr
 
 
 def _of_decisions(settings: Scoring, *, by_row: bool) -> Scoring:
-    """The settings of scoring; runs of a process are no time series, of which events could be made."""
+    """The settings of scoring; without events for runs of a process, which are not a time series."""
     changed = {"min_calibration": 1} | ({} if by_row else {"false_events_per_day": None})
     smoothing = {} if by_row else {"smoothing_span": 1}
     return settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed), **smoothing})
 
 
 def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float, settings: Scoring) -> dict[str, float] | None:
-    """The share of normal decisions that alarm, and its 95 % interval; None where calibration is too small."""
+    """The share of normal decisions that alarm, and its 95 % interval; None if there is too little calibration data."""
     changed = {"false_alarm_rate": rate, "false_events_per_day": None}
     settings = settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed)})
     calibrated, healthy = (
@@ -178,7 +176,7 @@ def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:
 
 
 def _events(table: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None]:
-    """Of the events that the alarms of a score table make."""
+    """Metrics of the events of a score table."""
     alarming = table.assign(threshold=threshold, alarm=table["score"] > threshold)
     found = event_figures(alarming, settings)
     kept = (*_EVENT_COUNTS, "event_recall", "event_recall_by_chance", "event_delay_seconds")

@@ -1,4 +1,4 @@
-"""What is said of the models of one unit: one way for each answer to `BenchmarkSet.judged_by`."""
+"""Evaluation of the models of one unit: one function for each value of `BenchmarkSet.judged_by`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from core.data.dataset import load_stream_data
 from core.data.splits import PART_NAMES, TRAINING_PARTS
 
 Judged = dict[str, dict[str, Any]]
-"""By detector, its figures."""
+"""Metrics by detector."""
 
 
 def _alarms(
     models: Mapping[str, Trained], unit: Unit, benchmark: BenchmarkSet, *, root: Path, with_simple: bool
 ) -> Judged:
-    """Landfall with and without its model, and with one that was pre-trained; other models alone; simple methods."""
+    """Landfall with and without its model, and with a pre-trained model; other models alone; simple methods."""
     ours = models[LANDFALL]
     data = load_stream_data(ours.config, root=root, parts=PART_NAMES, scaler=ours.scoring.scaler)
     share = ours.config.scoring.model_weight
@@ -54,14 +54,14 @@ def _alarms(
 
 
 def _ahead(model: Trained) -> bool:
-    """Whether its scores of a row count later rows."""
+    """Whether the score of a row depends on later rows."""
     return model.scoring.stream == "patchtst" and model.config.scoring.look_ahead
 
 
 def _filling_in(
     models: Mapping[str, Trained], unit: Unit, benchmark: BenchmarkSet, *, root: Path, with_simple: bool
 ) -> Judged:
-    """Every model, and simple methods, on the hidden patches of the validation and the test months."""
+    """Every model, and simple methods, on the masked patches of the validation and test months."""
     ours = models[LANDFALL]
     data = load_stream_data(ours.config, root=root, parts=TRAINING_PARTS, scaler=ours.scoring.scaler)
     series = data.parts["train"].series

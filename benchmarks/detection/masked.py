@@ -1,13 +1,11 @@
-"""How well hidden patches of ETT are filled in: by the model and by simple methods, windows and masks being the same.
-
-Windows of 42 patches of 12 hours; 17 patches are hidden, the same ones in all windows and channels, in each of four
-draws. Twelve months teach, four validate, four are the test, and windows of the last two begin up to 512 hours earlier
-(the split of Zhou et al., Informer, AAAI 2021). A window is normalised, channel by channel, by the mean and spread of
-all its values, hidden ones too, as in PatchTST's own code: whoever fills it in may use that its mean is 0. Landfall's
-model does not: under `instance_norm` it normalises again by what it sees.
-
-Every simple method is a matrix of weights from visible to hidden rows.
-Suffixes: w window, t row, c channel, n patch, h hidden row, v visible row.
+"""Prediction of masked patches of ETT, by the model and by simple methods, with the same windows and masks. Windows of
+42 patches of 12 hours; 17 patches are masked, the same ones in all windows and channels, in each of four draws. Twelve
+months are for training, four for validation, four for the test; windows of the last two splits begin up to 512 hours
+earlier (the split of Zhou et al., Informer, AAAI 2021). Each channel of a window is normalised by the mean and standard
+deviation of all its values, including masked ones, as in PatchTST's own code: a method may use that the mean is 0.
+Landfall's model does not: with `instance_norm` it normalises again by the visible values. Every simple method is a
+matrix of weights from visible to masked rows. Suffixes: w window, t row, c channel, n patch, h masked row, v visible
+row.
 """
 
 from __future__ import annotations
@@ -32,16 +30,16 @@ _RIDGE = 1e-3
 _AT_ONCE = 64
 
 Fill = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From normalised windows (W, T, C) and which rows are hidden (T,) to what stands there: (W, H, C)."""
+"""From normalised windows (W, T, C) and the row mask (T,) to the predicted values: (W, H, C)."""
 Weights = Callable[[np.ndarray], np.ndarray]
-"""From which rows are hidden (T,) to what each visible row counts for each hidden one: (H, V)."""
+"""From the row mask (T,) to the weight of each visible row for each masked row: (H, V)."""
 
 
 def windows(series: Series, part: str, stride: int = ETT_PATCH) -> np.ndarray:
-    """Normalised windows of a part: float64 (W, T, C)."""
+    """Normalised windows of a split: float64 (W, T, C)."""
     first, stop = ETT_ROWS[part]
     if len(series.values_nc) < stop:
-        problem = f"has {len(series.values_nc)} rows; filling in is judged on the first {stop}"
+        problem = f"has {len(series.values_nc)} rows; prediction of masked patches is evaluated on the first {stop}"
         raise DataError(problem, path=series.recordings[0].path)
     starts_w = torch.arange(max(first - ETT_CONTEXT, 0), stop - ETT_WINDOW + 1, stride)
     x_wtc = WindowSet(series, starts_w, ETT_WINDOW).batch(torch.arange(len(starts_w))).double().numpy()
@@ -49,14 +47,14 @@ def windows(series: Series, part: str, stride: int = ETT_PATCH) -> np.ndarray:
 
 
 def masks() -> Iterator[np.ndarray]:
-    """Which rows are hidden, bool (T,), in each draw."""
+    """The row mask, bool (T,), of each draw."""
     rng, num_patches = np.random.default_rng(0), ETT_WINDOW // ETT_PATCH
     for _ in range(_DRAWS):
         yield np.isin(np.arange(num_patches), rng.choice(num_patches, _HIDDEN, replace=False)).repeat(ETT_PATCH)
 
 
 def masked_mse(fill: Fill, x_wtc: np.ndarray) -> float:
-    """Mean squared error of hidden values, over all draws."""
+    """Mean squared error of masked values, over all draws."""
     return float(
         np.mean([np.square(fill(x_wtc, is_hidden_t) - x_wtc[:, is_hidden_t]).mean() for is_hidden_t in masks()])
     )
@@ -126,7 +124,7 @@ def _gaussian(series: Series, stride: int) -> Weights:
     return weights
 
 
-# The windows of the published baseline all begin at midnight; those of every hour teach it far more.
+# The windows of the published baseline all begin at midnight; windows of every hour are a stronger baseline.
 SIMPLE: dict[str, Callable[[Series], Weights]] = {
     "instance mean": lambda series: _mean,
     "linear interpolation": lambda series: _line,

@@ -1,4 +1,4 @@
-"""transformers' PatchTST in the place of ours: the same windows, masks, steps, size and arithmetic around it."""
+"""transformers' PatchTST instead of ours, with the same windows, masks, steps, size and precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSFORMERS = "transformers' PatchTST"
 
 class TransformersPatchTST(PatchTST):
     """Patches, masks, units and loss are ours; embedding, positions, encoder and head are theirs, with their defaults
-    for what `settings` does not say."""
+    for everything that `settings` does not set."""
 
     def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
         from transformers import PatchTSTConfig as TheirConfig

@@ -1,4 +1,4 @@
-"""One model for the sensors of a pack's other sets, which the training of a unit starts from (`--pretrained`)."""
+"""One model of the sensors of a pack's other sets, from which the training of a unit starts (`--pretrained`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.pool_sensors import pool
 PRETRAINED = "Landfall, pre-trained elsewhere"
 PRETRAINED_ALONE = "model alone, pre-trained elsewhere"
 
-# Normal rows of each set, of machines that the units of other sets have nothing to do with.
+# Normal rows of each set, of machines that do not occur in other sets.
 _NORMAL = {
     "skab": "fdc/skab/anomaly_free.csv.gz",
     "smd": "fdc/smd/*.train.parquet",
@@ -24,7 +24,7 @@ _NORMAL = {
     "tep": "fdc/tep/d00_train_normal.parquet",
     "ett": "fdc/ett/*.csv.gz",
 }
-# Units take their windows from the model they start from, and some have little history.
+# Units use the window of the model they start from, and some have little history.
 _RECIPE = (
     f"data.window={SHORTEST_WINDOW}",
     "data.stride=8",
@@ -38,18 +38,19 @@ _QUICK = ("training.epochs=1", "training.windows_per_epoch=10240")
 
 
 def is_served(benchmark: BenchmarkSet) -> bool:
-    """Whether the units of a set have windows that the pooled model takes."""
+    """Whether the units of a set have windows that fit the pooled model."""
     return benchmark.stream == "patchtst" and benchmark.judged_by == "alarms"
 
 
 def pretrained(benchmark: BenchmarkSet, *, pack: Path, root: Path, work: Path, seed: int, quick: bool) -> Path:
-    """The checkpoint of a model that saw no file of the set. Raises DataError where the pack holds no other set."""
+    """The checkpoint of a model that was trained without the set. Raises DataError if the pack contains no other
+    set."""
     from trainers.run import train
 
     others = [pattern for name, pattern in _NORMAL.items() if not benchmark.name.startswith(name)]
     found = [pattern for pattern in others if matches(pattern, pack)]
     if not found:
-        raise DataError("the pack holds no other set to pre-train on", path=pack, hint="leave --pretrained out")
+        raise DataError("the pack contains no other set to pre-train on", path=pack, hint="omit --pretrained")
     name = f"elsewhere_than_{benchmark.name}_{seed}"
     sensors = work / "pools" / name
     pool(found, sensors, config=load("patchtst", (), root=root, work=work, name=name).config, root=pack, force=True)

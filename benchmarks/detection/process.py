@@ -1,4 +1,4 @@
-"""Units of process sensors: which rows of a pack teach, which are judged."""
+"""Units of process sensors: the rows of a pack for training and for evaluation."""
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ import pyarrow.parquet as pq
 from benchmarks.detection.unit import Unit, bounds, copy_file, place
 from core.workspace import atomic_file
 
-# The public split of ETT, in hours; what its windows take of 512 hours is whole patches.
+# The public split of ETT, in hours; a window is the largest number of complete patches in 512 hours.
 _MONTH = 30 * 24
 ETT_ROWS = {"train": (0, 12 * _MONTH), "validation": (12 * _MONTH, 16 * _MONTH), "test": (16 * _MONTH, 20 * _MONTH)}
 ETT_CONTEXT, ETT_PATCH = 512, 12
 ETT_WINDOW = ETT_CONTEXT // ETT_PATCH * ETT_PATCH
 _PARTS = ("train", "validation", "calibration")
-# The shortest window that the recipe takes unasked.
+# The shortest window that the recipe selects by default.
 SHORTEST_WINDOW = 64
-# Of the rows of a machine, the shares that validate and calibrate.
+# Shares of the rows of a machine for validation and calibration.
 _VALIDATION, _CALIBRATION = 0.15, 0.25
 
 
 def skab(pack: Path, work: Path) -> Iterator[Unit]:
-    """Learns from the first 400 rows of each experiment, unlabelled, and scores the rest."""
+    """Trains on the first 400 rows of each experiment, without labels, and scores the rest."""
     labels = sorted((pack / "fdc/skab").glob("*.labels.csv.gz"))
     experiments = [f"fdc/skab/{path.name.replace('.labels', '')}" for path in labels]
     if not experiments:
         return
     rows = {"train": (0, 240), "validation": (240, 304), "calibration": (304, 400), "test": (400, None)}
-    overrides = ["data.guard=0"]  # the protocol leaves no gap between what teaches and what is scored
+    overrides = ["data.guard=0"]  # the protocol has no gap between training and scored rows
     for part, (start, stop) in rows.items():
         overrides += [f"data.parts.{part}.files={json.dumps(experiments)}", f"data.parts.{part}.start={start}"]
         overrides += [f"data.parts.{part}.stop={stop}"] if stop else []
-    # Every row a second is judged, so one false alarm in a thousand is asked for, where calibration is long enough.
+    # There is one decision per second, so the requested rate is one false alarm in a thousand, if calibration is long
+    # enough.
     calibration_rows = len(experiments) * (400 - 304)
     yield Unit("skab", tuple(overrides), false_alarm_rate=0.001 if calibration_rows >= 1000 else 0.01)
 
 
 def machines(folder: str, history: int | None = None) -> Callable[[Path, Path], Iterator[Unit]]:
-    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`. history: how many rows teach, the last ones; None: all."""
+    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`. history: number of training rows, the last ones; None:
+    all."""
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
         for train in sorted((pack / "fdc" / folder).glob("*.train.parquet")):
@@ -63,7 +65,7 @@ def machines(folder: str, history: int | None = None) -> Callable[[Path, Path], 
 
 
 def _num_rows(file: Path) -> int:
-    """0 for a file that cannot be read: its reader will say why, and other machines are judged."""
+    """0 for a file that cannot be read: its reader reports the error, and other machines are evaluated."""
     try:
         return pq.read_metadata(file).num_rows
     except (OSError, pa.ArrowInvalid):
@@ -71,8 +73,9 @@ def _num_rows(file: Path) -> int:
 
 
 def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
-    """Where the normal rows of a machine teach, validate and calibrate: each has a window, where there are so many."""
-    least = min((SHORTEST_WINDOW + 1) / max(num_rows, 1), 1 / 3)  # a row more, for bounds are rounded
+    """Split of the normal rows of a machine into training, validation and calibration: each has a window if
+    possible."""
+    least = min((SHORTEST_WINDOW + 1) / max(num_rows, 1), 1 / 3)  # one more row, because bounds are rounded
     calibrate_from = 1.0 - max(_CALIBRATION, least)
     validate_from = calibrate_from - max(_VALIDATION, least)
     return {
@@ -83,7 +86,7 @@ def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
 
 
 def _of_the_last(history: int, num_rows: int) -> dict[str, tuple[int, int]]:
-    """The same of the last rows alone."""
+    """The same split of the last rows only."""
     taught = min(history, num_rows)
     first = num_rows - taught
     return {
@@ -128,7 +131,7 @@ def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
 
 
 def tep(pack: Path, work: Path) -> Iterator[Unit]:
-    """Tennessee Eastman: learns from the normal training run, calibrates on a normal run, one file for each fault."""
+    """Tennessee Eastman: trains on the normal training run, calibrates on a normal run, one file for each fault."""
     folder = pack / "fdc/tep"
     normal = sorted(path.name for path in folder.glob("d00_te*.parquet"))
     faults = sorted(path.name for path in folder.glob("d*_te.parquet") if path.name not in normal)
@@ -154,13 +157,13 @@ def tep(pack: Path, work: Path) -> Iterator[Unit]:
             "data.parts.validation.stop=0.25",
             f'data.parts.calibration.files=["{normal[0]}"]',
             "data.parts.calibration.start=0.25",
-            f"data.parts.test.files={json.dumps(faults)}",  # of this pack: another may have been here before
+            f"data.parts.test.files={json.dumps(faults)}",  # of this pack: the folder may contain files of another one
         ),
     )
 
 
 def ett(pack: Path, work: Path) -> Iterator[Unit]:
-    """Electricity transformers, hourly: no faults are marked, but hidden patches are to be filled in."""
+    """Electricity transformers, hourly: no faults are labelled; masked patches are predicted."""
     for path in sorted((pack / "fdc/ett").glob("*.csv.gz")):
         overrides = []
         for part, (start, stop) in ETT_ROWS.items():

@@ -1,4 +1,4 @@
-"""What a benchmark leaves: one JSON, one table to read, one picture."""
+"""The outputs of a benchmark: JSON, a table in Markdown, and a figure."""
 
 from __future__ import annotations
 
@@ -41,11 +41,9 @@ _SETS = {each.name: each for each in SETS}
 
 
 class Findings:
-    """What was found so far.
-
-    constants: by stream, what `benchmarks.detection.choosing` chose; empty where the defaults are used. units: by set,
-    unit and detector, the figures of each seed. sets: by set and detector, those of each seed, over the units.
-    left_out: by the name of a unit, or of a set without units, why it was not judged.
+    """The results so far. constants: by stream, the choice of `benchmarks.detection.choosing`; empty if the defaults
+    are used. units: by set, unit and detector, the metrics of each seed. sets: by set and detector, those of each seed,
+    over the units. left_out: by the name of a unit, or of a set without units, the reason why it was skipped.
     """
 
     def __init__(self, *, seeds: int, quick: bool):
@@ -61,7 +59,7 @@ class Findings:
             of_unit.setdefault(detector, []).append({"seed": seed, **figures})
 
     def constants_of(self, benchmark: BenchmarkSet) -> Mapping[str, float]:
-        """The constants that the other sets chose for it, by their keys."""
+        """The constants that were chosen on the other sets, by their keys."""
         return self.constants.get(benchmark.stream, {}).get("sets", {}).get(benchmark.name, {})
 
     @property
@@ -69,7 +67,7 @@ class Findings:
         return {name: _over_units(units) for name, units in self.units.items()}
 
     def write(self, out: Path) -> None:
-        """`benchmark.json`, `benchmark.md` and `benchmark.png` in `out`."""
+        """Writes `benchmark.json`, `benchmark.md` and `benchmark.png` to `out`."""
         import torch
 
         document = {
@@ -89,18 +87,18 @@ class Findings:
         _picture(out / "benchmark.png", self.sets)
 
     def markdown(self) -> str:
-        """Every set with every detector, and every figure that one of them has."""
+        """A table of every set with every detector and every metric."""
         minutes = (time.perf_counter() - self._begun) / 60
         lines = [
             "# Detection benchmark",
             "",
             f"{self.seeds} seed{'s' * (self.seeds > 1)}{', quick form' * self.quick}, {minutes:.0f} minutes. F1, FAR "
             "(alarms among normal decisions) and MAR (misses) at a threshold set on normal data alone; no point "
-            "adjustment. The oracle's F1 uses the labels to choose a threshold and is no result. A fault is found if "
-            "an event starts inside it, or at most `scoring.event_gap` + 1 scores before it; other events are false. "
-            "By chance: what the same events find at random times, and a row of scores that look at nothing. "
-            f"A row marked{_LOOK_AHEAD} scores a row of data by later ones too."
-            + " After ± stands the standard deviation over seeds; simple methods have none."
+            "adjustment. The oracle's F1 uses the labels to choose a threshold and is not a result. A fault is found "
+            "if an event starts inside it or at most `scoring.event_gap` + 1 scores before it; other events are false. "
+            "By chance: the recall of the same events at random times, and a row of random scores. "
+            f"A row marked{_LOOK_AHEAD} uses later rows for the score of a row."
+            + " ± is the standard deviation over seeds; simple methods have none."
             * (self.seeds > 1),
         ]
         if self.constants:
@@ -108,7 +106,7 @@ class Findings:
         for name, detectors in self.sets.items():
             lines += ["", f"## {_SETS[name].title}", "", *_table(detectors)]
             if achieved := detectors[LANDFALL][0].get("achieved"):
-                lines += ["", f"False alarms on normal test data, asked → achieved by Landfall: {_told(achieved)}."]
+                lines += ["", f"False alarms on normal test data, requested → achieved by Landfall: {_told(achieved)}."]
                 lines += [_told_of_drift(detectors[LANDFALL][0])]
         for stream, found in self.constants.items():
             lines += ["", f"## Constants of {stream}, all sets together", "", *_constants_table(found)]
@@ -145,8 +143,8 @@ def _table(detectors: Mapping[str, list[dict[str, Any]]]) -> list[str]:
 
 
 def _constants_table(found: Mapping[str, Any]) -> list[str]:
-    """For each constant, what all sets choose together, what they chose without one, and how much the mean headline
-    differs over its grid."""
+    """For each constant: the choice of all sets, the choices without one set, and the range of the mean main metric
+    over its grid."""
     lines = ["| constant | chosen | without one set | effect on the mean figure |", "|---|---|---|---|"]
     for effect in found["effects"]:
         values = sorted({constants[effect["key"]] for constants in found["sets"].values()})
@@ -174,17 +172,17 @@ def _told(achieved: Mapping[str, dict[str, float] | None]) -> str:
         for rate, found in achieved.items()
         if found is not None
     ]
-    return ", ".join(told) or "no such data, or too little to calibrate on"
+    return ", ".join(told) or "no such data, or too little calibration data"
 
 
 def _told_of_drift(figures: Mapping[str, Any]) -> str:
-    """Why a rate is not kept, where it is not."""
+    """Why a rate is not kept, if it is not."""
     median, high = figures.get("drift_median"), figures.get("drift_90")
     if median is None or high is None:
         return ""
     known = {float(rate): found for rate, found in figures["achieved"].items() if found is not None}
     missed = [f"{rate:.1%}" for rate, found in known.items() if not found["low"] <= rate <= found["high"]]
-    kept = f"Not kept at {', '.join(missed)}" if missed else "Kept" if known else "Not to be told of so few scores"
+    kept = f"Not kept at {', '.join(missed)}" if missed else "Kept" if known else "Unknown with so few scores"
     return (
         f"{kept}: a normal score of the test is {median:.2f} times one of the calibration in the median, "
         f"{high:.2f} times at the 90 % quantile."
@@ -205,7 +203,7 @@ def _picture(path: Path, sets: Mapping[str, Mapping[str, list[dict[str, Any]]]])
         }
         means = {detector: float(np.mean(values)) for detector, values in known.items()}
         sign = -1 if headline in _LOWER_IS_BETTER else 1
-        # The best on top, of equals Landfall.
+        # The best first; Landfall first if equal.
         order = sorted(means, key=lambda detector: (sign * round(means[detector], 3), detector == LANDFALL))
         axes.barh(
             order,

@@ -1,7 +1,6 @@
-"""The sets of a pack: which rows of which files are what.
-
-Every detector of faults is trained with the local configuration of its stream as it is. A pack is a folder with `fdc/`
-and `vibration/`; a set that it does not hold is left out.
+"""The sets of a pack: the role of the rows of each file. Every detector of faults is trained with the local
+configuration of its stream, unchanged. A pack is a folder with `fdc/` and `vibration/`; a set that it does not contain
+is skipped.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from benchmarks.detection.process import ETT_PATCH, ETT_WINDOW
 from benchmarks.detection.unit import Unit
 from core.config.schema import Stream
 
-# Sets of the same machines: where constants are chosen on other sets, all of a family are left out.
+# Sets of the same machines: if constants are chosen on other sets, the complete family is left out.
 _FAMILIES = ("smd", "asd", "st_awfd_d2", "femto")
-# A first look.
+# Overrides of the quick form.
 QUICK: dict[str, tuple[str, ...]] = {
     "alarms": ("training.epochs=1", "training.windows_per_epoch=320"),
     "filling_in": ("training.epochs=2", "training.windows_per_epoch=2400"),
 }
-# The model of the published split is one for filling in hidden patches, not for finding faults: what it is trained with
-# was chosen on the validation months of ETTh1 alone.
+# The model of the published split predicts masked patches and does not detect faults: its training parameters were
+# chosen on the validation months of ETTh1 only.
 FILLING_IN = (
     f"data.window={ETT_WINDOW}",
     "data.stride=1",
@@ -49,11 +48,10 @@ FILLING_IN = (
 
 @dataclass(frozen=True)
 class BenchmarkSet:
-    """A set of units that are judged alike.
-
-    judged_by: the alarms on rows with faults, or how well hidden patches are filled in (`masked`). decision: what an
-    alarm is about: a row (of vibration a window), or a run of the process. per: what is ranked by itself, before the
-    mean is taken: all decisions of a unit, or those of each recording.
+    """A set of units with the same evaluation. judged_by: `alarms` on rows with faults, or `filling_in`, the prediction
+    of masked patches (`masked`). decision: the unit of an alarm: a row (for vibration a window), or a run of the
+    process. per: the group that is ranked before the mean is taken: all decisions of a unit, or those of each
+    recording.
     """
 
     name: str
@@ -66,12 +64,12 @@ class BenchmarkSet:
 
     @property
     def family(self) -> str:
-        """The name that it shares with sets of the same machines."""
+        """The common name of sets of the same machines."""
         return next((each for each in _FAMILIES if self.name.startswith(each)), self.name)
 
     @property
     def headline(self) -> str:
-        """The figure the set is known by: the first that its publishers, or those who compare on it, report."""
+        """The main metric of the set: the first that its publishers, or papers that use it, report."""
         if self.judged_by == "filling_in":
             return "test_mse"
         in_time = self.stream == "patchtst" and self.decision == "row" and self.per == "unit"
@@ -82,11 +80,13 @@ class BenchmarkSet:
 
 
 SETS: tuple[BenchmarkSet, ...] = (
-    BenchmarkSet("skab", "SKAB, water pump: the first 400 rows of each experiment teach", "patchtst", process.skab),
+    BenchmarkSet(
+        "skab", "SKAB, water pump: trained on the first 400 rows of each experiment", "patchtst", process.skab
+    ),
     BenchmarkSet("smd", "SMD, servers", "patchtst", process.machines("smd")),
     BenchmarkSet("asd", "ASD, application servers", "patchtst", process.machines("asd")),
-    BenchmarkSet("smd_400", "SMD, servers: only 400 rows teach", "patchtst", process.machines("smd", 400)),
-    BenchmarkSet("asd_400", "ASD, servers: only 400 rows teach", "patchtst", process.machines("asd", 400)),
+    BenchmarkSet("smd_400", "SMD, servers: trained on 400 rows", "patchtst", process.machines("smd", 400)),
+    BenchmarkSet("asd_400", "ASD, servers: trained on 400 rows", "patchtst", process.machines("asd", 400)),
     BenchmarkSet("smap_msl", "SMAP and MSL, spacecraft telemetry", "patchtst", process.machines("smap_msl")),
     BenchmarkSet("st_awfd_d2", "ST-AWFD D2, semiconductor process, per run", "patchtst", process.awfd(()), "run"),
     BenchmarkSet(
@@ -97,7 +97,9 @@ SETS: tuple[BenchmarkSet, ...] = (
         "run",
     ),
     BenchmarkSet("tep", "Tennessee Eastman, simulated, mean of faults", "patchtst", process.tep, per="recording"),
-    BenchmarkSet("ett", "ETT, transformers: hidden patches filled in", "patchtst", process.ett, judged_by="filling_in"),
+    BenchmarkSet(
+        "ett", "ETT, transformers: prediction of masked patches", "patchtst", process.ett, judged_by="filling_in"
+    ),
     BenchmarkSet("cwru", "CWRU bearing rig, per window of 43 ms", "swinmae", vibration.cwru),
     BenchmarkSet("motor_pump", "Motors and pumps, per window of 1 s", "swinmae", vibration.motor),
     BenchmarkSet("fan", "Ceiling fan, per record of 1 s", "swinmae", vibration.fan),

@@ -1,4 +1,4 @@
-"""What one model is trained for, and what the units of both streams are written with."""
+"""The unit of the benchmark, and helpers for the units of both streams."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ _RARE = 0.01
 
 @dataclass(frozen=True)
 class Unit:
-    """What one model is trained for.
-
-    overrides: the rows of each part, on top of the stream's recipe. run_n: for rows of the scored and of the normal
-    file, in order, the run that they belong to, where a decision is about a run. false_alarm_rate: what is asked for.
-    other_sessions: a pattern of the names of healthy recordings made at another time, which are only counted as false
-    alarms, in a figure of their own.
+    """The data for one model. overrides: the rows of each split, in addition to the stream's recipe. run_n: for rows of
+    the scored and of the normal file, in order, their run, if a decision is about a run. false_alarm_rate: the
+    requested rate. other_sessions: a pattern of the names of healthy recordings of other sessions, whose alarms are
+    counted in a separate metric.
     """
 
     name: str

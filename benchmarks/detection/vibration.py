@@ -1,4 +1,4 @@
-"""Units of vibration: which recordings of a pack teach, which are judged."""
+"""Units of vibration: the recordings of a pack for training and for evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.workspace import atomic_file, write_json
 
 
 def cwru(pack: Path, work: Path) -> Iterator[Unit]:
-    """One healthy recording, in stretches of time; its last quarter is the healthy test."""
+    """One healthy recording, split by time; its last quarter is the healthy test."""
     if not (pack / "vibration/cwru/normal.npy").is_file():
         return
     healthy = '["vibration/cwru/normal.npy"]'
@@ -29,7 +29,8 @@ def cwru(pack: Path, work: Path) -> Iterator[Unit]:
 
 
 def motor(pack: Path, work: Path) -> Iterator[Unit]:
-    """Recordings of five seconds in the publisher's order: the healthy ones teach, calibrate and are tested in turn."""
+    """Recordings of five seconds in the publisher's order: the healthy ones are for training, calibration and test, in
+    this order."""
     source = pack / "vibration/motor_pump_3axis"
     healthy, faulty = (sorted(path.name for path in source.glob(f"{first}*.npy")) for first in "HF")
     if not healthy or not faulty:
@@ -76,8 +77,8 @@ def fan(pack: Path, work: Path) -> Iterator[Unit]:
 
 
 def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[Unit]]:
-    """Bearings run to failure, leave one out: the first half of the others' lives teaches, the first half of its own
-    life is healthy, a late stretch of it is not (shares of life; without `last` the last 20 snapshots)."""
+    """Bearings run to failure, leave one out: training on the first half of the others' lives; the first half of its
+    own life is healthy, a late segment is not (shares of life; without `last` the last 20 snapshots)."""
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
         bearings = sorted((pack / "vibration/femto").glob("Bearing*.npz"))
@@ -114,7 +115,7 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
 
 
 def _snapshots(bearing: Path, first: float, last: float | None) -> np.ndarray:
-    """Records (R, T, A) of a stretch of a bearing's life; from `first` = 1 and without `last` the last 20."""
+    """Records (R, T, A) of a segment of a bearing's life; with `first` = 1 and without `last` the last 20."""
     with np.load(bearing) as held:
         records, age = held["x"], held["snapshot"] / held["snapshot"].max()
     return records[-20:] if last is None else records[(age >= first) & (age <= last)]

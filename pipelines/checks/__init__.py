@@ -1,1 +1,1 @@
-"""The validation checklist, one check a row of a table; see `pipelines.validate_training_outputs`."""
+"""The validation checklist: each check is a row of a table; see `pipelines.validate_training_outputs`."""

@@ -1,4 +1,4 @@
-"""What a check is, how it runs and what it reports."""
+"""A check of the checklist: its definition, its execution and its result."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Status = Literal["PASS", "FAIL", "WARN", "SKIP"]
 GROUP_TITLES: dict[Group, str] = {"V-01": "Environment", "V-02": "Static quality", "V-03": "Runtime"}
 
 
-# The folders and files of the repository that Landfall consists of; all else in a workspace belongs to its user.
+# Folders and files of Landfall in a workspace; all others belong to the user.
 _OWN = ("core", "trainers", "inference", "migration", "pipelines", "benchmarks", "tests", "configs", "notebooks",
         "landfall.py", "landfall_runtime.py")  # fmt: skip
 
 
 class CheckFailed(Exception):
-    """What is wrong, and the way out."""
+    """The check failed: a message and a hint."""
 
     def __init__(self, detail: str, hint: str):
         super().__init__(detail)
@@ -37,11 +37,11 @@ class CheckFailed(Exception):
 
 
 class CheckWarned(CheckFailed):
-    """What a person should know, but what does not make the outputs of a run doubtful."""
+    """Something the user should know, although the outputs of the run are valid."""
 
 
 class CheckSkipped(CheckFailed):
-    """Why the check could not be made, and what would let it."""
+    """The check could not run: the reason, and what would enable it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Context:
-    """What the checks look at."""
+    """The input of the checks."""
 
     root: Path
     configs: Mapping[Stream, LoadedConfig]
@@ -76,14 +76,14 @@ class Context:
         return self.root / self.config(stream).logging.artifacts_dir
 
     def parts_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
-        """The parts of the data that were left behind where an imported model was trained."""
+        """The splits whose files are missing because the model was imported without them."""
         if not is_imported(self.root, stream, self.checkpoint(stream)):
             return []
         return missing_parts(self.config(stream), self.root, names)
 
     @cached_property
     def own_files(self) -> frozenset[str] | None:
-        """The files of Landfall in this workspace, as git knows them, relative to its root; None without git."""
+        """The files of Landfall that git tracks in this workspace, relative to its root; None without git."""
         command = ["git", "-C", str(self.root), "ls-files", "-z", "--", *_OWN]
         try:
             listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
@@ -92,7 +92,7 @@ class Context:
         return frozenset(filter(None, listed.split("\0"))) or None
 
     def is_own(self, file: str) -> bool:
-        """Whether a file, relative to the root, is Landfall's: what its user adds is theirs, also in its folders."""
+        """Whether a file, relative to the root, belongs to Landfall. Files that the user adds to its folders do not."""
         if self.own_files is not None:
             return file in self.own_files
         return file.partition("/")[0] in _OWN
@@ -100,10 +100,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Check:
-    """`run` gives the detail of a pass, or raises CheckFailed, CheckWarned or CheckSkipped. A stream check runs once
-    for each stream.
+    """`run` returns the detail of a pass, or raises CheckFailed, CheckWarned or CheckSkipped. A check per stream runs
+    once for each stream.
 
-    needs: id of a check of the same stream, before this one; where that fails, this one would only repeat its failure.
+    needs: id of an earlier check of the same stream; if it failed, this check is skipped, because it would fail too.
     """
 
     id: str
@@ -144,9 +144,9 @@ class Check:
         except LandfallError as error:
             status, detail, hint = "FAIL", error.message, error.hint
         except Exception as error:
-            # A damaged file fails its item, with the trace in the log, and does not end the checklist.
+            # A damaged file fails this check only; the traceback is in the log.
             log.exception("check %s", identity)
-            status, hint = "FAIL", "the log has the trace; `make validate` makes every output again"
+            status, hint = "FAIL", "the log contains the traceback; `make validate` creates every output again"
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The report is published with the dashboard: it does not contain the path of the workspace.
         detail, hint = redacted((detail.replace(f"{root}/", ""), hint))

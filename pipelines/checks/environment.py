@@ -21,8 +21,8 @@ def python_version(context: Context) -> str:
 
 
 def locked_packages(context: Context) -> str:
-    """What running needs, as `requirements.lock` pins it; development tools are not looked at. Local builds of a pinned
-    version (`2.13.0+cpu`) count as that version."""
+    """Compares the runtime packages with `requirements.lock`; development tools are not compared. Local builds of a
+    pinned version (`2.13.0+cpu`) count as that version."""
     lock = context.root / "requirements.lock"
     if not lock.is_file():
         raise CheckSkipped("there is no requirements.lock", "restore it: git checkout requirements.lock")
@@ -36,9 +36,9 @@ def locked_packages(context: Context) -> str:
         more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
         raise CheckWarned(
             f"{len(differing)} of {len(pins)} differ from requirements.lock: {', '.join(differing[:_NAMED])}{more}",
-            "`make setup` installs the versions that were tested",
+            "`make setup` installs the tested versions",
         )
-    return f"{len(pins)} packages as requirements.lock pins them"
+    return f"{len(pins)} packages have the versions of requirements.lock"
 
 
 def _installed(name: str) -> str | None:
@@ -49,8 +49,8 @@ def _installed(name: str) -> str | None:
 
 
 def device(context: Context) -> str:
-    """The device of each stream. Warns where a requested device is missing, or a device that might be used does not
-    work; under `device.strict` a missing device fails."""
+    """The device of each stream. Warns if a requested device is missing or an allowed device does not work; with
+    `device.strict` a missing device fails."""
     from core.devices.manager import DeviceManager
 
     used, problems = {}, {}

@@ -1,4 +1,4 @@
-"""V-03: what a run left behind, held against itself: checkpoint, loss, logs, quality, scores, notebooks, dashboard."""
+"""V-03: the outputs of a run, and whether they agree: checkpoint, loss, logs, quality, scores, notebooks, dashboard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 
 def checkpoint_fits(context: Context, stream: Stream) -> str:
-    """Is valid, loads with strict keys, and was trained on what the configuration gives it."""
+    """The checkpoint is valid, loads with strict keys, and was trained with the data of the configuration."""
     from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
     from core.devices.tables import load_tiers
@@ -42,13 +42,13 @@ def checkpoint_fits(context: Context, stream: Stream) -> str:
 
 
 def newest_run_is_promoted(context: Context, stream: Stream) -> str:
-    """Warns where the model is that of an older run, which is then what scoring uses."""
+    """Warns if the promoted model, which scoring uses, is that of an older run."""
     promoted, newest = checkpoint.describe(context.checkpoint(stream)), _last_run(context, stream)
     if promoted["run_id"] != newest:
         raise CheckWarned(
             f"run {newest} is newer than the model, which is that of run {promoted['run_id']} "
             f"(validation loss {promoted['val_loss']:.5f})",
-            f"`landfall runs` compares them; `landfall promote {newest}` makes the newer one the model",
+            f"`landfall runs` compares them; `landfall promote {newest}` promotes the newer one",
         )
     return f"the model is that of the newest run, {newest}"
 
@@ -74,13 +74,13 @@ def loss_falls(context: Context, stream: Stream) -> str:
 
 
 def loss_artifacts_agree(context: Context, stream: Stream) -> str:
-    """The CSV repeats the log's epochs, and the picture is a complete PNG."""
+    """The CSV has the epochs of the log, and the figure is a complete PNG."""
     history = _history(context, stream)
     logged = [
         record for record in read_metrics(_run_folder(context, stream) / "metrics.jsonl") if record["kind"] == "epoch"
     ]
     from_log = [(record["epoch"], record["train_loss"], record["val_loss"]) for record in logged]
-    # The log is strict JSON: what is not finite is null there.
+    # The log is strict JSON: non-finite values are null there.
     losses = [(record.epoch, record.train_loss, record.val_loss) for record in history]
     from_csv = [tuple(value if math.isfinite(value) else None for value in row) for row in losses]
     if from_log != from_csv:
@@ -127,9 +127,8 @@ def tensorboard_events(context: Context, stream: Stream) -> str:
 
 
 def quality_reports(context: Context, stream: Stream) -> str:
-    """One valid report for each file the configuration names; a dropped file is reported, not failed.
-
-    Files that an imported model was trained on elsewhere cannot be checked.
+    """There is one valid report for each file of the configuration; a dropped file is no failure. Files that an
+    imported model was trained on elsewhere cannot be checked.
     """
     from core.data.files import expand
 
@@ -145,7 +144,7 @@ def quality_reports(context: Context, stream: Stream) -> str:
     files = {relative(path, data_root) for part in parts for path in expand(part.files, data_root)}
     if elsewhere and not files:
         raise CheckSkipped(
-            f"the model was imported with {len(reports)} reports, and none of its sensor files is in this workspace",
+            f"the model was imported with {len(reports)} reports, and its sensor files are not in this workspace",
             "copy them to where data.parts names them, and import again",
         )
     missing = sorted(files - decisions.keys())
@@ -156,12 +155,12 @@ def quality_reports(context: Context, stream: Stream) -> str:
     dropped = sorted(file for file in files if decisions[file] == "drop")
     warned = sum(bool(report["warnings"]) for report in reports if report["file_id"] in files)
     kept = f"{len(files)} files: {len(files) - len(dropped)} kept, {warned} with warnings"
-    unchecked = f"; not checked, for their files are not here: {', '.join(elsewhere)}" if elsewhere else ""
+    unchecked = f"; not checked, because their files are missing: {', '.join(elsewhere)}" if elsewhere else ""
     return f"{kept}; dropped: {', '.join(dropped) or 'none'}{unchecked}"
 
 
 def scores_match(context: Context, stream: Stream) -> str:
-    """Scores, events and picture belong to the checkpoint, and the alarms follow from scores and threshold."""
+    """Scores, events and figure belong to the checkpoint, and the alarms follow from scores and threshold."""
     import pandas as pd
 
     folder = context.artifacts(stream) / "scores"
@@ -181,7 +180,9 @@ def scores_match(context: Context, stream: Stream) -> str:
         raise CheckFailed("alarms do not follow from scores and threshold", "run `make score`")
     counted = (summary["scores"] + summary["unscored_rows"], summary["events"])
     if (len(frame), len(events)) != counted:
-        raise CheckFailed(f"the summary counts {counted}, the files hold {len(frame), len(events)}", "run `make score`")
+        raise CheckFailed(
+            f"the summary counts {counted}, the files contain {len(frame), len(events)}", "run `make score`"
+        )
     if not frame["score"].notna().any():
         raise CheckFailed("no score is a number", "look at the test data and its quality reports")
     alarms = int(frame["alarm"].sum())
@@ -189,7 +190,7 @@ def scores_match(context: Context, stream: Stream) -> str:
 
 
 def executed_notebook(context: Context, stream: Stream) -> str:
-    """The newest executed notebook of the stream ran to its end; training by command line needs none."""
+    """The newest executed notebook of the stream is complete; training on the command line needs none."""
     import nbformat
 
     found = list((context.artifacts(stream) / "notebooks").glob(f"*/local_{stream}_ssl.ipynb"))
@@ -209,7 +210,7 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 
 
 def dashboard_state(context: Context) -> str:
-    """What would be exported now is valid; so is what was exported before, if anything was."""
+    """A new export is valid; so is the last one, if there is any."""
     from pipelines.dashboard.inputs import explain
     from pipelines.dashboard.places import Places
     from pipelines.dashboard.state_documents import DashboardState
@@ -233,7 +234,7 @@ CHECKS = (
     Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True),
     Check("newest", "V-03", "Newest run", newest_run_is_promoted, per_stream=True, needs="checkpoint"),
     Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True),
-    Check("loss-artifacts", "V-03", "Loss CSV and picture", loss_artifacts_agree, per_stream=True, needs="checkpoint"),
+    Check("loss-artifacts", "V-03", "Loss CSV and figure", loss_artifacts_agree, per_stream=True, needs="checkpoint"),
     Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True, needs="checkpoint"),
     Check("tensorboard", "V-03", "TensorBoard events", tensorboard_events, per_stream=True, needs="checkpoint"),
     Check("quality", "V-03", "Data quality reports", quality_reports, per_stream=True),
@@ -295,7 +296,7 @@ def _run_folder(context: Context, stream: Stream) -> Path:
 
 
 def _last_run(context: Context, stream: Stream) -> str:
-    """The run that was trained last, finished or not, as the scaler file names it; without one, that of the model."""
+    """The last training run, complete or not, according to the scaler file; without one, the run of the model."""
     try:
         written = _json(_scaler_path(context, stream), context).get("run_id")
     except CheckFailed:  # the check of the scaler reports it

@@ -1,4 +1,4 @@
-"""V-03, what the model answers: the same to the same, and not the same to everything."""
+"""V-03, scores of the model: equal for equal windows, and different for different windows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from core.models.skill import Skill
     from inference.scoring import ScoringModel
 
-# Windows looked at, evenly spaced over their part: enough to show that neither repetition nor order changes a score,
-# and what a model makes of the data.
+# Number of windows, evenly spaced over their split: enough to show that neither repetition nor order changes a score,
+# and whether the reconstruction depends on the data.
 _SMOKE_WINDOWS, _JUDGED_WINDOWS = 16, 64
-# What a model must reach: skill over the mean training input, and variance of its reconstruction from window to window
-# as a share of the data's. One that gives the same picture for every window has 0 of both. A machine that runs at one
-# speed and load leaves little to predict: a bearing of CWRU has a skill of .006.
+# Minimum of a valid model: skill compared with the mean training input, and variance of its reconstruction from window
+# to window relative to that of the data. A model with the same output for every window has 0 of both. The limits are
+# low because data of a machine at one speed and load is hardly predictable: a bearing of CWRU has a skill of .006.
 _LEAST_SKILL = _LEAST_CHANGE = 1e-3
 
 
 def scoring_is_deterministic(context: Context, stream: Stream) -> str:
-    """The smoke: a few test windows scored twice, and once in reverse order, give the same scores."""
+    """A few test windows, scored twice and once in reverse order, have the same scores."""
     import torch
 
     from inference.scoring import infer_score
@@ -37,23 +37,23 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
     backwards = infer_score(batch.flip(0), scoring.model, stream)[0].flip(0)
     hint = "train again; if that does not help, this is a fault of Landfall"
     if not torch.allclose(first, again, rtol=0.0, atol=0.0, equal_nan=True):
-        raise CheckFailed("the same windows gave other scores the second time", hint)
+        raise CheckFailed("the same windows had other scores the second time", hint)
     if not torch.allclose(first, backwards, rtol=1e-5, atol=1e-6, equal_nan=True):
         raise CheckFailed("the order of windows in a batch changes their scores", hint)
     # NaN is the score of a window without a single observed value.
     if first.isinf().any() or first.isnan().all():
-        raise CheckFailed("a score is infinite, or none is a number", hint)
+        raise CheckFailed("a score is infinite, or all scores are NaN", hint)
     return f"{len(batch)} windows have equal scores twice and in reverse order"
 
 
 def model_has_not_collapsed(context: Context, stream: Stream) -> str:
-    """Hidden values of validation windows are predicted better than by the mean training input."""
+    """Masked values of validation windows are predicted better than by the mean training input."""
     answers = _answers(context, stream)
     if answers.skill.total is None or answers.change is None:
         raise CheckSkipped(
-            "no channel changes in the validation part", "name a segment with changes in data.parts.validation"
+            "no channel changes in the validation split", "name a segment with changes in data.parts.validation"
         )
-    hint = "train longer; look at training.learning_rate, the loss curve and how the channels are scaled"
+    hint = "train longer; look at training.learning_rate, the loss curve and the scales of the channels"
     if not math.isfinite(answers.skill.total):
         raise CheckFailed(f"the reconstruction is not finite: {answers}", hint)
     if answers.change < _LEAST_CHANGE:
@@ -65,7 +65,7 @@ def model_has_not_collapsed(context: Context, stream: Stream) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """How a model predicts hidden values of validation windows under the masks of scoring.
+    """How well a model predicts masked values of validation windows, with the masks of scoring.
 
     change: how much the reconstruction varies from window to window, as a share of how much the data does, at the same
     position; None where the data does not vary.
@@ -84,11 +84,11 @@ def _answers(context: Context, stream: Stream) -> Answers:
     scoring, x = _model_and_input(context, stream, "validation", _JUDGED_WINDOWS)
     if getattr(scoring.config.model, "norm_target", False):
         reason = (
-            "under model.norm_target the level of each hidden patch is given: there is no mean input to compare with"
+            "with model.norm_target the level of each masked patch is known: the mean input is not a valid baseline"
         )
         raise CheckSkipped(reason, "compare detection figures instead")
     if scoring.mean_input is None:
-        raise CheckFailed("the checkpoint holds no mean training input to compare with", "train again")
+        raise CheckFailed("the checkpoint contains no mean training input to compare with", "train again")
     reconstruction, _ = scoring.model.inpaint(x)
     observed = ~x.isnan()
     axis = scoring.model.channel_axis
@@ -99,13 +99,13 @@ def _answers(context: Context, stream: Stream) -> Answers:
 
 
 def _variance(values: torch.Tensor) -> float:
-    """Of the observed values at each position over the windows, averaged over positions."""
+    """Variance of the observed values at each position over the windows, averaged over positions."""
     values = values.double()
     return (values - values.nanmean(dim=0, keepdim=True)).square().nanmean().item()
 
 
 def _model_and_input(context: Context, stream: Stream, part: PartName, most: int) -> tuple[ScoringModel, torch.Tensor]:
-    """The trained model, and its input for up to so many windows, evenly spaced over a part."""
+    """The trained model, and its input for at most `count` windows, evenly spaced over a split."""
     import torch
 
     from core.config.recipe import as_trained
@@ -123,7 +123,7 @@ def _model_and_input(context: Context, stream: Stream, part: PartName, most: int
     scoring = load_scoring_model(context.checkpoint(stream), DeviceManager(config).plan(processes=1))
     config = as_trained(config, scoring.config.model_dump(mode="json"))
     with tempfile.TemporaryDirectory() as folder:
-        # Reading judges the files again; the reports of the run are evidence and stay as they are.
+        # Reading checks the files again; the reports of the run must not be overwritten.
         elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
         data = load_stream_data(elsewhere, root=context.root, parts=[part], scaler=scoring.scaler)
     windows = data.parts[part]

@@ -1,4 +1,4 @@
-"""V-02: what can be judged without running anything."""
+"""V-02: checks of files that execute nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned,
 
 
 def lint(context: Context) -> str:
-    """Findings in Landfall's own files fail, in other files of the workspace they warn."""
+    """Findings in Landfall's own files fail; findings in other files of the workspace are warnings."""
     if find_spec("ruff") is None:
         raise CheckSkipped("ruff is not installed; only developing needs it", "`make lint` installs and runs it")
     if not (context.root / "pyproject.toml").is_file():
-        raise CheckSkipped("the workspace has no pyproject.toml with rules", "only a clone of the repository has one")
+        raise CheckSkipped(
+            "the workspace has no pyproject.toml with lint rules", "only a clone of the repository has one"
+        )
     command = [sys.executable, "-m", "ruff", "check", "--output-format=json", "."]
     result = subprocess.run(command, cwd=context.root, capture_output=True, text=True, timeout=120, check=False)
     if result.returncode not in (0, 1):
@@ -37,7 +39,7 @@ def lint(context: Context) -> str:
 
 
 def migration_contract(context: Context) -> str:
-    """Breaches in Landfall's own files fail, in other notebooks and configurations they warn."""
+    """Violations in Landfall's own files fail; in other notebooks and configurations they are warnings."""
     found = breaches(context.root, context.own_files or ())
     own = [str(breach) for breach in found if context.is_own(breach.file)]
     hint = "see docs/runbook.md, migration contract"
@@ -67,7 +69,7 @@ def notebooks(context: Context) -> str:
         dirty = [index for index, cell in enumerate(notebook.cells) if cell.get("outputs")]
         if dirty:
             raise CheckWarned(
-                f"{file.name} holds outputs of an interactive run in cells {dirty}",
+                f"{file.name} contains outputs of an interactive run in cells {dirty}",
                 "clear them before committing: jupyter nbconvert --clear-output --inplace",
             )
     return f"{len(files)} notebooks are valid, parameterised and free of outputs"

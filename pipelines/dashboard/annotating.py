@@ -1,4 +1,4 @@
-"""Adds an annotation of an event, and shows it in what was exported."""
+"""Adds an annotation of an event, and updates the exported documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
 
 STATE = "training_dashboard/data/dashboard-state.json"
-# The server answers each request in a thread of its own.
+# The server answers each request in a separate thread.
 _WRITING = threading.Lock()
 
 
@@ -37,7 +37,7 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
 
 
 def _show(root: Path, stream: Stream) -> None:
-    """Brings events and light of the exported state up to date; the next export does the same."""
+    """Updates events and light of the exported state; the next export does the same."""
     state = read_model(root / STATE, DashboardState, Problems(root))
     scores, found = read_scores(root, stream, Problems(root))
     shown = state.streams.get(stream) if state else None

@@ -1,4 +1,4 @@
-"""What people noted about events: acknowledged or not, a label, a comment. A file beside the scores, per stream.
+"""Annotations of events by users: acknowledged, a label, a comment. One file per stream, next to the scores.
 
 An annotation belongs to a recording and a time span, not to the number of an event: it stays with the event when the
 data is scored again, and applies to every event that it overlaps.
@@ -20,7 +20,7 @@ Label = Literal["fault", "false alarm", "maintenance"]
 
 
 class Note(BaseModel):
-    """What a person can say about an event."""
+    """The labels that a user can assign to an event."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class Note(BaseModel):
 
 
 class NewAnnotation(Note):
-    """What the page sends."""
+    """An annotation as the page sends it."""
 
     recording: Text = Field(max_length=4_000)
     start_seconds: float = Field(allow_inf_nan=False)
@@ -43,9 +43,9 @@ class Annotation(Document):
     recording: Text = Field(description="The recording.")
     start_seconds: Number = Field(description="Start of the span, from the recording's start.")
     end_seconds: Number = Field(description="End of the span.")
-    acknowledged: bool = Field(False, description="Whether a person has seen to it.")
-    label: Label | None = Field(None, description="What it was; null if nobody said.")
-    comment: Text = Field("", description="In the person's own words.")
+    acknowledged: bool = Field(False, description="Whether a user has acknowledged it.")
+    label: Label | None = Field(None, description="Cause of the event; null if it was not labelled.")
+    comment: Text = Field("", description="Free text.")
     at: Time | None = Field(None, description="When it was noted.")
 
     def overlaps(self, recording: str, start: float | None, end: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""What the page loads when somebody asks for it: scores over time, an event from near, the quality of each file.
+"""Documents that the page loads on demand: scores over time, details of an event, the quality of each file.
 
 `series/<stream>.json`, `series/<stream>/<n>.json`, `events/<stream>/<id>.json` and `quality/<stream>.json`.
 """
@@ -15,78 +15,84 @@ from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Text
 
 # -------------------------------------------------------------------------------------------------------------- scores
 class SeriesPart(Document):
-    file: Text = Field(description="Document with every score of this stretch, relative to `dashboard-state.json`.")
+    file: Text = Field(description="Document with every score of this segment, relative to `dashboard-state.json`.")
     from_s: float = Field(description="Its first score, from the recording's start.")
     to_s: float = Field(description="Its last score.")
     points: int = Field(description="Scores in it.")
 
 
 class RecordingSeries(Document):
-    """Scores of a recording, each bin of neighbours as its lowest and highest; where few, every score is its own bin.
+    """Scores of a recording in bins, with minimum and maximum; if there are few scores, each is a bin.
 
     Seconds count from the recording's start.
     """
 
     name: Text = Field(description="The recording.")
-    start: Text | None = Field(None, description="Its own clock at second 0, which knows no zone; null without one.")
-    points: int = Field(description="Scores it has.")
+    start: Text | None = Field(
+        None, description="Time stamp at second 0, without a time zone; null without time stamps."
+    )
+    points: int = Field(description="Number of scores.")
     t: list[float] = Field(description="Middle of each bin.")
-    low: list[Number] = Field(description="Lowest score of each bin; null where none could be given.")
+    low: list[Number] = Field(description="Lowest score of each bin; null if none could be computed.")
     high: list[Number] = Field(description="Highest score of each bin.")
-    labels: list[tuple[float, float]] = Field(default_factory=list, description="Stretches labelled anomalous.")
+    labels: list[tuple[float, float]] = Field(
+        default_factory=list, description="Time spans that are labelled anomalous."
+    )
     events: list[int] = Field(default_factory=list, description="Events found in it.")
-    details: list[SeriesPart] = Field(default_factory=list, description="All scores; empty where the bins say it all.")
+    details: list[SeriesPart] = Field(default_factory=list, description="All scores; empty if each bin is one score.")
 
 
 class Series(Document):
     """`series/<stream>.json`: the latest scoring over time."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    stream: Stream = Field(description="What was scored.")
+    stream: Stream = Field(description="The stream.")
     threshold: Number = Field(None, description="Score above which a window is an alarm.")
     unit: Literal["score"] = Field("score", description="Unit of low, high and threshold.")
     recordings: list[RecordingSeries] = Field(default_factory=list, description="In the order of the scores.")
-    signature: Text = Field("", description="Size and time of the table it was made of; equal means nothing changed.")
+    signature: Text = Field("", description="Size and time of the source table; if they are equal, nothing changed.")
 
 
 class SeriesDetail(Document):
-    """`series/<stream>/<n>.json`: every score of a stretch."""
+    """`series/<stream>/<n>.json`: every score of a segment."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     t: list[float] = Field(description="Seconds from the recording's start.")
-    score: list[Number] = Field(description="The scores; null where none could be given.")
+    score: list[Number] = Field(description="The scores; null if none could be computed.")
 
 
 # -------------------------------------------------------------------------------------------------------------- events
 class EventChannel(Document):
-    """A channel around an event, thinned so that extremes stay."""
+    """A channel around an event, downsampled so that extremes are kept."""
 
     name: Text = Field(description="The channel.")
     share: Number = Field(None, description="Its share of the error of all channels over the event.")
     t: list[float] = Field(description="Seconds from the recording's start.")
-    seen: list[Number] = Field(description="Values as they were, in the channel's own unit.")
+    seen: list[Number] = Field(description="Measured values, in the unit of the channel.")
     expected: list[Number] = Field(
-        default_factory=list, description="What `expected_by` predicts of them; empty for a waveform."
+        default_factory=list, description="Values that `expected_by` predicts; empty for a waveform."
     )
-    error: list[Number] = Field(default_factory=list, description="Error of the channel, where 1 is usual; else empty.")
+    error: list[Number] = Field(
+        default_factory=list, description="Error of the channel, where 1 is the baseline; else empty."
+    )
 
 
 class Scalogram(Document):
-    """Levels in dB, where 0 is usual in training; a row a frequency, a column a time."""
+    """Levels in dB relative to the mean of the training data: a row per frequency, a column per time."""
 
     axis: Text = Field(description="Axis of the sensor.")
-    frequencies_hz: list[float] = Field(description="Of the rows, ascending.")
-    t: list[float] = Field(description="Of the columns, in seconds from the recording's start.")
-    seen: list[list[Number]] = Field(description="Levels as they were.")
-    expected: list[list[Number]] = Field(description="What the model predicts while they are hidden.")
-    error: list[list[Number]] = Field(description="Seen less expected.")
+    frequencies_hz: list[float] = Field(description="Frequencies of the rows, ascending.")
+    t: list[float] = Field(description="Times of the columns, in seconds from the recording's start.")
+    seen: list[list[Number]] = Field(description="Measured levels.")
+    expected: list[list[Number]] = Field(description="Prediction of the model with these levels masked.")
+    error: list[list[Number]] = Field(description="Measured minus predicted.")
 
 
 class ScoreCurve(Document):
-    """Score and threshold over the time that the curves of an event show."""
+    """Score and threshold over the time span of the curves of an event."""
 
     t: list[float] = Field(description="Seconds from the recording's start.")
-    score: list[Number] = Field(description="Scores; null where none could be given.")
+    score: list[Number] = Field(description="Scores; null if none could be computed.")
     threshold: Number = Field(None, description="Score above which a window is an alarm.")
 
 
@@ -94,26 +100,28 @@ Component = Literal["charts", "model"]
 
 
 class EventDetail(Document):
-    """`events/<stream>/<id>.json`: what was seen around an event and what was expected."""
+    """`events/<stream>/<id>.json`: measured and predicted values around an event."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     id: int = Field(description="Number of the event in the scoring.")
-    recording: Text = Field(description="The recording it lies in.")
+    recording: Text = Field(description="The recording of the event.")
     start_s: float = Field(description="First score of the event, from the recording's start.")
     end_s: float = Field(description="Last score of the event.")
-    component: Component | None = Field(None, description="Component of the score that raised it: charts or model.")
-    component_share: Number = Field(None, description="Share of the event's scores that this component makes up.")
-    expected_by: Component | None = Field(None, description="Component whose expectation `expected` is.")
+    component: Component | None = Field(
+        None, description="Component of the score that raised the event: charts or model."
+    )
+    component_share: Number = Field(None, description="Share of this component in the scores of the event.")
+    expected_by: Component | None = Field(None, description="Component that predicted `expected`.")
     score: ScoreCurve | None = Field(None, description="Score and threshold over the same time.")
     channels: list[EventChannel] = Field(
         default_factory=list, description="Channels with the largest share, the largest first."
     )
-    scalograms: list[Scalogram] = Field(default_factory=list, description="Of vibration; an axis each, worst first.")
+    scalograms: list[Scalogram] = Field(default_factory=list, description="For vibration: one per axis, worst first.")
 
 
 # ------------------------------------------------------------------------------------------------------------- quality
 def _figure(value: Any) -> float | None:
-    """A measured figure; null for anything but a finite number."""
+    """A measured value; null if it is not a finite number."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -124,7 +132,7 @@ class QualityFinding(Document):
     rule: Text = Field(description="The rule that fired.")
     channel: Text | None = Field(None, description="The channel, for a rule about one.")
     value: Figure = Field(None, description="Measured value.")
-    limit: Figure = Field(None, description="Limit it is compared with.")
+    limit: Figure = Field(None, description="The limit.")
     message: Text = Field("", description="The finding in words.")
 
 
@@ -142,8 +150,8 @@ class FileQuality(Document):
     file_id: Text = Field(description="The data file.")
     decision: Literal["keep", "drop"] = Field(description="Whether the file is used.")
     hard_fails: list[QualityFinding] = Field(default_factory=list, description="Findings that dropped the file.")
-    warnings: list[QualityFinding] = Field(default_factory=list, description="Findings that did not.")
-    metrics: dict[Text, Number] = Field(default_factory=dict, description="Figures of the file as a whole.")
+    warnings: list[QualityFinding] = Field(default_factory=list, description="Findings that did not drop the file.")
+    metrics: dict[Text, Number] = Field(default_factory=dict, description="Metrics of the complete file.")
     channels: list[ChannelQuality] = Field(default_factory=list, description="Its channels.")
 
     @model_validator(mode="before")

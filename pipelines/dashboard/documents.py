@@ -1,7 +1,7 @@
-"""What all documents of the training dashboard have in common.
+"""Common parts of the documents of the training dashboard.
 
 All are of schema version 1 and without NaN or infinity. A reader ignores fields it does not know, so fields may be
-added without a new version; a changed meaning needs one. `docs/dashboard.md` says which document is where.
+added without a new version; a changed meaning needs one. `docs/dashboard.md` lists the documents.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from core.redaction import printable
 
 SCHEMA_VERSION = 1
-# Where scoring writes.
+# Output folder of scoring.
 SCORES = "artifacts/scores"
 
 
@@ -34,10 +34,10 @@ _MISLEADING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-
 
 
 def encodable(value: str) -> str:
-    """Text that can be written as UTF-8 and reads as it is written.
+    """Text that can be written as UTF-8 and is displayed as it is stored.
 
-    Half a surrogate pair, from a damaged file or an odd file name, becomes `?`; control characters but line breaks and
-    tabs, and marks that reverse the writing direction, are spelled out.
+    Half a surrogate pair, from a damaged file or an odd file name, becomes `?`; control characters except line breaks
+    and tabs, and marks that reverse the writing direction, are escaped.
     """
     text = value.encode("utf-8", "replace").decode("utf-8")
     return _MISLEADING.sub(lambda found: printable(found[0]), text)
@@ -56,9 +56,9 @@ class Document(BaseModel):
 
 class Problem(Document):
     path: Text = Field(description="File or folder, relative to the workspace.")
-    message: Text = Field(description="What is wrong with it.")
+    message: Text = Field(description="The problem.")
 
 
 class Fact(Document):
-    what: Text = Field(description="What it is about, in a word or two.")
+    what: Text = Field(description="Name of the fact, in one or two words.")
     value: Text = Field(description="The value, with its unit.")

@@ -1,4 +1,4 @@
-"""What a run decided by itself, the memory it took, and the hardware the latest run found."""
+"""The automatic decisions of a run, its memory, and the hardware that the latest run found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.devices.frameworks import installed_frameworks
 
 # ----------------------------------------------------------------------------------------------------------- decisions
 def decisions_of(environment: Environment | None) -> list[Decision]:
-    """Every automatic choice of a run, as far as it recorded them."""
+    """Every automatic decision that the run recorded."""
     if environment is None:
         return []
     rows = [*_device_decisions(environment.device), *_model_decisions(environment)]
@@ -36,7 +36,7 @@ def _device_decisions(device: DeviceSummary | None) -> Iterator[tuple[str, str |
     yield "precision", device.precision and in_words(device.precision), device.precision_reason
     yield "memory", device.memory_limit_mb and f"up to {device.memory_limit_mb:,.0f} MiB", device.memory_reason
     yield "CPU threads", device.threads and str(device.threads), None
-    yield from (("not as asked", misfit, "the device profile asked for it") for misfit in device.misfits)
+    yield from (("not as requested", misfit, "requested by the device profile") for misfit in device.misfits)
 
 
 def _model_decisions(environment: Environment) -> Iterator[tuple[str, str | None, str | None]]:
@@ -46,7 +46,7 @@ def _model_decisions(environment: Environment) -> Iterator[tuple[str, str | None
         size = f"{model.size or 'unknown'}" + (f", {model.parameters:,} weights" if model.parameters else "")
         yield "model size", size, model.reason
     if batch is not None:
-        yield "batch", batch.effective and f"{batch.effective} windows a step{_at_once(batch)}", batch.reason
+        yield "batch", batch.effective and f"{batch.effective} windows per step{_at_once(batch)}", batch.reason
         recomputed = "on: activations are computed twice" if batch.gradient_checkpointing else "off"
         yield "gradient checkpointing", recomputed if batch.gradient_checkpointing is not None else None, None
 
@@ -54,7 +54,7 @@ def _model_decisions(environment: Environment) -> Iterator[tuple[str, str | None
 def _at_once(batch: BatchSummary) -> str:
     if not batch.micro:
         return ""
-    return f", {batch.micro} at once" + (f" × {batch.accumulate}" if (batch.accumulate or 1) > 1 else "")
+    return f", micro-batch {batch.micro}" + (f" × {batch.accumulate}" if (batch.accumulate or 1) > 1 else "")
 
 
 def in_words(precision: str) -> str:
@@ -62,7 +62,7 @@ def in_words(precision: str) -> str:
 
 
 def memory_of(run: RunStream) -> MemoryUse | None:
-    """Limit, forecast and measurement of a run; None where it recorded none of them."""
+    """Memory limit, forecast and measurement of a run; None if it recorded none of them."""
     environment = run.environment or Environment()
     forecast = environment.batch.peak_mb if environment.batch else None
     use = MemoryUse(
@@ -75,7 +75,7 @@ def memory_of(run: RunStream) -> MemoryUse | None:
 
 # -------------------------------------------------------------------------------------------------------------- report
 def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("artifacts",)) -> DeviceState | None:
-    """The record that the latest run left in one of the folders; None where no run did."""
+    """The device record of the latest run in one of the folders; None if there is none."""
     path = max((root / folder / RECORD_FILE for folder in artifacts), key=changed_at)
     record = read_model(path, DeviceRecord, problems)
     if record is None:
@@ -108,7 +108,7 @@ def _facts(record: DeviceRecord) -> Iterator[tuple[str, str]]:
     for device in record.devices:
         free = f"{_gib(device.memory_free_mb)} of {_gib(device.memory_total_mb)} free"
         yield "Found", f"{device.kind}: {device.name}, {free if device.usable else 'not usable'}; {device.reason}"
-    yield from (("Not as asked", misfit) for misfit in plan.misfits)
+    yield from (("Not as requested", misfit) for misfit in plan.misfits)
     yield from (("Recommendation", f"{advice.finding} → {advice.action}") for advice in advice_for(record))
 
 

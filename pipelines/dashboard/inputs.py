@@ -1,4 +1,4 @@
-"""Reads what runs leave behind for the dashboard; a damaged file becomes a problem to show, never a crash."""
+"""Reads the outputs of runs for the dashboard; a damaged file is reported as a problem, never a crash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Problems:
-    """What could not be read, in the order it was found; every entry is logged once."""
+    """Inputs that could not be read, in the order in which they were found; every entry is logged once."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -45,7 +45,7 @@ class Problems:
 
 
 def listed(folder: Path, pattern: str) -> list[Path]:
-    """What is in a folder, by name; nothing where it goes while it is listed."""
+    """The entries of a folder, by name; empty if it is deleted meanwhile."""
     try:
         return sorted(folder.glob(pattern))
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def changed_at(path: Path) -> float:
-    """Seconds since 1970; 0 for a file that has gone since it was listed, as whoever reads it will tell."""
+    """Modification time in seconds since 1970; 0 if the file was deleted meanwhile, which its reader will report."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def changed_at(path: Path) -> float:
 
 
 def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
-    """The JSON file as `model`; None where it is absent, or damaged, which `problems` then says."""
+    """The JSON file as `model`; None if it is missing, or damaged, which is added to `problems`."""
     try:
         return model.model_validate(read_json(path))
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def read_model(path: Path, model: type[Model], problems: Problems) -> Model | No
 
 
 def explain(error: Exception) -> str:
-    """One line about an error of reading, without the path, which the caller knows."""
+    """One line about a read error, without the path, which the caller knows."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "content"
@@ -86,7 +86,7 @@ def explain(error: Exception) -> str:
 
 
 class Input(BaseModel):
-    """Part of a file that something else of Landfall wrote."""
+    """Part of a file that another part of Landfall wrote."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
@@ -97,7 +97,7 @@ class _Scores(ScoreSummary):
 
 
 class _Event(AnomalyEvent):
-    """An event as scoring writes it: under another name, its lists as text."""
+    """An event as scoring writes it: other key names, lists as text."""
 
     id: int = Field(validation_alias="event_id")
 
@@ -128,7 +128,7 @@ class _ValidationReport(Checklist):
 def read_scores(
     root: Path, stream: Stream, problems: Problems, *, folder: str = SCORES
 ) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
-    """The latest scoring of a stream and what it found. folder: of the scores, relative to `root`."""
+    """The latest scoring of a stream and its events. folder: that of the scores, relative to `root`."""
     scores_folder = root / folder
     scores = read_model(scores_folder / f"{stream}_summary.json", _Scores, problems)
     if scores is None:
@@ -148,26 +148,26 @@ def read_scores(
 
 
 def read_annotations(root: Path, stream: Stream, problems: Problems) -> list[Annotation]:
-    """What people noted about events, oldest first."""
+    """Annotations of events, oldest first."""
     found = read_model(file_of(root, stream), Annotations, problems)
     return found.root if found else []
 
 
 def _false_alarms(scores: ScoreSummary) -> str | None:
-    """What the threshold says of itself, or else what it was meant to be, and rests on."""
+    """The statement of the threshold; without one, its false alarm rate and number of calibration scores."""
     threshold = scores.threshold
     if threshold is None or threshold.statement:
         told = threshold and (threshold.departure, threshold.statement)
         return ". ".join(each for each in told if each) if told else None
     if threshold.false_alarm_rate is None:
         return None
-    meant = f"{100 * threshold.false_alarm_rate:.3g} % of normal scores are meant to be false alarms"
+    meant = f"{100 * threshold.false_alarm_rate:.3g} % of normal scores should be false alarms"
     counted = threshold.calibration_scores
-    return f"{meant}; the threshold rests on {counted:,} of them" if counted else meant
+    return f"{meant}; the threshold was calibrated on {counted:,} of them" if counted else meant
 
 
 def read_checkpoint(root: Path, file: str, problems: Problems) -> Checkpoint | None:
-    """The weights in use, as their sidecar describes them. file: relative to `root`."""
+    """The promoted weights, from their sidecar. file: relative to `root`."""
     weights = root / file
     sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
     if sidecar is None:
@@ -176,6 +176,6 @@ def read_checkpoint(root: Path, file: str, problems: Problems) -> Checkpoint | N
 
 
 def read_checklist(root: Path, problems: Problems) -> Checklist | None:
-    """The latest validation report; its own verdict stands even where it contradicts the items."""
+    """The latest validation report; its own verdict is used even if it contradicts the items."""
     report = read_model(root / "artifacts/validation_report.json", _ValidationReport, problems)
     return Checklist.model_validate(report.model_dump() | {"groups": GROUP_TITLES}) if report else None

@@ -1,4 +1,4 @@
-"""The light of a stream: what its latest scores tell about the machine, and why they may be wrong."""
+"""The light of a stream: the state of the machine according to its latest scores, and reasons to doubt them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ NEAR_CHANCE = 0.6
 
 
 def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_events: int | None = None) -> Light:
-    """The most urgent state. open_events: how many events nobody has acknowledged; by default all of them."""
+    """The most urgent state. open_events: number of events that are not acknowledged; default: all."""
     if scores is None:
         if checkpoint is None:
-            return Light(state="no model", detail="Nothing watches this machine yet: train a model first.")
-        return Light(state="no scores", detail="There is a model, but nothing was scored with it: run `make score`.")
+            return Light(state="no model", detail="There is no model for this machine: train one first.")
+        return Light(state="no scores", detail="There is a model, but no data was scored with it: run `make score`.")
     warnings = list(_warnings(scores))
     if checkpoint is not None and is_stale(checkpoint, scores):
         detail = "The scores are from an older model than the one in use: run `make score`."
@@ -36,7 +36,7 @@ def recordings(scores: ScoreSummary) -> str:
 
 
 def is_stale(checkpoint: Checkpoint | None, scores: ScoreSummary) -> bool:
-    """Whether another model than the one in use made the scores."""
+    """Whether the scores are those of another model than the promoted one."""
     return checkpoint is not None and checkpoint.run_id != scores.run_id
 
 

@@ -1,4 +1,4 @@
-"""Which notebooks were migrated, what was found in them, and what waits for a person."""
+"""Migrated notebooks, their findings, and what the user must do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Found(Input):
     action: str = ""
 
     def to_do(self) -> str:
-        """What a person must do, and where. Cells count from 0, as in the report."""
+        """What the user must do, and in which cell. Cells count from 0, as in the report."""
         line = "" if self.line is None else f", line {self.line}"
         where = "notebook" if self.cell is None else f"cell {self.cell}{line}"
         return f"{where}: {self.message}" + (f" → {self.action}" if self.action else "")
@@ -39,13 +39,13 @@ class _Notebook(Input):
 
 
 class _Report(Input):
-    """What `landfall migrate` keeps in the workspace its outputs lie in."""
+    """The reports of `landfall migrate` in the workspace of its outputs."""
 
     notebooks: list[_Notebook]
 
 
 def read_migration(root: Path, problems: Problems) -> MigrationState | None:
-    """Every notebook whose local version is here; None where there is none."""
+    """Every notebook that has a local version in the workspace; None if there is none."""
     notebooks = {**_bundled(root, problems), **_kept(root, problems)}
     if not notebooks:
         return None
@@ -54,7 +54,7 @@ def read_migration(root: Path, problems: Problems) -> MigrationState | None:
 
 
 def _kept(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
-    """By their reports, the newest of each notebook."""
+    """The migrated notebooks, from the newest report of each."""
     notebooks: dict[str, MigratedNotebook] = {}
     for path in sorted(listed(root / FOLDER, "*.json"), key=changed_at):
         report = read_model(path, _Report, problems)
@@ -66,8 +66,8 @@ def _kept(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
 
 
 def _bundled(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
-    """The notebooks that come with the workspace were migrated before anybody kept reports: they are made anew, in
-    memory, from the originals."""
+    """The notebooks that come with the workspace have no stored reports: their originals are migrated again, in
+    memory."""
     pairs = {
         source: local
         for source in sorted((root / "notebooks").glob("colab_*.ipynb"))

@@ -1,7 +1,5 @@
-"""How far the last run of the pipeline is: its steps, by the stage of the picture they belong to.
-
-What a stage left behind says how good it is; the steps say that it is being done anew, how long it took, or why it
-failed.
+"""Progress of the last run of the pipeline: its steps, by stage. The outputs of a stage determine its verdict; the
+steps add whether it is running again, how long it took, or why it failed.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ FOLDER = "artifacts/pipeline"
 LIVE = "live/pipeline.json"
 
 StepState = Literal["waiting", "running", "completed", "skipped", "failed", "stopped", "not run"]
-# The state of a stage is the first of these that one of its steps is in.
+# The state of a stage is the first of these that one of its steps has.
 _STAGES: dict[StepState, NodeState] = {
     "running": "running",
     "failed": "failed",
@@ -46,9 +44,9 @@ _STAGES: dict[StepState, NodeState] = {
 
 
 class StepNow(Input):
-    """A step as `pipeline.json` has it; older ones name no stage.
+    """A step of `pipeline.json`; older files contain no stage.
 
-    note: how far it is, while it runs. at: its last change of state.
+    note: progress, while it runs. at: time of its last change of state.
     """
 
     stage: NodeId | None = None
@@ -76,7 +74,7 @@ class _Last(Input):
 
 
 def read_pipeline_run(root: Path, problems: Problems) -> PipelineRun | None:
-    """The last run of the pipeline; what it was doing when its process vanished has stopped."""
+    """The last run of the pipeline; if its process has died, running steps are marked as stopped."""
     last = read_model(root / FOLDER / "last.json", _Last, problems)
     if last is None or last.run_id is None:
         return None
@@ -85,17 +83,20 @@ def read_pipeline_run(root: Path, problems: Problems) -> PipelineRun | None:
         run.state = "failed"
         for step in run.steps.values():
             if step.state in ("running", "waiting"):
-                step.state, step.reason = ("stopped" if step.state == "running" else "not run"), "the pipeline is gone"
+                step.state, step.reason = (
+                    ("stopped" if step.state == "running" else "not run"),
+                    "the pipeline process has ended",
+                )
     return run
 
 
 def with_pipeline_run(
     nodes: Iterable[PipelineNode], run: PipelineRun, known_since: Mapping[tuple[NodeId, Stream | None], datetime]
 ) -> list[PipelineNode]:
-    """The stages as their outputs tell them, with what the steps of `run` add.
+    """The stages according to their outputs, with the state of the steps of `run`.
 
-    known_since: when a stage, or a stream's part of it, last left something behind: what a run that is over says of it
-    from before then is out of date, for somebody has done it by hand since.
+    known_since: time of the newest output of a stage, or of a stream in it. Steps of a completed run that are older are
+    ignored, because the stage was run by hand since.
     """
 
     def is_current(step: StepNow) -> bool:
@@ -103,7 +104,7 @@ def with_pipeline_run(
         return run.state == "running" or known is None or step.at is None or step.at >= known
 
     steps = [step for step in run.steps.values() if is_current(step)]
-    # The document that holds the nodes is itself the export.
+    # The document with the nodes is itself the export.
     told = {stage.id: stage for stage in stages_of(steps) if stage.id != "export"}
     return [_with_stage(node, told.get(node.id)) for node in nodes]
 
@@ -117,7 +118,7 @@ def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
 
 
 def stages_of(steps: Iterable[StepNow]) -> list[StageNow]:
-    """The stages these steps belong to, each as far as its most urgent step."""
+    """The stages of these steps, each in the state of its most urgent step."""
     stages: dict[NodeId, list[StepNow]] = {}
     for step in steps:
         if step.stage is not None:
@@ -137,11 +138,11 @@ def _in_words(step: StepNow) -> str:
     who = TITLES[step.stream][0] + " " if step.stream else ""
     match step.state:
         case "running":
-            return f"{who}{step.note or 'has begun'}"
+            return f"{who}{step.note or 'started'}"
         case "completed":
             return f"{who}took {_lasted(step)}"
         case "skipped":
-            return f"{who}unchanged, not done again"
+            return f"{who}unchanged, skipped"
         case "waiting":
             return f"{who}waits"
     return f"{who}{step.state}: {step.reason}" if step.reason else f"{who}{step.state}"
@@ -152,11 +153,11 @@ def _lasted(step: StepNow) -> str:
 
 
 def live_of(told: Mapping[str, Any]) -> LivePipeline:
-    """What the page overlays its stages with until an export tells all of it: `told` is what `pipeline.json` holds."""
+    """Stages that replace the exported ones on the page until the next export. `told`: content of `pipeline.json`."""
     run = PipelineRun.model_validate(told)
     stages = stages_of(run.steps.values())
     is_exported = any(stage.id == "export" and stage.state == "done" for stage in stages)
-    # Who has checked the files has read them.
+    # The quality check has read the files.
     if any(stage.id == "quality" and stage.state == "done" for stage in stages):
         stages.insert(0, StageNow(id="data", state="done", detail="read"))
     verdict = None

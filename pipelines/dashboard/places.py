@@ -1,4 +1,4 @@
-"""Where the runs of a stream write, relative to the workspace: as the contract says, or as a configuration does."""
+"""Output folders of the runs of a stream, relative to the workspace: the default ones, or those of a configuration."""
 
 from __future__ import annotations
 

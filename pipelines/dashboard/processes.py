@@ -1,4 +1,4 @@
-"""Whether whoever wrote a file still lives."""
+"""Whether the process that wrote a file is still running."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from datetime import datetime, timedelta
 
 import psutil
 
-# Clocks of processes and of files differ by so much at most.
+# Maximum difference between the clock of processes and that of files.
 _TOLERANCE = timedelta(seconds=1)
 
 
 def is_alive(pid: int | None, seen: datetime | None) -> bool:
-    """Whether the process `pid` of this host that left a sign of life at `seen` still runs.
-
-    Its number alone says nothing: after a restart another process may have it, which then began later.
+    """Whether the process `pid` of this host that last wrote at `seen` is still running. The id alone is not
+    sufficient: another process may have it by now, which then started later.
     """
     if pid is None or not 0 < pid < 1 << 31 or seen is None:
         return False

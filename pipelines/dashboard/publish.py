@@ -1,4 +1,4 @@
-"""Writes what lies beside the state, and removes what an earlier export left and nothing refers to any more."""
+"""Writes the documents next to the state, and removes those of earlier exports without references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.dashboard.inputs import SCORES, Problems, read_model
 from pipelines.dashboard.series import files_of
 from pipelines.dashboard.state_documents import AnomalyEvent, DashboardState
 
-# What an export of a stream may have left; the pictures are of older versions.
+# Documents that an export of a stream may have written; older versions wrote figures too.
 _OWN_FILES = (
     *("series/{}.json", "series/{}/*.json", "events/{}/*.json", "quality/{}.json", "live/{}.json"),
     *("{}_timeline.png", "{}_event_*.png"),
@@ -23,7 +23,7 @@ _OWN_FILES = (
 
 
 def write_document(path: Path, document: Document) -> None:
-    """Writes a published document; a file that already says the same is left alone."""
+    """Writes a published document; a file with the same content is not written again."""
     text = document.model_dump_json() + "\n"
     if not path.is_file() or path.read_bytes() != text.encode():
         write_text(path, text)
@@ -32,7 +32,7 @@ def write_document(path: Path, document: Document) -> None:
 def publish_events(
     root: Path, stream: Stream, events: Iterable[AnomalyEvent], data: Path, problems: Problems, *, folder: str = SCORES
 ) -> None:
-    """Copies the documents of a scoring's events to where the page can load them, and names them there."""
+    """Copies the documents of the events to the folder of the page, and adds their paths to the events."""
     for event in events:
         detail = read_model(root / folder / f"{stream}_events" / f"{event.id}.json", EventDetail, problems)
         if detail is not None and _is_of(event, detail):
@@ -41,14 +41,14 @@ def publish_events(
 
 
 def _is_of(event: AnomalyEvent, detail: EventDetail) -> bool:
-    """Whether they are of one scoring: another one's event of this number is another event."""
+    """Whether both are of the same scoring; event numbers of different scorings do not correspond."""
     begins = event.start_seconds is not None and math.isclose(event.start_seconds, detail.start_s, abs_tol=1e-6)
     return begins and event.recording == detail.recording
 
 
 def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> None:
-    """Removes what `state` does not refer to, and what killed exports left; runs keep their records, and what is
-    `going_on` its live documents."""
+    """Removes documents that `state` does not refer to, and temporary files of killed exports. Records of runs, and the
+    live documents in `going_on`, are kept."""
     for folder in data.glob("**/"):
         remove_abandoned(folder)
     wanted = {*referred(data, state), *going_on}
@@ -59,7 +59,7 @@ def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> 
 
 
 def referred(data: Path, state: DashboardState) -> Iterator[str]:
-    """Every file that the state leads to, relative to it, runs apart."""
+    """Every file that the state refers to, relative to it, except runs."""
     for stream in state.streams.values():
         events = stream.detections.events if stream.detections else []
         yield from filter(None, (stream.series, stream.quality_file, *(event.detail for event in events)))

@@ -29,9 +29,9 @@ class QualityReport(FileQuality):
 
 
 def read_reports(root: Path, folder: str, problems: Problems) -> list[QualityReport]:
-    """The newest report about each file, by name of the file. folder: of the reports, relative to `root`."""
+    """The newest report of each file, by file name. folder: that of the reports, relative to `root`."""
     reports: dict[str, QualityReport] = {}
-    # Oldest first, so that the newest report about a file stands.
+    # Oldest first, so that the newest report of a file replaces older ones.
     for path in sorted(listed(root / folder, "*.json"), key=changed_at):
         report = read_model(path, QualityReport, problems)
         if report is not None:
@@ -40,7 +40,7 @@ def read_reports(root: Path, folder: str, problems: Problems) -> list[QualityRep
 
 
 def summary_of(reports: Sequence[QualityReport]) -> QualitySummary | None:
-    """Kept, dropped and warned files, with the gravest findings; None where no file was checked."""
+    """Number of kept, dropped and warned files, with the worst findings; None if no file was checked."""
     if not reports:
         return None
     kept = [report for report in reports if report.decision == "keep"]
@@ -60,7 +60,7 @@ def document_of(stream: Stream, reports: Sequence[QualityReport]) -> Quality:
 
 
 def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:
-    """One message per rule and channel, with the number of files it stands for; a rule often fires in every file."""
+    """One message per rule and channel, with the number of its files; a rule often fires in every file."""
     kinds: dict[tuple[str, str, str | None], list[QualityMessage]] = {}
     for message in sorted(messages, key=_gravity):
         kinds.setdefault((message.severity, message.rule, message.channel), []).append(message)
@@ -68,6 +68,6 @@ def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMes
 
 
 def _gravity(message: QualityMessage) -> tuple[bool, float, str]:
-    """Sort key: what cost a file first, then by what factor value and limit differ, above or below."""
+    """Sort key: findings that dropped a file first, then by the ratio of value and limit."""
     low, high = sorted((abs(message.value or 0.0), abs(message.limit or 0.0)))
     return message.severity != "drop", -high / low if low else -math.inf, message.file_id

@@ -1,4 +1,4 @@
-"""`runs/<run-id>.json`: one run in full. `runs/index.json`: a line per run. `live/<stream>.json`: the run in hand."""
+"""`runs/<run-id>.json`: one run in full. `runs/index.json`: a line per run. `live/<stream>.json`: the current run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepPoint(Document):
     loss: Number = Field(None, description="Training loss of the step.")
     lr: Number = Field(None, description="Learning rate.")
     grad_norm: Number = Field(None, description="Gradient norm before clipping.")
-    memory_mb: Number = Field(None, description="Memory held on the device in MiB; null between two readings.")
+    memory_mb: Number = Field(None, description="Memory used on the device in MiB; null between two readings.")
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
 
 
@@ -55,12 +55,12 @@ class DeviceSummary(Document):
     threads: int | None = Field(None, description="CPU threads.")
     memory_limit_mb: Number = Field(None, description="Memory the run was allowed to take, in MiB.")
     memory_reason: Text | None = Field(None, description="Why that much.")
-    misfits: list[Text] = Field([], description="What the device profile asked for and the machine lacked.")
+    misfits: list[Text] = Field([], description="Requests of the device profile that the machine does not fulfil.")
 
     @model_validator(mode="before")
     @classmethod
     def _join_reasons(cls, values: Any) -> Any:
-        """A device plan gives its reasons one by one, for the device and for the precision."""
+        """A device plan contains separate reasons for the device and for the precision."""
         given = [values.get(name) for name in ("device_reason", "precision_reason")] if isinstance(values, dict) else []
         reasons = [text for text in given if isinstance(text, str) and text]
         return {"reason": "; ".join(reasons)} | values if reasons else values
@@ -73,15 +73,15 @@ class ModelSummary(Document):
 
 
 class BatchSummary(Document):
-    starting: int | None = Field(None, description="Windows a step the hardware tier starts from.")
-    effective: int | None = Field(None, description="Windows per optimizer step.")
-    micro: int | None = Field(None, description="Windows computed at once.")
-    accumulate: int | None = Field(None, description="Parts whose gradients add up to a step.")
-    largest: int | None = Field(None, description="Largest part that fits into memory; null where not measured.")
+    starting: int | None = Field(None, description="Global batch size of the hardware tier.")
+    effective: int | None = Field(None, description="Global batch size: windows per optimizer step.")
+    micro: int | None = Field(None, description="Micro-batch size.")
+    accumulate: int | None = Field(None, description="Micro-batches per optimizer step.")
+    largest: int | None = Field(None, description="Largest micro-batch that fits into memory; null if not measured.")
     gradient_checkpointing: bool | None = Field(None, description="Activations are computed twice to save memory.")
     peak_mb: Number = Field(None, description="Expected peak memory in MiB; null where not measured.")
-    seconds_per_step: Number = Field(None, description="Measured time of one part; null where not measured.")
-    reason: Text | None = Field(None, description="Why this batch.")
+    seconds_per_step: Number = Field(None, description="Measured time of one micro-batch; null if not measured.")
+    reason: Text | None = Field(None, description="Reason for the batch size.")
 
 
 class GitState(Document):
@@ -103,12 +103,14 @@ class Environment(Document):
 
 
 class Progress(Document):
-    """How far a run is. `status.json`, the live document, the record of a run and the state of a stream extend it."""
+    """Progress of a run. `status.json`, the live document, the record of a run and the state of a stream extend it."""
 
-    state: RunState = Field(description="State of the run; a killed process leaves `running` in what it wrote itself.")
+    state: RunState = Field(
+        description="State of the run; files written by a process that was killed still say `running`."
+    )
     reason: Text | None = Field(None, description="Why the run stopped or failed.")
     started_at: Time | None = Field(None, description="Start of training.")
-    updated_at: Time | None = Field(None, description="Last sign of life.")
+    updated_at: Time | None = Field(None, description="Last update.")
     finished_at: Time | None = Field(None, description="End of training; null while it runs, or if it was killed.")
     epoch: int = Field(0, ge=0, description="Epochs done.")
     epochs: int = Field(0, ge=0, description="Epochs planned.")
@@ -122,13 +124,13 @@ class Progress(Document):
 class RunStream(Progress):
     """One stream of a run; its state is `unreadable` if the status of the run could not be read."""
 
-    duration_seconds: Number = Field(None, description="From the start to the end, or to the last sign of life.")
+    duration_seconds: Number = Field(None, description="From the start to the end, or to the last update.")
     checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
     log_dir: Text | None = Field(None, description="Folder of the run logs; that of another configuration differs.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
-    collapsed: bool = Field(False, description="The training loss never moved, or rose far above its lowest.")
+    collapsed: bool = Field(False, description="The training loss was constant, or rose far above its minimum.")
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
     config: dict[str, Any] | None = Field(None, description="The composed configuration.")
@@ -139,13 +141,15 @@ class RunRecord(Document):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: RunId = Field(description="Name of the run folders; a pipeline run trains both streams under one.")
-    state: RunState = Field(description="State of the run as a whole: the most urgent of its streams.")
+    state: RunState = Field(description="State of the run: the most urgent of its streams.")
     started_at: Time | None = Field(None, description="Start of the first stream.")
     finished_at: Time | None = Field(None, description="End of the last stream.")
-    duration_seconds: Number = Field(None, description="From the first start to the last end or sign of life.")
+    duration_seconds: Number = Field(None, description="From the first start to the last end or update.")
     streams: dict[Stream, RunStream] = Field(description="The streams this run trained.")
     problems: list[Problem] = Field(default_factory=list, description="What could not be read.")
-    signature: Text = Field("", description="Names, sizes and times of the files read; equal means nothing changed.")
+    signature: Text = Field(
+        "", description="Names, sizes and times of the source files; if they are equal, nothing changed."
+    )
 
 
 class RunEntryStream(Document):
@@ -174,13 +178,13 @@ class RunsIndex(Document):
 
 
 class LiveRun(Progress):
-    """`live/<stream>.json`: a run as its trainer sees it, rewritten while it trains; removed when the run is over."""
+    """`live/<stream>.json`: the current run, rewritten by its trainer; removed when the run has ended."""
 
     schema_version: Literal[1] = Field(description="Version of this document.")
     stream: Stream = Field(description="What is trained.")
     run_id: RunId = Field(description="The run.")
-    windows_per_second: Number = Field(None, description="Throughput since this process began, validation included.")
-    memory_mb: Number = Field(None, description="Memory held on the device in MiB.")
+    windows_per_second: Number = Field(None, description="Throughput since this process started, including validation.")
+    memory_mb: Number = Field(None, description="Memory used on the device in MiB.")
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="At most 2,000 steps; extremes are kept.")

@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 MAX_STEPS = 2000
 SILENCE = timedelta(minutes=2)
 NO_LONGER_RUNNING = "no longer running"
-# Records of an earlier form are made anew.
+# Records of an earlier format are created again.
 _RECORD_FORMAT = 4
-# A loss so far above its lowest has left what was learned; one that moves less than this share was never learned.
+# A loss that is this factor above its minimum has diverged; one that changes by less than this share never improved.
 _FALLEN_BACK, _MOVES = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
 _FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json")
-# A run is as far as its most urgent stream.
+# The state of a run is that of its most urgent stream.
 _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
@@ -68,15 +68,14 @@ class _Status(Progress):
     @field_validator("best", mode="before")
     @classmethod
     def _a_best_without_a_loss_is_none(cls, value: Any) -> Any:
-        """A run whose validation loss was never finite names an epoch without a loss."""
+        """A run whose validation loss was never finite has a best epoch without a loss."""
         loss = value.get("val_loss") if isinstance(value, dict) else 0.0
         return None if loss is None or loss != loss else value
 
     def is_abandoned(self, now: datetime) -> bool:
-        """Says running, but its process is gone; where that cannot be told, it has been silent.
-
-        A process id means something on one host only; the silence keeps a live run on another host of a shared
-        folder from being declared dead.
+        """Whether the run is marked as running but its process has ended, or, if that is unknown, has not written for
+        some time. A process id is valid on one host only; the waiting time keeps a live run on another host of a shared
+        folder from being shown as dead.
         """
         owner = Owner.named_in(self.owner)
         if owner is not None and owner.is_of_here:
@@ -89,9 +88,9 @@ class _Status(Progress):
 def read_runs(
     root: Path, records: Path, now: datetime, problems: Problems, *, places: Mapping[Stream, Places] = CONTRACT
 ) -> list[RunRecord]:
-    """A record of every run folder, newest first; a record in `records` is reused where no file changed since.
+    """A record of every run folder, newest first; a record in `records` is reused if no file has changed since.
 
-    Runs of other configurations, such as the pool's, are those in the other folders of `runs/`.
+    The other folders of `runs/` contain runs of other configurations, such as the pool's.
     """
     folders: dict[str, dict[Stream, Path]] = {}
     for stream, log_dir in _log_folders(root, places):
@@ -99,12 +98,12 @@ def read_runs(
             if is_run_id(folder.name):
                 folders.setdefault(folder.name, {}).setdefault(stream, folder)
             else:
-                problems.add(folder, "not a run id; the folder is left out")
+                problems.add(folder, "not a run id; the folder is ignored")
     return newest_first(read_run(run_id, streams, records, now, problems) for run_id, streams in folders.items())
 
 
 def _log_folders(root: Path, places: Mapping[Stream, Places]) -> Iterator[tuple[Stream, Path]]:
-    """Streams and the folders of their runs: those that the configurations name first."""
+    """Streams and the folders of their runs: first those of the configurations."""
     own = {root / place.log_dir: stream for stream, place in places.items()}
     yield from ((stream, folder) for folder, stream in own.items())
     for folder in listed(root / "runs", "*/"):
@@ -114,7 +113,7 @@ def _log_folders(root: Path, places: Mapping[Stream, Places]) -> Iterator[tuple[
 
 
 def kept_records(records: Path, present: Iterable[str], problems: Problems) -> list[RunRecord]:
-    """Records of runs whose folders are gone."""
+    """Records of runs whose folders were deleted."""
     gone = [path for path in sorted(records.glob("*.json")) if path.stem not in {"index", *present}]
     return [record for path in gone if (record := read_model(path, RunRecord, problems)) is not None]
 
@@ -159,10 +158,10 @@ def _in_words(device: DeviceSummary) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- one run
 def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datetime, problems: Problems) -> RunRecord:
-    """The record of one run, from its folders or, where they did not change, from the record of the last export."""
+    """The record of one run, from its folders or, if they have not changed, from the record of the last export."""
     signature = _signature(folders)
     known = read_model(records / f"{run_id}.json", RunRecord, problems)
-    # A run that says it is running ages without its files changing.
+    # The duration of a run that is marked as running changes although its files do not.
     if known is not None and known.signature == signature and known.state != "running":
         problems.found.extend(known.problems)
         return known
@@ -188,7 +187,7 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
 
 
 def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
-    """One stream's part of a run; a missing or damaged status leaves the state `unreadable` with the reason."""
+    """One stream of a run; if the status is missing or damaged, its state is `unreadable`, with the reason."""
     epochs, steps, first_time = read_metrics(folder / "metrics.jsonl", problems)
     common: dict[str, Any] = {
         "history": epochs,
@@ -203,7 +202,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
     if status is None:
         reason = "status.json is damaged" if status_file.exists() else "status.json is missing"
         if not status_file.exists():
-            problems.add(status_file, "missing; the state of the run is not known")
+            problems.add(status_file, "missing; the state of the run is unknown")
         done = epochs[-1].epoch if epochs else 0
         return RunStream(
             state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
@@ -222,8 +221,8 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
 def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list[StepPoint], datetime | None]:
     """Epochs, steps and the first time stamp of a metrics log.
 
-    A resumed run repeats the epoch it was stopped in: the later record of an epoch or step stands. A torn last line
-    is what a killed run leaves and only logged; damage elsewhere is a problem.
+    A resumed run repeats the epoch in which it was stopped: the later record of an epoch or step is used. A truncated
+    last line is normal after a kill and only logged; damage elsewhere is a problem.
     """
     epochs: dict[int, EpochPoint] = {}
     steps: dict[tuple[int, int], StepPoint] = {}
@@ -249,7 +248,7 @@ def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list
     except OSError as error:
         problems.add(path, explain(error))
     if damaged and damaged[-1] == number:
-        log.warning("%s: line %d is torn and skipped", relative(path, problems.root), damaged.pop())
+        log.warning("%s: line %d is truncated and skipped", relative(path, problems.root), damaged.pop())
     if damaged:
         problems.add(path, f"{len(damaged)} unreadable lines skipped, the first is line {damaged[0]}")
     return [epochs[key] for key in sorted(epochs)], [steps[key] for key in sorted(steps)], first_time
@@ -260,7 +259,7 @@ class _Stamp(BaseModel):
 
 
 def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
-    """The composed configuration; None where it is absent or damaged."""
+    """The composed configuration; None if it is missing or damaged."""
     try:
         config = read_yaml(path)
     except FileNotFoundError:
@@ -275,13 +274,13 @@ def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
 
 
 def decimate(points: Sequence[StepPoint], limit: int = MAX_STEPS) -> list[StepPoint]:
-    """At most `limit` points that keep the first, the last, and along the way the extremes and the gaps."""
+    """At most `limit` points, including the first, the last, the extremes and the gaps."""
     loss_n = np.array([math.nan if point.loss is None else point.loss for point in points])
     return [points[index] for index in kept(loss_n, limit).tolist()]
 
 
 def has_collapsed(epochs: Sequence[EpochPoint]) -> bool:
-    """Whether the training loss never moved, or ended far above its lowest; too few epochs tell nothing."""
+    """Whether the training loss was constant, or ended far above its minimum; False with too few epochs."""
     losses = [point.train_loss for point in epochs if point.train_loss is not None]
     if len(losses) < _FEWEST_EPOCHS:
         return False
@@ -319,7 +318,7 @@ def _signature(folders: dict[Stream, Path]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it: text keys, and anything without a JSON counterpart (dates, bytes) as text."""
+    """`value` as JSON: keys as text, and values without a JSON type (dates, bytes) as text."""
     if isinstance(value, dict):
         return {encodable(str(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the dashboard's documents, made from their models.
+"""The JSON Schemas of the dashboard's documents, generated from their models.
 
 python -m pipelines.dashboard.schemas --write
 """
@@ -34,9 +34,8 @@ SCHEMAS: dict[str, type[Document]] = {
 
 
 def schema_text(model: type[Document]) -> str:
-    """The JSON Schema of a document, as the published file holds it.
-
-    The export writes every field; the trainer, who writes the run in hand, only what it knows.
+    """The JSON Schema of a document, as it is published. The export writes every field; the trainer writes only the
+    fields that it knows of the current run.
     """
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     mode = "validation" if model is LiveRun else "serialization"

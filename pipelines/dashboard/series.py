@@ -1,4 +1,5 @@
-"""Scores over time at two resolutions: bins, few enough to load at once, and every score in parts, for zooming."""
+"""Scores over time at two resolutions: bins, which are few and loaded first, and all scores in several files, for
+zooming."""
 
 from __future__ import annotations
 
@@ -21,25 +22,25 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_BINS = 2_000
-# Over all recordings: many short recordings share what one long one may have.
+# Of all recordings together: many short ones share the limit of one long recording.
 MAX_TOTAL_BINS = 40_000
 FEWEST_BINS = 50
 POINTS_PER_PART = 50_000
 _COLUMNS = ("recording", "time", "seconds", "score", "threshold", "label")
 _SEGMENT = "stretch"
 _SIGNIFICANT = 5
-# Series of an earlier form are made again.
+# Series of an earlier format are created again.
 _FORMAT = 2
-# What Arrow's errors are, without importing it.
+# Base classes of Arrow's errors, without importing it.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 _MICROSECONDS = 6
 
 
 @dataclass(frozen=True)
 class _Recording:
-    """The scores of a recording, with a NaN between two segments, so that the line breaks there.
+    """The scores of a recording, with a NaN between two segments, so that the line is interrupted there.
 
-    start: the recording's own clock at second 0, or None. scores: how many rows of the table it has.
+    start: time stamp of the recording at second 0, or None. scores: number of its rows in the table.
     second_n, score_n: float64 (N,). labelled_n: bool (N,), true where the label says anomaly.
     """
 
@@ -54,9 +55,8 @@ class _Recording:
 def export_series(
     root: Path, stream: Stream, events: Sequence[AnomalyEvent], data: Path, problems: Problems, *, folder: str = SCORES
 ) -> str | None:
-    """Writes the scores of a stream below `data`; gives the document's name, None where there is no readable table.
-
-    Nothing is computed if the last export saw the same table and events.
+    """Writes the scores of a stream below `data`; returns the document's name, None if there is no readable table.
+    Nothing is computed if table and events are those of the last export.
     """
     source, name = root / folder / f"{stream}_scores.parquet", f"series/{stream}.json"
     try:
@@ -91,7 +91,7 @@ def _has_all(series: Series, data: Path) -> bool:
 
 
 def files_of(series: Series) -> Iterator[str]:
-    """The parts a series leads to."""
+    """The detail files of a series."""
     return (part.file for recording in series.recordings for part in recording.details)
 
 
@@ -102,7 +102,7 @@ def _signature(table: BinaryIO, events: Sequence[AnomalyEvent]) -> str:
 
 
 def _read(table: BinaryIO) -> tuple[float, list[_Recording]]:
-    """The threshold and the recordings. Raises an error of `_UNREADABLE` for a file that is not a score table."""
+    """Threshold and recordings. Raises an error of `_UNREADABLE` for a file that is not a score table."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -112,7 +112,7 @@ def _read(table: BinaryIO) -> tuple[float, list[_Recording]]:
     segmented = [_SEGMENT] if _SEGMENT in file.schema_arrow.names else []
     rows = file.read([*_COLUMNS, *segmented])
     if not len(rows):
-        raise ValueError("holds no scores")
+        raise ValueError("contains no scores")
     recording = rows["recording"].combine_chunks()
     if not pa.types.is_dictionary(recording.type):
         recording = recording.dictionary_encode()
@@ -139,7 +139,7 @@ def _read(table: BinaryIO) -> tuple[float, list[_Recording]]:
 def _with_breaks(
     segment_n: np.ndarray, second_n: np.ndarray, score_n: np.ndarray, labelled_n: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Seconds, scores and labels, with a missing score where a segment ends."""
+    """Seconds, scores and labels, with a missing score at the end of each segment."""
     import numpy as np
 
     at = np.flatnonzero(np.diff(segment_n)) + 1
@@ -148,7 +148,7 @@ def _with_breaks(
 
 
 def _clock(time: Any, seconds: float) -> str | None:
-    """The recording's clock at its start, from that of a score so many seconds later."""
+    """The time stamp of the recording's start, from that of a score `seconds` later."""
     if time is None:
         return None
     from pandas import Timedelta, Timestamp
@@ -182,7 +182,7 @@ def _series(
 
 
 def _bins(recording: _Recording, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Middle, lowest and highest score of each bin; the longest pauses are bins of their own: the line breaks there."""
+    """Middle, minimum and maximum of each bin; the longest pauses are separate bins, where the line is interrupted."""
     import numpy as np
 
     second_n, score_n = recording.second_n, recording.score_n
@@ -200,7 +200,7 @@ def _bins(recording: _Recording, most: int) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _runs(inside_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First position of each run of true values, and the position behind its last."""
+    """Start and stop (exclusive) of each run of true values."""
     import numpy as np
 
     edge_e = np.flatnonzero(np.diff(np.concatenate([[False], inside_n, [False]])))
@@ -215,7 +215,7 @@ def _labels(recording: _Recording) -> list[tuple[float, float]]:
 
 
 def _write_parts(data: Path, folder: str, number: int, recording: _Recording, decimals: int) -> Iterator[SeriesPart]:
-    """Every score, `POINTS_PER_PART` in a file; written without validation, which would take longer than the rest."""
+    """Every score, `POINTS_PER_PART` per file; written without validation, which would take most of the time."""
     for first in range(0, len(recording.score_n), POINTS_PER_PART):
         part = slice(first, first + POINTS_PER_PART)
         t = recording.second_n[part].round(_MICROSECONDS).tolist()

@@ -1,4 +1,4 @@
-"""The page as one file with its data inside: it opens from a disk, without a server, and can be mailed."""
+"""The page and its data as one file, which can be opened without a server and sent by mail."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from pipelines.dashboard.state_documents import DashboardState, StreamState
 FILE = "artifacts/report.html"
 PAGE = "training_dashboard"
 STATE, INDEX = "dashboard-state.json", "runs/index.json"
-# What mail servers commonly take, less what their encoding adds. What does not fit stays out, the least needed first.
+# Common limit of mail servers, minus the overhead of their encoding. Documents that do not fit are left out, the least
+# important first.
 MOST_BYTES = 12 * 2**20
 _EVERY_SCORE = re.compile(r"series/\w+/")
-# What the page loads, as index.html writes it.
+# Tags of index.html that load a file.
 _LOADED = re.compile(
     r'<link rel="stylesheet" href="(?P<style>[^"]+)">'
     r'|<script defer src="(?P<script>[^"]+)"></script>'
     r'|<script type="module" src="(?P<module>[^"]+)"></script>'
 )
-# What index.html says where no server serves it, with a link to the single file: not in that file itself.
+# The notice of index.html for a page without a server, with a link to the single file; removed in that file.
 _NOT_SERVED = re.compile(r'<div class="card notice">.*?</div>', re.DOTALL)
 _IMPORT = re.compile(r'^import\s*\{(?P<names>[^}]*)\}\s*from\s*"(?P<path>\.{1,2}/[^"]+)";', re.MULTILINE)
 _EXPORT = re.compile(
@@ -40,15 +41,15 @@ _MODULE_WORD = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
 def write_single_file(root: Path, path: Path | None = None, *, data: Path | None = None) -> Path:
-    """Writes what the last export left as one page; gives its path, by default `artifacts/report.html`.
-
-    data: where the export wrote, by default the page's own folder. Raises UsageError where there is no page, or nothing
-    was exported.
+    """Writes the last export as one page; returns its path, by default `artifacts/report.html`. data: folder of the
+    export, by default that of the page. Raises UsageError if there is no page, or nothing was exported.
     """
     page, path = root / PAGE, path or root / FILE
     data = data or page / "data"
     if not has_page(root):
-        raise UsageError(f"{root} holds no dashboard ({PAGE}/index.html)", hint="pass the workspace with --repo-root")
+        raise UsageError(
+            f"{root} contains no dashboard ({PAGE}/index.html)", hint="pass the workspace with --repo-root"
+        )
     if not (data / STATE).is_file():
         raise UsageError("nothing was exported yet", hint="run `make export`")
     write_text(path, _Page(page, documents_of(data)).text())
@@ -56,13 +57,13 @@ def write_single_file(root: Path, path: Path | None = None, *, data: Path | None
 
 
 def has_page(root: Path) -> bool:
-    """Whether the workspace holds the page, as a copy of its configurations and data does not."""
+    """Whether the workspace contains the page; a copy with configurations and data only does not."""
     return (root / PAGE / "index.html").is_file()
 
 
 # ----------------------------------------------------------------------------------------------------------- documents
 def documents_of(data: Path) -> dict[str, str]:
-    """The text of every exported document, by its path, as far as they fit. Raises UsageError for a damaged state."""
+    """The text of every exported document that fits, by its path. Raises UsageError for a damaged state."""
     state = read_model(data / STATE, DashboardState, Problems(data))
     if state is None:
         raise UsageError(f"{STATE} is damaged", hint="run `make export`")
@@ -79,7 +80,7 @@ def documents_of(data: Path) -> dict[str, str]:
 
 
 def _by_need(data: Path, state: DashboardState) -> Iterator[str]:
-    """Documents in the order in which a reader would miss them: every score of a stretch last."""
+    """Documents in order of importance: files with single scores are last."""
     yield INDEX
     yield from (f"runs/{stream.run_id}.json" for stream in state.streams.values() if stream.run_id)
     names = list(referred(data, state))
@@ -91,7 +92,7 @@ def _by_need(data: Path, state: DashboardState) -> Iterator[str]:
 
 
 def _cut_dead_ends(stream: StreamState, documents: dict[str, str]) -> None:
-    """Lets a stream lead only to documents that are there."""
+    """Removes references to documents that are not included."""
     for event in stream.detections.events if stream.detections else ():
         event.detail = event.detail if event.detail in documents else None
     stream.quality_file = stream.quality_file if stream.quality_file in documents else None
@@ -106,9 +107,8 @@ def _cut_dead_ends(stream: StreamState, documents: dict[str, str]) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------- page
 class _Page:
-    """The page with style sheets, scripts and documents in place of what it would load.
-
-    Its policy names each of them by its digest, so that nothing else can run, and lets it ask nobody for anything.
+    """The page with embedded style sheets, scripts and documents. Its content security policy lists the digest of each
+    script and style, so that nothing else can run, and forbids all connections.
     """
 
     def __init__(self, folder: Path, documents: Mapping[str, str]):
@@ -143,9 +143,8 @@ class _Page:
 
 
 def bundle(page: Path, entry: str) -> str:
-    """A module and all it imports as one module: each is a block that leaves what it exports in a table.
-
-    Raises ValueError for a form of import or export that this does not know, and for modules that import in a ring.
+    """A module and all its imports as one module: each becomes a block that stores its exports in a table. Raises
+    ValueError for an unsupported form of import or export, and for circular imports.
     """
     blocks: dict[str, str] = {}
 
@@ -172,7 +171,7 @@ def _block(name: str, text: str) -> str:
 
 
 def _taken(match: re.Match[str], importer: str) -> str:
-    """An import as a look into the table."""
+    """An import as a lookup in the table."""
     names = re.sub(r"\s+as\s+", ": ", match["names"])
     return f"const {{{names}}} = modules[{json.dumps(_resolved(match['path'], importer))}];"
 

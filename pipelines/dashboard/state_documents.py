@@ -1,4 +1,4 @@
-"""`dashboard-state.json`: what the page opens with."""
+"""`dashboard-state.json`: the document of the first page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NodeId = Literal["data", "quality", "train", "score", "validate", "export", "mig
 class QualityMessage(QualityFinding):
     severity: Literal["drop", "warn"] = Field(description="`drop` removed the file from the data, `warn` did not.")
     file_id: Text = Field(description="The data file.")
-    files: int = Field(1, description="Files with a finding of this kind: same rule, same channel.")
+    files: int = Field(1, description="Number of files with this rule and channel.")
 
 
 class QualitySummary(Document):
@@ -33,7 +33,7 @@ class QualitySummary(Document):
     kept: int = Field(description="Files kept, with or without warnings.")
     dropped: int = Field(description="Files dropped by a hard limit.")
     warned: int = Field(description="Files kept with at least one warning.")
-    worst: list[QualityMessage] = Field(default_factory=list, description="Gravest finding of each kind.")
+    worst: list[QualityMessage] = Field(default_factory=list, description="Worst finding of each kind.")
     more: int = Field(0, description="Kinds of findings not listed in `worst`.")
 
 
@@ -51,20 +51,24 @@ class FalseAlarms(Document):
 class Threshold(Document):
     value: Number = Field(None, description="Score above which a window is an alarm.")
     method: Text | None = Field(None, description="How it was calibrated.")
-    false_alarm_rate: Number = Field(None, description="Share of normal scores meant to lie above it.")
-    false_events_per_day: Number = Field(None, description="False events per day that were requested, at most.")
+    false_alarm_rate: Number = Field(None, description="Requested share of normal scores above it.")
+    false_events_per_day: Number = Field(None, description="Requested maximum of false events per day.")
     expected: FalseAlarms | None = Field(None, description="Expected while the process stays as calibrated.")
-    achieved: FalseAlarms | None = Field(None, description="Calibrated on one half, measured on the other.")
-    calibration_scores: int | None = Field(None, description="Scores it rests on.")
-    statement: Text | None = Field(None, description="What it promises of false alarms, in words.")
-    departure: Text | None = Field(None, description="Why that does not hold for what was scored; empty where it does.")
+    achieved: FalseAlarms | None = Field(
+        None, description="Calibrated on the first half of the calibration data, measured on the second."
+    )
+    calibration_scores: int | None = Field(None, description="Number of calibration scores.")
+    statement: Text | None = Field(None, description="Statement about false alarms, in words.")
+    departure: Text | None = Field(
+        None, description="Why the statement does not hold for the scored data; empty if it holds."
+    )
 
 
 _MATCHED = "starts in the fault, or at most `scoring.event_gap` + 1 scores before it"
 
 
 class Detection(Document):
-    """Figures against label files; they exist only where labels do."""
+    """Metrics compared with label files; absent without labels."""
 
     auroc: Number = Field(None, description="Area under the ROC curve; chance is 0.5.")
     average_precision: Number = Field(
@@ -92,7 +96,7 @@ class Detection(Document):
 
 class WhatIf(Document):
     threshold: float = Field(description="Another threshold.")
-    events: int = Field(description="Events that the scored data then has.")
+    events: int = Field(description="Number of events in the scored data.")
     per_day: Number = Field(None, description="False events per day on the calibration scores.")
     per_day_high: Number = Field(None, description="Upper end of the 95 % interval of their mean.")
 
@@ -101,7 +105,7 @@ class ScoreSummary(Document):
     run_id: Text | None = Field(None, description="Run whose model scored.")
     scored_at: Time | None = Field(None, description="When.")
     scores: int = Field(0, description="Windows scored.")
-    recordings: int = Field(0, description="Recordings they came from.")
+    recordings: int = Field(0, description="Number of recordings.")
     alarms: int = Field(0, description="Windows above the threshold.")
     events: int = Field(0, description="Groups of alarms.")
     threshold: Threshold | None = Field(None, description="The alarm threshold.")
@@ -115,59 +119,61 @@ class ChannelShare(Document):
 
 
 class AnomalyEvent(Document):
-    """Times are the recording's own clock, which knows no zone."""
+    """Times are those of the recording, without a time zone."""
 
     id: int = Field(description="Number of the event in the scoring.")
-    recording: Text = Field(description="The recording it lies in.")
+    recording: Text = Field(description="The recording of the event.")
     start: Text | None = Field(None, description="First score, as ISO 8601 without a zone; null without time stamps.")
     end: Text | None = Field(None, description="Last score, likewise.")
     start_seconds: Number = Field(None, description="First score, from the recording's start.")
     end_seconds: Number = Field(None, description="Last score, likewise.")
     duration_seconds: Number = Field(None, description="From the first to the last score.")
     severity: float = Field(allow_inf_nan=False, description="Highest score over the threshold.")
-    top_channels: list[ChannelShare] = Field(default_factory=list, description="Channels that did it, the first most.")
-    sentence: Text = Field("", description="All this in words.")
-    detail: Text | None = Field(None, description="Document with what was seen and expected; null where there is none.")
-    annotation: Annotation | None = Field(None, description="What a person noted about it; null if nobody did.")
+    top_channels: list[ChannelShare] = Field(
+        default_factory=list, description="Channels with the largest share, the largest first."
+    )
+    sentence: Text = Field("", description="Description of the event in words.")
+    detail: Text | None = Field(None, description="Document with measured and predicted values; null if there is none.")
+    annotation: Annotation | None = Field(None, description="Annotation of a user; null if there is none.")
 
 
 class Detections(Document):
     total: int = Field(0, description="Events found.")
-    acknowledged: int = Field(0, description="Events that a person has acknowledged.")
-    events: list[AnomalyEvent] = Field(default_factory=list, description="The worst of them, the worst first.")
-    false_alarms: Text | None = Field(None, description="What to expect of false alarms, in words.")
-    detection: Detection | None = Field(None, description="Figures against labels; null where the data has none.")
+    acknowledged: int = Field(0, description="Number of acknowledged events.")
+    events: list[AnomalyEvent] = Field(default_factory=list, description="The worst events, the worst first.")
+    false_alarms: Text | None = Field(None, description="Expected false alarms, in words.")
+    detection: Detection | None = Field(None, description="Metrics compared with labels; null without labels.")
 
 
 class Checkpoint(Document):
     path: Text = Field(description="File of the weights in use.")
     present: bool = Field(description="Whether that file exists.")
-    run_id: RunId | None = Field(None, description="Run that made it.")
+    run_id: RunId | None = Field(None, description="Run that wrote it.")
     sha256: Text | None = Field(None, description="Digest of the file as the run wrote it.")
 
 
 class Decision(Document):
     what: Text = Field(description="What was decided: device, precision, model size, batch, memory, …")
-    value: Text = Field(description="What it came to.")
+    value: Text = Field(description="Result of the decision.")
     reason: Text = Field("", description="Why.")
 
 
 class MemoryUse(Document):
-    """Of one process of the run, in MiB."""
+    """Memory of one process of the run, in MiB."""
 
-    limit_mb: Number = Field(None, description="What it was allowed to take.")
-    forecast_mb: Number = Field(None, description="Peak that was expected before the first step; null if not measured.")
-    measured_mb: Number = Field(None, description="Most it held; null where nobody looked.")
+    limit_mb: Number = Field(None, description="Memory limit.")
+    forecast_mb: Number = Field(None, description="Predicted peak memory before the first step; null if not measured.")
+    measured_mb: Number = Field(None, description="Peak memory; null if not measured.")
 
 
 LightState = Literal["no event", "open events", "drift", "stale", "no scores", "no model"]
 
 
 class Light(Document):
-    """What a person responsible for the machine sees first."""
+    """The state of the machine at a glance."""
 
-    state: LightState = Field(description="The most urgent of what is known about the machine.")
-    detail: Text = Field(description="Why, and what to do.")
+    state: LightState = Field(description="The most urgent state of the machine.")
+    detail: Text = Field(description="The reason, and what to do.")
     warnings: list[Text] = Field(default_factory=list, description="Reasons to distrust the detection itself.")
 
 
@@ -177,12 +183,12 @@ class StreamState(Progress):
     title: Text = Field(description="Name of the model.")
     subject: Text = Field(description="The data it watches.")
     state: StreamCondition = Field(description="State of the stream's run.")
-    light: Light = Field(description="How the machine stands, as far as its scores tell.")
+    light: Light = Field(description="State of the machine according to its scores.")
     run_id: RunId | None = Field(None, description="The run shown.")
     duration_seconds: Number = Field(None, description="Its duration in seconds.")
     collapsed: bool = Field(
         False,
-        description="The check of the model failed, or the training loss never moved or rose far above its lowest.",
+        description="The check of the model failed, or the training loss was constant or rose far above its minimum.",
     )
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
     device: DeviceSummary | None = Field(None, description="Hardware and precision, with the reason.")
@@ -193,7 +199,7 @@ class StreamState(Progress):
     series: Text | None = Field(None, description="Document with the scores over time; null without scores.")
     quality_file: Text | None = Field(None, description="Document with the quality of each file; null without reports.")
     decisions: list[Decision] = Field(default_factory=list, description="Automatic decisions of the run, with reasons.")
-    memory: MemoryUse | None = Field(None, description="Memory forecast and measured; null where neither is known.")
+    memory: MemoryUse | None = Field(None, description="Predicted and measured memory; null if both are unknown.")
 
 
 class ChecklistItem(Document):
@@ -201,10 +207,10 @@ class ChecklistItem(Document):
     group: Text = Field(description="V-01, V-02 or V-03.")
     title: Text = Field(description="What is checked.")
     status: Literal["PASS", "FAIL", "WARN", "SKIP"] = Field(
-        description="Outcome; `WARN` is about files of the user's own, and never fails the checklist."
+        description="Outcome; `WARN` is about the user's own files, and never fails the checklist."
     )
     detail: Text = Field("", description="What was found.")
-    hint: Text | None = Field(None, description="The way out.")
+    hint: Text | None = Field(None, description="What to do.")
 
 
 class Checklist(Document):
@@ -217,32 +223,32 @@ class Checklist(Document):
 class PipelineNode(Document):
     id: NodeId = Field(description="Stage of the pipeline.")
     title: Text = Field(description="Name of the stage.")
-    state: NodeState = Field(description="How far it is.")
-    detail: Text = Field(description="What there is to say about it.")
-    steps: Text | None = Field(None, description="How long the pipeline took for it; null where it was done by hand.")
-    view: Text | None = Field(None, description="View of the page that tells more.")
+    state: NodeState = Field(description="State of the stage.")
+    detail: Text = Field(description="Its result in words.")
+    steps: Text | None = Field(None, description="Duration in the pipeline; null if the stage was run by hand.")
+    view: Text | None = Field(None, description="View of the page with the details.")
 
 
 class DeviceState(Document):
-    """What hardware the latest run found, and what it would use: the report of `landfall devices --json`."""
+    """The hardware that the latest run found and used: the report of `landfall devices --json`."""
 
     kind: Text = Field(description="`cpu`, `cuda`, `mps`, `xpu` or `tpu`.")
     name: Text = Field(description="Name of the hardware.")
-    precision: Text | None = Field(None, description="Arithmetic a run would use.")
+    precision: Text | None = Field(None, description="Precision of a run.")
     reported_at: Time | None = Field(None, description="When.")
-    facts: list[Fact] = Field(default_factory=list, description="Everything else, to be read in this order.")
+    facts: list[Fact] = Field(default_factory=list, description="All other facts, in this order.")
 
 
 class MigratedNotebook(Document):
     source: Text = Field(description="The notebook that was read, relative to the workspace.")
-    target: Text | None = Field(None, description="The notebook that was made of it; null where it failed.")
+    target: Text | None = Field(None, description="The migrated notebook; null if migration failed.")
     at: Time | None = Field(None, description="When.")
-    findings: dict[Text, int] = Field(default_factory=dict, description="How often each rule found something.")
+    findings: dict[Text, int] = Field(default_factory=dict, description="Number of findings of each rule.")
     by_kind: dict[Text, int] = Field(
-        default_factory=dict, description="Findings by what became of the behaviour: exact, equivalent, needs-human."
+        default_factory=dict, description="Findings by effect on the behaviour: exact, equivalent, needs-human."
     )
-    needs_you: list[Text] = Field(default_factory=list, description="What a person must do, and where.")
-    report: Text | None = Field(None, description="Full report, relative to the workspace; null where none was kept.")
+    needs_you: list[Text] = Field(default_factory=list, description="What the user must do, and in which cell.")
+    report: Text | None = Field(None, description="Full report, relative to the workspace; null if there is none.")
 
 
 class RuleCount(Document):
@@ -253,19 +259,19 @@ class RuleCount(Document):
 
 class MigrationState(Document):
     notebooks: list[MigratedNotebook] = Field(default_factory=list, description="By name of the source.")
-    rules: list[RuleCount] = Field(default_factory=list, description="Rules that found something, the commonest first.")
+    rules: list[RuleCount] = Field(default_factory=list, description="Rules with findings, the most frequent first.")
 
 
 class Verdict(Document):
-    state: NodeState = Field(description="How the whole stands.")
-    title: Text = Field(description="In a word or two.")
+    state: NodeState = Field(description="State of the workspace.")
+    title: Text = Field(description="The state in one or two words.")
     detail: Text = Field(description="Why.")
 
 
 class StageNow(Document):
     id: NodeId = Field(description="Stage of the pipeline.")
-    state: NodeState = Field(description="How far it is.")
-    detail: Text = Field(description="Its steps in words: where each is, how long it took, or why it failed.")
+    state: NodeState = Field(description="State of the stage.")
+    detail: Text = Field(description="Its steps in words: state, duration, or reason of the failure.")
 
 
 class LivePipeline(Document):
@@ -273,29 +279,29 @@ class LivePipeline(Document):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Text = Field(description="The run.")
-    state: Literal["running", "completed", "failed"] = Field(description="A killed process leaves it at `running`.")
+    state: Literal["running", "completed", "failed"] = Field(description="Still `running` if the process was killed.")
     updated_at: Time = Field(description="When this was written.")
-    verdict: Verdict | None = Field(None, description="In place of the exported one; null where that one stands.")
-    stages: list[StageNow] = Field(default_factory=list, description="In place of the exported ones.")
+    verdict: Verdict | None = Field(None, description="Replaces the exported verdict; null if that is still valid.")
+    stages: list[StageNow] = Field(default_factory=list, description="Replace the exported stages.")
 
 
 class RunsSummary(Document):
-    total: int = Field(0, description="Runs known, with those of which only the record is left.")
+    total: int = Field(0, description="Number of runs, including those whose folders were deleted.")
     by_state: dict[RunState, int] = Field(default_factory=dict, description="How many are in each state.")
     latest: Text | None = Field(None, description="Newest run.")
     exported: bool = Field(False, description="Whether `runs/index.json` and the run records were written.")
 
 
 class DashboardState(Document):
-    """`dashboard-state.json`: what the page opens with."""
+    """`dashboard-state.json`: the document of the first page."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     generated_at: Time = Field(description="When this document was written.")
-    verdict: Verdict = Field(description="How the whole stands.")
-    pipeline: list[PipelineNode] = Field(description="Stages, in the order of the data; migration stands beside them.")
+    verdict: Verdict = Field(description="State of the workspace.")
+    pipeline: list[PipelineNode] = Field(description="Stages in the order of the data, then migration.")
     streams: dict[Stream, StreamState] = Field(description="Both streams.")
-    checklist: Checklist | None = Field(None, description="Null where nothing has been validated.")
-    device: DeviceState | None = Field(None, description="Null where no run has looked at the hardware.")
-    migration: MigrationState | None = Field(None, description="Null where no notebook was migrated.")
-    runs: RunsSummary = Field(description="Runs in figures; `runs/index.json` lists them.")
+    checklist: Checklist | None = Field(None, description="Null if nothing was validated.")
+    device: DeviceState | None = Field(None, description="Null if no run has recorded its hardware.")
+    migration: MigrationState | None = Field(None, description="Null if no notebook was migrated.")
+    runs: RunsSummary = Field(description="Number of runs; `runs/index.json` lists them.")
     problems: list[Problem] = Field(default_factory=list, description="Inputs that could not be read.")

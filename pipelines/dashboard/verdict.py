@@ -1,4 +1,4 @@
-"""What the figures amount to: the state of each pipeline stage, and the verdict over all of them."""
+"""The state of each pipeline stage, and the verdict over all stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.dashboard.state_documents import (
 
 Streams = Mapping[Stream, StreamState]
 
-# Where the page tells more about a stage.
+# The view of the page with the details of a stage.
 VIEWS: dict[NodeId, str] = {
     "data": "data",
     "quality": "data",
@@ -31,7 +31,7 @@ VIEWS: dict[NodeId, str] = {
     "export": "runs",
     "migration": "migration",
 }
-# Stages that stand beside the way of the data: they never decide whether a run may be trusted.
+# Stages outside the flow of the data: they do not affect the verdict.
 _BESIDE: frozenset[NodeId] = frozenset({"export", "migration"})
 _TRAINING: dict[StreamCondition, NodeState] = {
     "running": "running",
@@ -44,7 +44,7 @@ _TRAINING: dict[StreamCondition, NodeState] = {
 
 
 def known_since(streams: Streams, checklist: Checklist | None) -> dict[tuple[NodeId, Stream | None], datetime]:
-    """When each stage, by stream where it has one, last left behind what its node is made of."""
+    """Time of the last output of each stage, by stream if it has one."""
     found = {
         **{("train", name): stream.updated_at for name, stream in streams.items()},
         **{("score", name): stream.scores.scored_at for name, stream in streams.items() if stream.scores},
@@ -56,7 +56,7 @@ def known_since(streams: Streams, checklist: Checklist | None) -> dict[tuple[Nod
 def pipeline_nodes(
     streams: Streams, checklist: Checklist | None, migration: MigrationState | None
 ) -> list[PipelineNode]:
-    """Every stage in the order of the data, then migration; the document that holds them is itself the export."""
+    """Every stage in the order of the data, then migration; the document that contains them is itself the export."""
     nodes = [
         _data_node(streams),
         _quality_node(streams),
@@ -70,9 +70,8 @@ def pipeline_nodes(
 
 
 def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
-    """The most urgent state decides, and every stage in it is named.
-
-    A dropped file is the quality check at work: it is named, but does not by itself spoil the verdict.
+    """The most urgent state decides, and every stage with this state is named. A dropped file is reported, but does not
+    change the verdict, because dropping it is what the quality check is for.
     """
     stages = [node for node in nodes if node.id not in _BESIDE]
     states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
@@ -175,7 +174,7 @@ def _migration_node(migration: MigrationState | None) -> PipelineNode:
     if not notebooks:
         state, detail = "waiting", "no notebook migrated yet"
     elif waiting:
-        state, detail = "attention", f"{waiting} of {_count(len(notebooks), 'notebook')} with something for you to do"
+        state, detail = "attention", f"{waiting} of {_count(len(notebooks), 'notebook')} need manual changes"
     else:
         state, detail = "done", f"{_count(len(notebooks), 'notebook')} migrated"
     return PipelineNode(id="migration", title="Migration", state=state, detail=detail)

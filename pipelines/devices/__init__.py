@@ -1,4 +1,4 @@
-"""`landfall devices`: what the hardware is, what a run would use, and what would make runs better.
+"""`landfall devices`: the hardware, what a run would use, and recommendations.
 
 Layers, lowest first: frameworks, document → advice, doctor, fitting → report, text → command.
 """

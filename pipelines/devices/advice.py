@@ -1,4 +1,4 @@
-"""What would make runs better on this machine: each rule is a row of a table."""
+"""Recommendations for runs on this machine: each rule is a row of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.devices.document import DeviceRecord
 
 @dataclass(frozen=True)
 class Advice:
-    """What was seen, and what to do about it."""
+    """A finding, and what to do about it."""
 
     finding: str
     action: str
@@ -22,7 +22,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Situation:
-    """What the rules look at, all of it from a run's record."""
+    """The input of the rules, from the record of a run."""
 
     plan: DevicePlan
     prefer: str
@@ -35,7 +35,7 @@ class Situation:
 
     @classmethod
     def of(cls, record: DeviceRecord) -> Self:
-        """record: with its `host`."""
+        """record: must contain `host`."""
         routing, host = record.routing, record.host
         return cls(
             record.plan, routing.prefer, routing.allow_tpu, record.devices, record.chosen,
@@ -58,7 +58,8 @@ def advice_for(record: DeviceRecord) -> list[Advice]:
 # -------------------------------------------------------------------------------------------------- builds of PyTorch
 @dataclass(frozen=True)
 class TorchBuild:
-    """A build of PyTorch for a CUDA major version, and the compute capabilities it has kernels for; `newest` is out."""
+    """A build of PyTorch for a CUDA major version, and the compute capabilities it has kernels for; `newest` is
+    exclusive."""
 
     tag: str
     cuda: int
@@ -66,7 +67,7 @@ class TorchBuild:
     newest: tuple[int, int]
 
 
-# Of PyTorch 2.12 to 2.14, newest first, after the CUDA support matrix in its RELEASE.md.
+# For PyTorch 2.12 to 2.14, newest first, from the CUDA support matrix in its RELEASE.md.
 TORCH_BUILDS = (
     TorchBuild("cu130", cuda=13, oldest=(7, 5), newest=(99, 0)),
     TorchBuild("cu126", cuda=12, oldest=(5, 0), newest=(10, 0)),
@@ -74,11 +75,11 @@ TORCH_BUILDS = (
 
 
 def torch_for(gpu: DeviceCapabilities, torch_cuda: str | None) -> str:
-    """What makes an NVIDIA GPU usable: another build of PyTorch, or another driver. torch_cuda: CUDA of this build."""
+    """How to make an NVIDIA GPU usable: another build of PyTorch, or another driver. torch_cuda: CUDA of this build."""
     capability = tuple(int(part) for part in gpu.compute_capability.split(".")) if gpu.compute_capability else None
     builds = [build for build in TORCH_BUILDS if capability is None or build.oldest <= capability < build.newest]
     if not builds:
-        return f"no current PyTorch computes on compute capability {gpu.compute_capability}: runs stay on the CPU"
+        return f"no current PyTorch supports compute capability {gpu.compute_capability}: runs use the CPU"
     driver = int(gpu.driver_version.split(".")[0]) if gpu.driver_version else None
     build = next((build for build in builds if driver is None or driver >= OLDEST_DRIVERS[build.cuda]), None)
     if build is None:
@@ -92,7 +93,7 @@ def torch_for(gpu: DeviceCapabilities, torch_cuda: str | None) -> str:
 def missing_preference(s: Situation) -> list[Advice]:
     if not s.plan.fallback:
         return []
-    finding = f"device.prefer = {s.prefer} cannot be followed: {s.chosen.name} is used instead"
+    finding = f"device.prefer = {s.prefer} cannot be satisfied: {s.chosen.name} is used instead"
     return [Advice(finding, "repair that device, or set device.prefer=auto (unset COMPUTE_PREFER)")]
 
 
@@ -110,7 +111,7 @@ def _remedy(gpu: DeviceCapabilities, s: Situation) -> str:
         return "update its driver, or install a torch build for it: make setup TORCH_INDEX=…"
     if s.cuda_visible_devices is not None and s.cuda_visible_devices.strip() in ("", "-1"):
         return "unset CUDA_VISIBLE_DEVICES"
-    if gpu.count == 0:  # it was found, but its driver does not answer
+    if gpu.count == 0:  # it was found, but its driver does not respond
         return "reinstall its driver; nvidia-smi must list the GPU"
     return torch_for(gpu, s.torch_cuda)
 
@@ -120,7 +121,9 @@ def unused_tpu(s: Situation) -> list[Advice]:
     if tpu is None or s.plan.kind == "tpu":
         return []
     if not tpu.usable:
-        return [Advice(f"{tpu.name} cannot be used", "install a torch_xla that drives it, then COMPUTE_ALLOW_TPU=true")]
+        return [
+            Advice(f"{tpu.name} cannot be used", "install a torch_xla that supports it, then COMPUTE_ALLOW_TPU=true")
+        ]
     if s.allow_tpu:
         return []
     return [Advice(f"{tpu.name} is not used: it is not allowed", "COMPUTE_ALLOW_TPU=true (device.allow_tpu=true)")]
@@ -134,12 +137,12 @@ def idle_devices(s: Situation) -> list[Advice]:
 
 
 def little_free_memory(s: Situation) -> list[Advice]:
-    """Less than a tenth free: another process uses it."""
+    """Less than 10 % of the memory is free: another process uses it."""
     if s.chosen.memory_free_mb >= 0.1 * s.chosen.memory_total_mb:
         return []
     where = "nvidia-smi lists the processes" if s.chosen.kind == "cuda" else "see the system's process list"
     free = f"{s.chosen.memory_free_mb / 1024:.1f} of {s.chosen.memory_total_mb / 1024:.1f} GiB"
-    return [Advice(f"only {free} of {s.chosen.name} are free", f"end the processes that hold its memory ({where})")]
+    return [Advice(f"only {free} of {s.chosen.name} are free", f"end the processes that use its memory ({where})")]
 
 
 def no_native_bfloat16(s: Situation) -> list[Advice]:
@@ -148,7 +151,7 @@ def no_native_bfloat16(s: Situation) -> list[Advice]:
     return [
         Advice(
             f"{s.chosen.name} has no native bfloat16",
-            "precision=auto takes float16 with loss scaling; precision=32 where a loss becomes NaN",
+            "precision=auto uses float16 with loss scaling; set precision=32 if the loss becomes NaN",
         )
     ]
 

@@ -1,4 +1,4 @@
-"""What hardware was found, what a run would use, and why: `landfall devices [--json] [--verbose] [--doctor]`."""
+"""Reports the hardware, what a run would use, and why: `landfall devices [--json] [--verbose] [--doctor]`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--verbose", action="store_true", help="add metadata, other frameworks' devices, cost per run")
-    parser.add_argument("--doctor", action="store_true", help="check devices, disk and workers; exit 1 where one fails")
+    parser.add_argument("--doctor", action="store_true", help="check devices, disk and workers; exit 1 if one fails")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the report instead")
     return run_command(_report, parser, argv)
 
 
 def _report(arguments: argparse.Namespace) -> int:
     manager = _manager()
-    # All of these import torch, and --help does without it.
+    # All of these import torch, which --help does not need.
     from core.workspace import json_text
     from pipelines.devices.document import schema_text
     from pipelines.devices.report import Facts, device_report
@@ -47,13 +47,13 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _manager() -> DeviceManager:
-    """Detectors handle every driver, but a torch with missing libraries cannot be imported."""
+    """Detectors handle driver errors, but a PyTorch with missing libraries cannot be imported."""
     try:
         from core.devices.manager import DeviceManager
 
         return DeviceManager()
     except (ImportError, OSError) as error:
-        raise LandfallError(f"PyTorch does not start: {error}", hint="reinstall it with make setup") from error
+        raise LandfallError(f"PyTorch cannot be imported: {error}", hint="reinstall it with make setup") from error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Real work on every device, disk and worker, with a remedy for each failure: `landfall devices --doctor`."""
+"""Tests every device, disk and worker, with a remedy for each failure: `landfall devices --doctor`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What is checked: the hardware, and the folder that runs write to. shared_memory: where workers pass batches."""
+    """The input of the checks: the hardware and the output folder of runs. shared_memory: folder through which workers
+    pass batches."""
 
     manager: DeviceManager
     root: Path
@@ -61,7 +62,7 @@ class CheckContext:
 
 @dataclass(frozen=True)
 class Check:
-    """A check, and the remedy where it does not pass."""
+    """A check, and the remedy if it does not pass."""
 
     title: str
     run: Callable[[CheckContext], Iterator[Finding]]
@@ -69,7 +70,7 @@ class Check:
 
 
 def run_checks(manager: DeviceManager, root: Path | None = None) -> list[CheckResult]:
-    """The results of every check, in order; one that raises has failed. root: default: the current workspace."""
+    """The results of all checks, in order; a check that raises has failed. root: default: the current workspace."""
     context = CheckContext(manager, root or _workspace())
     return [result for check in CHECKS for result in _results(check, context)]
 
@@ -79,7 +80,7 @@ def _results(check: Check, context: CheckContext) -> Iterator[CheckResult]:
         for finding in check.run(context):
             remedy = check.remedy if finding.status in ("WARN", "FAIL") else None
             yield CheckResult(check=check.title, **vars(finding), cure=remedy)
-    except Exception as error:  # a broken driver raises anything, and the next checks must run
+    except Exception as error:  # a broken driver may raise any error, and the next checks must run
         yield CheckResult(check=check.title, subject="", status="FAIL", detail=_words(error), cure=check.remedy)
 
 
@@ -96,7 +97,7 @@ def unusable_platforms(context: CheckContext) -> Iterator[Finding]:
     for found in broken:
         yield Finding(found.kind, "WARN", f"{found.name}: {found.reason}")
     if not broken:
-        yield Finding("all", "PASS", "everything found can be used")
+        yield Finding("all", "PASS", "all devices can be used")
 
 
 def forward_and_backward(context: CheckContext) -> Iterator[Finding]:
@@ -120,7 +121,7 @@ def pinned_memory(context: CheckContext) -> Iterator[Finding]:
 def _on_each(
     devices: list[torch.device], work: Callable[[torch.device], tuple[bool, str]], none: str
 ) -> Iterator[Finding]:
-    """One finding per device; a device whose work raises has failed, and the next one is checked."""
+    """One finding per device; a device that raises an error has failed, and the next one is checked."""
     for device in devices:
         try:
             passed, detail = work(device)
@@ -152,7 +153,7 @@ class Trial(nn.Module):
 
 
 def _trial_step(device: torch.device) -> list[torch.Tensor]:
-    """Output and gradients of one step, on the CPU; the same on every device, within its arithmetic."""
+    """Output and gradients of one step, on the CPU; equal on every device, within its precision."""
     generator = torch.Generator().manual_seed(0)
     model = Trial()
     with torch.no_grad():
@@ -194,7 +195,7 @@ def _multiply_bfloat16(device: torch.device, native: set[str]) -> tuple[bool, st
 
 def _copy_pinned(device: torch.device) -> tuple[bool, str]:
     host = torch.arange(16 * MIB // 4, dtype=torch.float32).pin_memory()
-    host.to(device)  # the first one starts the device
+    host.to(device)  # the first copy initialises the device
     start = time.perf_counter()
     copy = host.to(device)
     speed = host.nbytes / GIB / (time.perf_counter() - start)
@@ -202,14 +203,14 @@ def _copy_pinned(device: torch.device) -> tuple[bool, str]:
 
 
 def _difference(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Largest difference relative to the largest value; infinite where something is not finite."""
+    """Largest difference relative to the largest value; infinite if a value is not finite."""
     worst = ((got - want).abs().max() / want.abs().max().clamp_min(1e-12)).item()
     return math.inf if math.isnan(worst) else worst
 
 
 # ---------------------------------------------------------------------------------------------------- disk and workers
 def disk_write_speed(context: CheckContext) -> Iterator[Finding]:
-    """Written through to the disk, and removed."""
+    """Writes a file, flushes it to the disk, and removes it."""
     block = os.urandom(MIB)
     with tempfile.TemporaryFile(dir=context.root) as file:
         start = time.perf_counter()
@@ -265,7 +266,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "platforms",
         unusable_platforms,
-        "follow the recommendations; until then runs go elsewhere",
+        "follow the recommendations; until then runs use another device",
     ),
     Check(
         "forward and backward",
@@ -276,13 +277,13 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "parity with the CPU",
         parity_with_cpu,
-        "update the driver and torch; COMPUTE_PREFER=cpu until the device computes what the CPU does",
+        "update the driver and torch; COMPUTE_PREFER=cpu until the results agree with the CPU",
     ),
     Check("bfloat16 product", bfloat16_matmul, "set precision=32 (or 16-mixed on a GPU)"),
     Check("pinned memory", pinned_memory, "raise the limit on locked memory (ulimit -l unlimited)"),
     Check("disk write speed", disk_write_speed, "put the workspace on a local disk that this user may write to"),
     Check("free disk", free_disk, "remove old folders below runs/ and artifacts/notebooks/"),
-    Check("shared memory", shared_memory, "give the container more: docker run --shm-size=8g, or --ipc=host"),
+    Check("shared memory", shared_memory, "give the container more memory: docker run --shm-size=8g, or --ipc=host"),
     Check(
         "data loader worker",
         worker_process,

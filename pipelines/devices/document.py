@@ -1,4 +1,4 @@
-"""The documents about devices as models: the record that a run leaves, and all that `landfall devices --json` prints.
+"""Models of the documents about devices: the record of a run, and the output of `landfall devices --json`.
 
 Schema version 1; `landfall devices --schema` prints the JSON Schema. A reader ignores unknown fields, so fields may be
 added without a new version; a changed meaning needs one.
@@ -27,36 +27,36 @@ class Document(BaseModel):
 
 
 class Routing(Document):
-    mode: Literal["auto", "manual"] = Field(description="`manual` where device.prefer names a device.")
-    prefer: str = Field(description="device.prefer in force.")
+    mode: Literal["auto", "manual"] = Field(description="`manual` if device.prefer names a device.")
+    prefer: str = Field(description="Value of device.prefer.")
     set_by: str = Field(description="What set device.prefer: a file, an override, a variable or `default`.")
     order: list[DeviceKind] = Field(description="Priority of the platforms.")
     allow_tpu: bool = Field(description="Whether a TPU may be used.")
     prefer_cuda: bool = Field(description="Whether a CUDA GPU may be used.")
-    strict: bool = Field(description="Whether a device that is missing is an error.")
+    strict: bool = Field(description="Whether a missing device is an error.")
 
 
 class MemoryUse(Document):
-    """Of one device, in MiB."""
+    """Memory of one device, in MiB."""
 
     total_mb: int = Field(description="Total memory.")
     free_mb: int = Field(description="Free memory.")
-    limit_mb: int | None = Field(description="What a run may take.")
-    strategy: str = Field(description="Memory strategy in force.")
-    share: float = Field(description="Share of the memory the strategy takes.")
+    limit_mb: int | None = Field(description="Memory limit of a run.")
+    strategy: str = Field(description="Memory strategy.")
+    share: float = Field(description="Share of the memory that the strategy allows.")
 
 
 class TierBatch(Document):
     """The defaults of the hardware tier, before anything is measured."""
 
     tier: str = Field(description="Row of configs/hardware/tiers.yaml.")
-    batch_size: int = Field(description="Windows per optimizer step under `training.batch_size: auto`.")
-    model_size: Literal["full", "reduced"] = Field(description="Model size under `model.size: auto`.")
+    batch_size: int = Field(description="Windows per optimizer step with `training.batch_size: auto`.")
+    model_size: Literal["full", "reduced"] = Field(description="Model size with `model.size: auto`.")
     gradient_checkpointing: bool = Field(description="Whether activations are recomputed in the backward pass.")
 
 
 class BatchExample(Document):
-    """A batch made for one device from what suits a CPU."""
+    """A batch size for one device, derived from that for a CPU."""
 
     base: int
     batch_size: int
@@ -68,66 +68,66 @@ class BatchExample(Document):
 
 class FittingProfile(Document):
     name: str = Field(description="Device profile for this machine: `local/devices=NAME`.")
-    reason: str = Field(description="Why this one.")
+    reason: str = Field(description="Why this profile.")
 
 
 class RunBatch(Document):
-    """What a finished run took."""
+    """The batch of a completed run."""
 
     stream: Stream = Field(description="Which model.")
     run_id: str = Field(description="The run.")
     device: str = Field(description="The device it computed on.")
     effective: int = Field(description="Windows per optimizer step.")
-    micro: int = Field(description="Windows computed at once.")
+    micro: int = Field(description="Micro-batch size.")
 
 
 class StartingBatch(TierBatch):
     examples: list[BatchExample] = Field(
-        description="Batches on this device, for a base of one window and the default."
+        description="Batch sizes on this device, for a base of one window and for the default."
     )
 
 
 class RunCost(Document):
     hours: float = Field(description="Length of the run.")
-    usd: float = Field(description="What it costs on all devices in use.")
+    usd: float = Field(description="Cost of all devices in use.")
 
 
 class Cost(Document):
     """Estimates, from configs/hardware/costs.yaml."""
 
     usd_per_hour: float = Field(description="All devices in use together.")
-    runs: list[RunCost] = Field(description="Runs of some lengths.")
+    runs: list[RunCost] = Field(description="Costs of runs of several lengths.")
 
 
 class Recommendation(Document):
-    finding: str = Field(description="What was seen.")
+    finding: str = Field(description="The finding.")
     action: str = Field(description="What to do about it.")
 
 
 class CheckResult(Document):
     check: str = Field(description="What was checked.")
-    subject: str = Field(description="On what: a device or a folder.")
+    subject: str = Field(description="A device or a folder.")
     status: Status = Field(description="FAIL will stop a run; WARN slows it or may stop it; SKIP does not apply here.")
-    detail: str = Field(description="What was seen.")
-    cure: str | None = Field(None, description="What to do about it; null where nothing is wrong.")
+    detail: str = Field(description="The result.")
+    cure: str | None = Field(None, description="What to do about it; null if the check passed.")
 
 
 class Host(Document):
-    ram_mb: int = Field(description="Memory of the machine in MiB, whatever a container may use of it.")
+    ram_mb: int = Field(description="Memory of the machine in MiB, regardless of the limit of a container.")
     torch_cuda: str | None = Field(description="CUDA version of the torch build.")
-    cuda_visible_devices: str | None = Field(description="The variable that hides GPUs; null where it is not set.")
+    cuda_visible_devices: str | None = Field(description="Value of CUDA_VISIBLE_DEVICES; null if it is not set.")
 
 
 class DeviceRecord(Document):
-    """What hardware a run found, what it used, and why."""
+    """The hardware that a run found, what it used, and why."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     plan: DevicePlan = Field(description="Device, precision and memory of a run.")
-    routing: Routing = Field(description="What steered the choice.")
+    routing: Routing = Field(description="Settings that affect the selection.")
     devices: list[DeviceCapabilities] = Field(description="Every platform found, usable or not.")
-    memory: MemoryUse = Field(description="Of the device in use.")
+    memory: MemoryUse = Field(description="Memory of the device in use.")
     batch: TierBatch = Field(description="Batch and model size to start from.")
-    host: Host | None = Field(None, description="What advice depends on; null in records of an older version.")
+    host: Host | None = Field(None, description="Facts for the recommendations; null in records of an older version.")
 
     @model_validator(mode="after")
     def _plan_is_for_a_device_found(self) -> Self:
@@ -142,17 +142,18 @@ class DeviceRecord(Document):
 
 
 class DeviceReport(DeviceRecord):
-    """What hardware was found, what a run would use, and why."""
+    """The hardware, what a run would use, and why."""
 
     batch: StartingBatch = Field(description="Batch and model size to start from.")
     profile: FittingProfile | None = Field(None, description="The device profile that fits this machine.")
-    run_batches: list[RunBatch] = Field([], description="Batches of the runs that made the present models.")
+    run_batches: list[RunBatch] = Field([], description="Batch sizes of the runs of the promoted models.")
     cost: Cost = Field(description="Estimated cost.")
-    frameworks: dict[str, str | None] = Field(description="Installed versions; null where a framework is absent.")
+    frameworks: dict[str, str | None] = Field(description="Installed versions; null if a framework is not installed.")
     framework_devices: dict[str, list[str] | str] | None = Field(
-        None, description="What other frameworks see, or why not; null without --verbose."
+        None,
+        description="Devices that other frameworks find, or the reason why they find none; null without --verbose.",
     )
-    recommendations: list[Recommendation] = Field(description="What would make runs better.")
+    recommendations: list[Recommendation] = Field(description="Recommendations for runs.")
     checks: list[CheckResult] | None = Field(None, description="Results of --doctor; null without --doctor.")
 
 

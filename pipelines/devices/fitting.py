@@ -1,4 +1,4 @@
-"""What suits this machine: the device profile to choose, and the batch that runs take here."""
+"""What fits this machine: the device profile, and the batch size of earlier runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GENERIC: dict[DeviceKind, str] = {"cpu": "cpu", "mps": "mps", "cuda": "single_g
 
 
 def load_profiles(root: Path) -> dict[str, Execution]:
-    """Every profile of the workspace by name; a faulty one is left out with a warning."""
+    """Every profile of the workspace by name; an invalid one is ignored with a warning."""
     profiles = {}
     for path in sorted((root / PROFILE_DIR).glob("*.yaml")):
         try:
@@ -47,7 +47,7 @@ def fitting_profile(
             and not misfits(profile, manager.found, chosen)
             and (profile.devices == "auto" or profile.devices <= manager.device_count)
         ):
-            return FittingProfile(name=name, reason=f"made for {chosen.name}, and everything it requires is here")
+            return FittingProfile(name=name, reason=f"made for {chosen.name}, and all its requirements are satisfied")
     name = "multi_gpu" if manager.device_count > 1 else _GENERIC.get(chosen.kind, "auto")
     if name not in profiles:
         name = "auto"
@@ -55,7 +55,7 @@ def fitting_profile(
 
 
 def run_batches(root: Path) -> list[RunBatch]:
-    """The batch of the run that made each stream's model, which a new run on this machine and data takes again."""
+    """The batch size of the run of each stream's model; a new run on this machine and data uses it again."""
     found = []
     for stream in STREAMS:
         try:

@@ -1,4 +1,4 @@
-"""Installed machine-learning frameworks, without importing any: two of them would take the GPU's memory."""
+"""Installed machine-learning frameworks, without importing them: two of them would allocate the GPU's memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.errors import LandfallError
 
 @dataclass(frozen=True)
 class Framework:
-    """packages: the names it is distributed under. devices: a program that prints its devices, as JSON."""
+    """packages: the names of its distributions. devices: a program that prints its devices, as JSON."""
 
     name: str
     packages: tuple[str, ...]
@@ -27,7 +27,7 @@ FRAMEWORKS = (
     ),
     Framework("JAX", ("jax",), "import json, jax; print(json.dumps([str(d) for d in jax.devices()]))"),
 )
-# Without these, TensorFlow and JAX take most of a GPU's memory as soon as they see it.
+# Without these, TensorFlow and JAX allocate most of a GPU's memory when they initialise it.
 _MODEST = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -36,14 +36,13 @@ _MODEST = {
 
 
 def installed_frameworks() -> dict[str, str | None]:
-    """Version of each framework by its package metadata, None where it is not installed."""
+    """Version of each framework from its package metadata, None if it is not installed."""
     return {framework.name: _version(framework) for framework in FRAMEWORKS}
 
 
 def framework_devices(timeout_s: float = 20.0) -> dict[str, list[str] | str]:
-    """Devices that TensorFlow and JAX see, where installed, or why they do not answer.
-
-    Each is asked in a process of its own, which ends within `timeout_s` and frees what it took.
+    """Devices that TensorFlow and JAX find, if they are installed, or why they fail. Each runs in a separate process,
+    which ends within `timeout_s` and releases its memory.
     """
     found: dict[str, list[str] | str] = {}
     for framework in FRAMEWORKS:

@@ -1,4 +1,4 @@
-"""The complete device report: a run's record, and what the command adds to it."""
+"""The complete device report: the record of a run, and the additions of the command."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ RUN_HOURS = (1, 8)
 
 @dataclass(frozen=True)
 class Facts:
-    """What the report contains besides the decisions of the manager.
+    """Content of the report besides the decisions of the manager.
 
-    frameworks: installed versions. framework_devices: what other frameworks see; None where they were not asked.
+    frameworks: installed versions. framework_devices: devices that other frameworks find; None if they were not
+    started.
     """
 
     host: Host
@@ -55,7 +56,7 @@ def device_report(
 ) -> dict[str, Any]:
     """Everything `landfall devices --json` prints, valid by its schema; facts default to this machine's.
 
-    Raises pydantic's ValidationError where a detector returned something else.
+    Raises pydantic's ValidationError if a detector returned an invalid value.
     """
     facts = facts or Facts.of_this_machine()
     record = DeviceRecord.model_validate(device_record(manager, facts.host, facts.tiers))
@@ -77,7 +78,7 @@ def device_report(
 
 
 def _examples(manager: DeviceManager, record: DeviceRecord, costs: Costs) -> list[dict[str, Any]]:
-    """Batches on the device in use, for a base of one window and the default."""
+    """Batch sizes on the device in use, for a base of one window and for the default."""
     default = Training().batch_size
     bases = (1, record.batch.batch_size if default == "auto" else default)
     hourly = {"cost_per_hour_usd": costs.per_hour(record.plan.kind)}

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_WIDTH, _LABEL, _NAME = 100, 14, 40  # columns: of the text, of its labels, of a device's name
+_WIDTH, _LABEL, _NAME = 100, 14, 40  # widths in columns: text, labels, name of a device
 
 
 def as_text(report: Mapping[str, Any], *, verbose: bool = False) -> str:
-    """The report for a person, at most 100 columns wide; `verbose` adds metadata of the devices and cost per run."""
+    """The report as text, at most 100 columns wide; `verbose` adds metadata of the devices and cost per run."""
     parts = [_summary(report, verbose), _devices(report, verbose), _recommendations(report), _checks(report)]
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
 
@@ -30,7 +30,7 @@ def _summary(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
         "Batch",
         f"tier {batch['tier']}: at most {batch['batch_size']} windows per step, {batch['model_size']} model, "
         f"{recompute} gradient checkpointing",
-        *(_run_batches(report["run_batches"]) or ["a run lowers it to its data and measures the micro-batch"]),
+        *(_run_batches(report["run_batches"]) or ["a run adapts it to its data and measures the micro-batch"]),
     )
     runs = "; ".join(f"{run['hours']:g} h: {run['usd']:.2f} USD" for run in cost["runs"])
     per_hour = f"{cost['usd_per_hour']:.2f} USD/h, an estimate (configs/hardware/costs.yaml)"
@@ -53,7 +53,7 @@ def _run_batches(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _devices_seen(found: list[str] | str) -> str:
-    return found if isinstance(found, str) else ", ".join(found) or "sees no device"
+    return found if isinstance(found, str) else ", ".join(found) or "finds no device"
 
 
 def _in_use(report: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def _devices(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
             yield from _wrapped(" · ".join(_metadata(row)), " " * 7, 9)
 
 
-# What --verbose adds for a device, where it is known.
+# What --verbose adds for a device, if it is known.
 _METADATA = (
     ("driver_version", "driver {}"),
     ("cuda_version", "CUDA {}"),

@@ -1,7 +1,7 @@
-"""A simulated etch chamber: coupled process channels at 1 s, one recipe after the other, with faults.
+"""A simulated etch chamber: coupled process channels, sampled every second, one recipe after the other, with faults.
 
-The physics is simplified to what a detector has to learn: set points by recipe step, first-order lags,
-controllers that move one channel to hold another, and drift that is slow, shared and harmless.
+The physics is simplified to what a detector must learn: set points by recipe step, first-order lags, controllers that
+move one channel to keep another constant, and drift that is slow, shared and harmless.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ RECIPE = np.array(
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of `kind` in the rows [start, stop) of a recording; `size` is in multiples of the channels' own noise."""
+    """A fault of `kind` in the rows [start, stop) of a recording; `size` is in multiples of the noise of the
+    channel."""
 
     kind: str
     start: int
@@ -41,8 +42,8 @@ class Fault:
 def simulate(
     rng: np.random.Generator, rows: int, *, age: float, faults: tuple[Fault, ...] = ()
 ) -> dict[str, np.ndarray]:
-    """Channels by name, each float64 (rows,). `age` (0 to 1) is how far the chamber has drifted."""
-    # A recording starts in mid-production: lags and drifts have settled.
+    """Channels by name, each float64 (rows,). `age` (0 to 1): drift of the chamber."""
+    # A recording starts during production: lags and drifts are in steady state.
     chamber = {name: signal[_SETTLING:] for name, signal in _healthy(rng, rows + _SETTLING, age).items()}
     for fault in faults:
         FAULTS[fault.kind](chamber, slice(fault.start, fault.stop), fault.size, rng)
@@ -109,13 +110,13 @@ def _healthy(rng: np.random.Generator, rows: int, age: float) -> dict[str, np.nd
 
 
 def _set_points(rows: int, wafers: int) -> np.ndarray:
-    """float64 (8, rows): the recipe's set points, wafer after wafer."""
+    """float64 (8, rows): the set points of the recipe, repeated for each wafer."""
     one_wafer = np.repeat(RECIPE[:, 1:], RECIPE[:, 0].astype(int), axis=0)
     return np.tile(one_wafer, (wafers, 1))[:rows].T
 
 
 def _endpoint(rng: np.random.Generator, rows: int, wafers: int) -> np.ndarray:
-    """1 while the film etches, falling to 0 where it is gone, at a time that differs from wafer to wafer."""
+    """1 while the film is etched, falling to 0 when it is removed, at a time that differs from wafer to wafer."""
     cleared = MAIN_ETCH.stop - 12 + 3 * rng.standard_normal((wafers, 1))
     return (1 / (1 + np.exp((np.arange(WAFER_SECONDS) - cleared) / 2.5))).ravel()[:rows]
 
@@ -147,7 +148,7 @@ Chamber = dict[str, np.ndarray]
 
 
 def _step_noise(signal: np.ndarray) -> float:
-    """The channel's own restlessness: median absolute step, as a standard deviation."""
+    """The noise of the channel: median absolute difference of consecutive values, as a standard deviation."""
     return float(1.4826 * np.median(np.abs(np.diff(signal))) / np.sqrt(2)) + 1e-6
 
 
@@ -166,7 +167,7 @@ def _level_shift(chamber: Chamber, rows: slice, size: float, rng: np.random.Gene
 
 
 def _drift(chamber: Chamber, rows: slice, size: float, rng: np.random.Generator) -> None:
-    """The window coats: light fades and the match walks, faster than the chamber ages."""
+    """Coating of the window: the light fades and the match drifts, faster than the chamber ages."""
     ramp = np.linspace(0, 1, rows.stop - rows.start)
     chamber["oes_f_704nm_au"][rows] *= 1 - 0.025 * size * ramp
     chamber["oes_co_483nm_au"][rows] *= 1 - 0.035 * size * ramp
@@ -179,14 +180,14 @@ def _stuck(chamber: Chamber, rows: slice, size: float, rng: np.random.Generator)
 
 
 def _coupling_break(chamber: Chamber, rows: slice, size: float, rng: np.random.Generator) -> None:
-    """The valve repeats what it did two wafers ago, while the pressure wanders without it: each looks normal alone."""
+    """The valve repeats its values of two wafers ago, while the pressure drifts: each channel alone looks normal."""
     past = slice(rows.start - 2 * WAFER_SECONDS, rows.stop - 2 * WAFER_SECONDS)
     chamber["throttle_valve_pct"][rows] = chamber["throttle_valve_pct"][past].copy()
     chamber["chamber_pressure_mTorr"][rows] += 0.12 * size * _process_noise(rng, rows.stop - rows.start, 15)
 
 
 def _oscillation(chamber: Chamber, rows: slice, size: float, rng: np.random.Generator) -> None:
-    """The pressure loop hunts: valve and pressure swing a quarter period apart."""
+    """The pressure controller oscillates: valve and pressure are a quarter period apart."""
     second = np.arange(rows.stop - rows.start)
     phase = 2 * np.pi * second / rng.uniform(9, 14)
     chamber["throttle_valve_pct"][rows] += 0.35 * size * np.sin(phase)
@@ -194,7 +195,7 @@ def _oscillation(chamber: Chamber, rows: slice, size: float, rng: np.random.Gene
 
 
 def _rf_instability(chamber: Chamber, rows: slice, size: float, rng: np.random.Generator) -> None:
-    """The plasma flickers in bursts: reflected power, a hunting match and trembling light."""
+    """The plasma flickers in bursts: reflected power, an oscillating match and unstable light."""
     length = rows.stop - rows.start
     burst = np.clip(_process_noise(rng, length, 4), 0, None) * (chamber["rf_forward_W"][rows] > 100)
     chamber["rf_reflected_W"][rows] += 0.9 * size * burst

@@ -2,7 +2,7 @@
 
 `landfall sample-data` writes `samples/data/fdc/` (an etch chamber) and `samples/data/vib/` (a bearing rig) with label
 files next to the test files, and `samples/data/sample-data.json`, which lists every file. The data is simulated: it
-shows that the pipeline works, and is no evidence about a real plant.
+shows that the pipeline works, not how it performs on a real plant.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CHAMBER_FILES = (
         _F("rf_instability", 2950, 3090, 4.0), _F("spike", 3600, 3640, 10.0))),
 )  # fmt: skip
 
-# The load programme that the rig repeats: second, rpm, load. A recording starts anywhere in it.
+# The load programme that the rig repeats: second, rpm, load. A recording starts at any time in it.
 _PROGRAMME = (
     (0.0, 1200, 0.3), (2.0, 1200, 0.3), (3.0, 1500, 0.3), (5.0, 1500, 0.3), (5.5, 1500, 0.8), (7.0, 1500, 0.8),
     (8.0, 1800, 0.8), (10.0, 1800, 0.8), (10.5, 1800, 0.4), (12.0, 1800, 0.4), (13.0, 1800, 1.0), (14.0, 1800, 1.0),
@@ -86,8 +86,8 @@ def _run(seconds: float, start_s: float, fault: str | None = None, size: float =
     return rig.Run(seconds, profile, fault, size, onset_s)
 
 
-# The healthy recordings start 4 s apart: each point of the programme is in the first half of one of them, and in the
-# second half of another.
+# The healthy recordings start 4 s apart, so that each point of the programme is in the first half of one recording and
+# in the second half of another.
 RIG_FILES = (
     RigFile("train_1.npy", _run(10, 0)), RigFile("train_2.npy", _run(10, 4)), RigFile("train_3.npy", _run(10, 8)),
     RigFile("train_4.npy", _run(10, 12)), RigFile("train_5.npy", _run(10, 16)), RigFile("train_6.npy", _run(10, 20)),
@@ -109,11 +109,11 @@ RIG_FILES = (
 def make_sample_data(root: Path, *, seed: int = 7, force: bool = False) -> dict[str, Any]:
     """Writes the sample data under `root` and returns its manifest; complete data of this seed is kept.
 
-    Raises DataError where a file of the same name exists that no manifest lists, unless `force`.
+    Raises DataError if a file of the same name exists that no manifest lists, unless `force`.
     """
     old = _manifest(root)
     if not force and old.get("seed") == seed and old.get("version") == VERSION and _is_complete(root, old):
-        log.info("sample data of seed %d is already there", seed)
+        log.info("sample data of seed %d exists", seed)
         return {**old, "kept": True}
     ours = {entry["path"] for entry in old.get("files", ())}
     files = {path: content for part in (_chamber_files(seed), _rig_files(seed)) for path, content in part}
@@ -135,7 +135,7 @@ def make_sample_data(root: Path, *, seed: int = 7, force: bool = False) -> dict[
 
 
 def _manifest(root: Path) -> dict[str, Any]:
-    """The manifest of an earlier call; {} where there is none, or where it is damaged."""
+    """The manifest of an earlier call; {} if there is none, or if it is damaged."""
     try:
         return read_json_object(root / MANIFEST)
     except (FileNotFoundError, ValueError):
@@ -151,7 +151,7 @@ def _is_complete(root: Path, manifest: dict[str, Any]) -> bool:
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """One generator per file, so that a changed file leaves the others as they are."""
+    """One generator per file, so that a changed file does not change the others."""
     return np.random.default_rng([seed, *hashlib.sha256(name.encode("utf-8")).digest()[:8]])
 
 
@@ -206,7 +206,7 @@ def _rig_files(seed: int) -> Iterator[tuple[str, bytes]]:
             yield f"data/vib/{file.name}", _table_bytes(frame, "csv", float_format="%.5f")
         else:
             buffer = io.BytesIO()
-            np.save(buffer, values_ta.astype(np.float16))  # as fine as a 16-bit converter, and half as long
+            np.save(buffer, values_ta.astype(np.float16))  # the resolution of a 16-bit converter, and half the size
             yield f"data/vib/{file.name}", buffer.getvalue()
         rpm_t, load_t = operation.rpm_t.round(), operation.load_t.round(2)
         facts = {
@@ -235,13 +235,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--root", type=Path, default=Path(SAMPLES), help=f"folder for data/fdc and data/vib (default: {SAMPLES})"
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of all randomness (default: 7)")
-    parser.add_argument("--force", action="store_true", help="write again, also over files that are not sample data")
+    parser.add_argument("--force", action="store_true", help="write again, and replace files that are not sample data")
     return run_command(_make, parser, argv)
 
 
 def _make(arguments: argparse.Namespace) -> int:
     if arguments.root.exists() and not arguments.root.is_dir():
-        raise UsageError(f"--root {arguments.root} is not a folder", hint="name the folder for data/fdc and data/vib")
+        raise UsageError(f"--root {arguments.root} is not a folder", hint="pass the folder for data/fdc and data/vib")
     manifest = make_sample_data(arguments.root, seed=arguments.seed, force=arguments.force)
     sys.stdout.write(json.dumps(manifest, indent=2) + "\n")
     return EXIT_OK

@@ -17,11 +17,11 @@ import numpy as np
 SAMPLING_RATE_HZ = 6400
 AXES = ("x", "y", "z")
 _RESONANCES = ((2150.0, 0.035, 1.0), (1280.0, 0.05, 0.45))  # frequency Hz, damping, weight
-# Rows: how radial-x, radial-y and axial motion show in the sensor's x, y, z.
+# Rows: radial-x, radial-y and axial motion; columns: the sensor's x, y, z.
 _COUPLING = np.array([[1.0, 0.18, 0.10], [0.15, 0.92, 0.12], [0.22, 0.20, 0.75]])
 _PINK_TILT = 0.35
 _REFERENCE_RPM = 1800.0
-# How far set points differ between recordings, standard deviations: the drive's speed relative, the load absolute.
+# Standard deviations of set points between recordings: relative for the speed, absolute for the load.
 _RPM_TOLERANCE, _LOAD_TOLERANCE = 0.003, 0.02
 
 Profile = tuple[tuple[float, float, float], ...]
@@ -67,7 +67,7 @@ BEARING = Bearing()
 
 @dataclass(frozen=True)
 class Run:
-    """What one recording measures; the fault grows to `size` within half a second of `fault_start_s`."""
+    """Parameters of one recording; the fault grows to `size` within half a second of `fault_start_s`."""
 
     seconds: float
     profile: Profile
@@ -109,7 +109,7 @@ def simulate(rng: np.random.Generator, run: Run) -> tuple[np.ndarray, Operation]
 
 
 def _operation(rng: np.random.Generator, run: Run, time_t: np.ndarray) -> Operation:
-    """The profile, with set points a little off and a speed that swings by half a percent."""
+    """The profile, with small deviations of the set points and a speed that varies by half a percent."""
     second, rpm, load = (np.array(column) for column in zip(*run.profile, strict=True))
     swing_t = 0.005 * np.sin(2 * np.pi * (time_t * rng.uniform(0.2, 0.5) + rng.random()))
     offset = _RPM_TOLERANCE * rng.standard_normal()
@@ -120,7 +120,7 @@ def _operation(rng: np.random.Generator, run: Run, time_t: np.ndarray) -> Operat
 
 def _shaft(rng: np.random.Generator, at: Operation) -> np.ndarray:
     """Shaft harmonics (3, T): residual imbalance grows with the square of the speed, and the load adds to the first
-    harmonic; radial y lags x by a quarter turn."""
+    harmonic; radial y follows x by a quarter turn."""
     order_h = np.arange(1, 7)
     size_h = 0.06 * np.array([1.0, 0.5, 0.28, 0.16, 0.1, 0.06]) * rng.uniform(0.85, 1.15, 6)
     phase_h = np.append(0.0, rng.random(5))
@@ -141,7 +141,7 @@ def _floor_noise(rng: np.random.Generator, samples: int) -> np.ndarray:
 
 
 def _impacts(rng: np.random.Generator, turn_t: np.ndarray, per_turn: float, *, jitter: float) -> np.ndarray:
-    """A train of impacts (T,), `per_turn` a turn; balls slip, so that each comes a little early or late."""
+    """A train of impacts (T,), `per_turn` per turn; balls slip, so that the times vary slightly."""
     number = np.arange(np.ceil(turn_t[0] * per_turn), np.floor(turn_t[-1] * per_turn))
     turn_of_impact = np.sort((number + jitter * rng.standard_normal(len(number))) / per_turn)
     train_t = np.zeros(len(turn_t))
@@ -172,7 +172,7 @@ def _spread(signal_t: np.ndarray, x: float, y: float, z: float) -> np.ndarray:
 
 
 def _outer_race(rng: np.random.Generator, at: Operation) -> np.ndarray:
-    """The defect stands in the load zone: all impacts are equally strong."""
+    """The defect is in the load zone: all impacts are equally strong."""
     impacts_t = _impacts(rng, at.turn_t, BEARING.bpfo, jitter=0.015)
     return _spread(_ring(impacts_t) * (0.6 + 0.4 * at.load_t), 0.30, 0.22, 0.10)
 
@@ -184,13 +184,13 @@ def _inner_race(rng: np.random.Generator, at: Operation) -> np.ndarray:
 
 
 def _ball(rng: np.random.Generator, at: Operation) -> np.ndarray:
-    """A ball strikes both races each turn of its own, and passes through the load zone with the cage."""
+    """A defective ball strikes both races in each of its turns, and passes through the load zone with the cage."""
     impacts_t = _impacts(rng, at.turn_t, 2 * BEARING.bsf, jitter=0.03) * _load_zone(at.turn_t * BEARING.ftf)
     return _spread(_ring(impacts_t), 0.30, 0.26, 0.18)
 
 
 def _cage(rng: np.random.Generator, at: Operation) -> np.ndarray:
-    """A worn cage lets the balls bunch: weak impacts at its own rate, and noise modulated by it."""
+    """In a worn cage the balls move together: weak impacts at its frequency, and noise modulated by it."""
     swell_t = _load_zone(at.turn_t * BEARING.ftf)
     impacts_t = _impacts(rng, at.turn_t, BEARING.ftf, jitter=0.04)
     noise_t = swell_t * _floor_noise(rng, len(at.turn_t))
@@ -198,8 +198,8 @@ def _cage(rng: np.random.Generator, at: Operation) -> np.ndarray:
 
 
 def _imbalance(rng: np.random.Generator, at: Operation) -> np.ndarray:
-    """The first harmonic grows with the square of the speed. It is in phase with the residual imbalance, as where a
-    deposit grows: at another phase it would make the shaft run more smoothly, or change nothing."""
+    """The first harmonic grows with the square of the speed. It is in phase with the residual imbalance, as for a
+    growing deposit: with another phase it could reduce the vibration."""
     angle_t = 2 * np.pi * at.turn_t
     return 0.11 * at.speed_t**2 * np.stack([np.cos(angle_t), 0.9 * np.sin(angle_t), 0.15 * np.cos(angle_t)])
 

@@ -1,1 +1,1 @@
-"""The main job as steps: data about what runs, and the code that decides and runs it."""
+"""The steps of the pipeline: a table of the steps, and the code that selects and runs them."""

@@ -1,5 +1,5 @@
-"""How running steps are shown: on a terminal a line for each at the bottom; elsewhere a line per quarter of a training,
-and one every five minutes."""
+"""Shows running steps: on a terminal one line per step at the bottom; elsewhere one line per quarter of a training, and
+one every five minutes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Display:
         self._draw([])
 
     def show(self, jobs: Sequence[Job]) -> None:
-        """To be called often: it draws when it is time."""
+        """Call it often: it draws at fixed intervals."""
         now = time.monotonic()
         if now - self._shown < _SECONDS_BETWEEN_DRAWINGS:
             return

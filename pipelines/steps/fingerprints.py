@@ -1,6 +1,5 @@
-"""What a step's inputs are made of, so that a later run can say whether they are the same, and which are not.
-
-It is kept in files, so secrets are hidden in it, and another password is no change.
+"""Fingerprints of the inputs of a step, so that a later run can report which inputs have changed. They are stored in
+files, so secrets are redacted in them, and a changed password is not a change.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from core.redaction import redacted
 from core.workspace import relative
 from pipelines.steps.table import Order, Step
 
-# Parameters that name a run or say how it is shown.
+# Parameters that affect only the name of a run or its display.
 _NO_INPUTS = ("run_id", "overrides", "config")
 
 
 def fingerprint(step: Step, order: Order, root: Path) -> Fingerprint:
-    """Raises DataError where a pattern of the configuration matches no file."""
+    """Raises DataError if a pattern of the configuration matches no file."""
     inputs = step.inputs
     configs = [order.configs[stream] for stream in inputs.streams]
     parameters = redacted(step.notebook.parameters) if step.notebook else {}
@@ -60,7 +59,7 @@ def _configuration(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]
 
 
 def _cells(root: Path, notebook: str) -> dict[str, str]:
-    """The sources of a notebook's code cells: what they showed last is no input."""
+    """The sources of a notebook's code cells: their outputs are not an input."""
     cells: list[dict[str, Any]] = read_json_object(root / notebook)["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     return {notebook: sha256_of_bytes(json.dumps(sources).encode())}

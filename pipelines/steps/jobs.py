@@ -1,4 +1,4 @@
-"""One step while it runs: its process, what it says, and how far it is."""
+"""One running step: its process, its output, and its progress."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
 _PROBLEM = re.compile(r"^(?:WARNING|ERROR|CRITICAL): ")
 _PROGRAM = re.compile(r"^(?:landfall [\w-]+(?: [\w-]+)?|[\w.-]+): ")
 
-# What a job tells: a line it said, or its exit code at its end.
+# An event of a job: a line of its output, or its exit code.
 Tell = Callable[["Job", str | int], None]
 
 
 @dataclass
 class Cells:
-    """How far a notebook is: the code cell that runs, by its number, and how long each took that has ended."""
+    """Progress of a notebook: the number of the running code cell, and the duration of each completed one."""
 
     count: int = 0
     number: int = 0
@@ -55,12 +55,11 @@ def is_problem(text: str) -> bool:
 
 
 class Job:
-    """A step's process. Its words go to `log_file` and to `tell`, without secrets, from threads of their own.
-
-    cores: the processor cores it may use, or None for all of this process's.
-    training: the folder where the run log of its training is to appear.
-    earlier: seconds that each cell took the last time, for an estimate.
-    inputs: what the step is made of, taken before it starts.
+    """The process of a step. Separate threads pass its output, without secrets, to `log_file` and `tell`. cores: the
+    CPU cores it may use, or None for all cores of this process.
+    training: the folder of the run log of its training.
+    earlier: duration of each cell in the last run in seconds, for an estimate.
+    inputs: fingerprints of its inputs, computed before it starts.
     """
 
     def __init__(
@@ -96,12 +95,12 @@ class Job:
 
     @property
     def cause(self) -> str:
-        """The error it ended with, without the name of the command: its last line on stderr that is no log line, for
-        commands write their error there in one line (`core.cli`). Without one, its exit code."""
+        """The error of the step, without the name of the command: its last line on stderr that is not a log line,
+        because commands print their error in one line (`core.cli`). Without an error, its exit code."""
         return _PROGRAM.sub("", self._error, count=1) or f"exit code {self._process.poll()}; see {self.log_file.name}"
 
     def stop(self) -> None:
-        """Asks it to stop where it can go on later."""
+        """Sends a signal, so that the step saves its state and stops."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
@@ -111,7 +110,7 @@ class Job:
 
     # ---------------------------------------------------------------------------------------------------- how far it is
     def progress(self) -> str:
-        """Where it is and how long it will take, in a line."""
+        """Progress and remaining time, in one line."""
         told, training = self._cell(), self._training_status()
         if training is not None:
             told.append(f"epoch {min(training['epoch'] + 1, training['epochs'])} of {training['epochs']}")
@@ -120,13 +119,13 @@ class Job:
         return ", ".join([*told, *self._left()])
 
     def quarters(self) -> int:
-        """How many quarters of the training's epochs are done, 3 at most; 0 where it does not train."""
+        """Number of completed quarters of the training's epochs, at most 3; 0 if it does not train."""
         training = self._training_status()
         done = 4 * training["epoch"] // training["epochs"] if training is not None and training["epochs"] else 0
         return min(done, 3)
 
     def note(self) -> str:
-        """The same in a few words, without what a page says elsewhere."""
+        """Progress in a few words, for the dashboard."""
         return ", ".join([*self._cell(), *self._left()])
 
     def _cell(self) -> list[str]:
@@ -139,7 +138,7 @@ class Job:
         return [] if left is None else [f"about {span(left)} left"]
 
     def seconds_left(self) -> float | None:
-        """By the run log while it trains, and for other cells by how long they took the last time."""
+        """Remaining time from the run log during training, and for other cells from their last duration."""
         training, now = self._training_status(), self.cells.number
         this_cell = None if training is None else training.get("eta_seconds")
         if this_cell is None and str(now) in self._earlier:
@@ -162,7 +161,7 @@ class Job:
                 self._tell(self, text)
 
     def _read_output(self) -> None:
-        """Results in JSON, of which a notebook's events are some."""
+        """Reads results in JSON, including the events of a notebook."""
         for line in self._process.stdout:
             try:
                 event = json.loads(line)
@@ -178,15 +177,14 @@ class Job:
             reader.join()
         code = self._process.wait()
         if code < 0:
-            self._error = f"its process was ended by {signal.Signals(-code).name}"
+            self._error = f"its process was killed by {signal.Signals(-code).name}"
         self._log.close()
         self._tell(self, code)
 
 
 def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[str]:
-    """In a session of its own: Ctrl-C is for the pipeline to hear, which then asks its steps to stop.
-
-    A process inherits the cores of the thread that starts it.
+    """Starts a process in a separate session: Ctrl-C goes to the pipeline only, which then stops its steps. A process
+    inherits the cores of the thread that starts it.
     """
     mine = os.sched_getaffinity(0) if cores is not None else None
     if cores is not None:

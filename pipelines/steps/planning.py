@@ -1,4 +1,4 @@
-"""Which steps are to run: those asked for, less those whose result is still the one they would give."""
+"""The steps to run: those selected, except those whose results are up to date."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from pipelines.steps.table import Order, Step
 
 @dataclass(frozen=True)
 class Selection:
-    """Names of steps; `*` and `?` stand for any letters. Without any, all steps are meant.
-
-    start: these steps and all that come after them need.
+    """Names of steps; `*` and `?` are wildcards. Without names, all steps are selected. start: these steps and all
+    steps that depend on them.
     """
 
     only: Sequence[str] = ()
@@ -27,12 +26,12 @@ class Selection:
     skip: Sequence[str] = ()
 
     def of(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """The selected steps, in their order. Raises UsageError for a name that no step has, or if none is left."""
+        """The selected steps, in order. Raises UsageError for an unknown name, or if no step is left."""
         only, start, skip = (_named(patterns, steps) for patterns in (self.only, self.start, self.skip))
         chosen = only | _with_followers(start, steps) or {step.name for step in steps}
         selected = tuple(step for step in steps if step.name in chosen - skip)
         if not selected:
-            raise UsageError("every step is left out", hint="see --dry-run without --only, --from and --skip")
+            raise UsageError("no step is selected", hint="see --dry-run without --only, --from and --skip")
         return selected
 
 
@@ -50,7 +49,7 @@ def _named(patterns: Sequence[str], steps: Sequence[Step]) -> set[str]:
 
 
 def _with_followers(names: set[str], steps: Sequence[Step]) -> set[str]:
-    """With all steps that need one of them, at once or by way of others: steps stand after those they need."""
+    """Adds all steps that depend on one of them, directly or indirectly; steps come after those they need."""
     found = set(names)
     for step in steps:
         if found & set(step.needs):
@@ -59,21 +58,20 @@ def _with_followers(names: set[str], steps: Sequence[Step]) -> set[str]:
 
 
 def reason_to_run(step: Step, order: Order, root: Path) -> str | None:
-    """Why the step has to run, looking at what there is now; None where it would only do again what it did.
-
-    Raises DataError where a pattern of the configuration matches no file.
+    """Why the step must run, given the present files; None if its results are up to date. Raises DataError if a pattern
+    of the configuration matches no file.
     """
     if step.always:
         return "always runs"
     record = StepRecord.read(root, step.name)
     if record is None:
-        return "has never ended well"
+        return "has never completed"
     found = file_digests(step.outputs, root)
     missing = [name for name in step.outputs if name not in found]
     if missing:
         return f"{missing[0]} is missing"
     changed = [name for name in step.outputs if record.outputs.get(name) != found[name]]
     if changed:
-        return f"{changed[0]} is no longer what the step left"
+        return f"{changed[0]} has changed since the step wrote it"
     differing = changes(record.inputs, fingerprint(step, order, root))
     return "; ".join(differing) or None

@@ -1,4 +1,4 @@
-"""What is kept of steps: of each the last time it ended well, of each run what became of its steps."""
+"""Records of steps: the last completion of each step, and the outcomes of the steps of each run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ State = Literal["running", "completed", "failed"]
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step that ended well: what it was made of, what it left (digests), and how long it and its cells took."""
+    """A completed step: digests of its inputs and outputs, and the duration of the step and its cells."""
 
     step: str
     run_id: str
@@ -45,7 +45,7 @@ class StepRecord:
 
     @classmethod
     def read(cls, root: Path, step: str) -> Self | None:
-        """None where there is none, or none that this version can read."""
+        """The record; None if there is none, or none that this version can read."""
         told = _json(_file(root, step))
         return cls(**{key: value for key, value in told.items() if key != "schema_version"}) if told else None
 
@@ -55,9 +55,8 @@ def _file(root: Path, step: str) -> Path:
 
 
 class RunRecord:
-    """The history of one run of the pipeline, `artifacts/pipeline/<run-id>/pipeline.json`; rewritten at each change.
-
-    A run that goes on under the same name adds to it. A workspace with the page is told of it there too.
+    """The history of one run of the pipeline, `artifacts/pipeline/<run-id>/pipeline.json`; rewritten at each change. A
+    resumed run of the same name adds to it. If the workspace contains the dashboard, its live document is updated too.
     """
 
     def __init__(self, root: Path, run_id: str):
@@ -82,14 +81,14 @@ class RunRecord:
         self.state("running")
 
     def step(self, name: str, **facts: Any) -> None:
-        """facts: its `state` and what goes with it; how far it was before that is forgotten."""
+        """facts: the `state` of the step and its details; they replace the earlier progress."""
         step = self._told["steps"][name]
         step.pop("note", None)
         step.update(facts, at=utc_now())
         self._write()
 
     def follow(self, jobs: Iterable[Job]) -> None:
-        """Notes how far each is; to be called often: it writes when it is time."""
+        """Records the progress of each step. Call it often: it writes at fixed intervals."""
         if time.monotonic() < self._next_note:
             return
         for job in jobs:
@@ -111,11 +110,11 @@ class RunRecord:
             write_document(self._live, live_of(self._told))
         except OSError as error:
             self._live = None
-            log.warning("the dashboard shows this run only when it is over: %s", error)
+            log.warning("the dashboard shows this run only after its end: %s", error)
 
 
 def unfinished_run(root: Path) -> str | None:
-    """The name of the last run if it did not come to its end."""
+    """The name of the last run if it did not complete."""
     last: Mapping[str, Any] = _json(root / FOLDER / "last.json") or {}
     run_id = last.get("run_id")
     return run_id if last.get("state") not in (None, "completed") and is_run_id(run_id) else None

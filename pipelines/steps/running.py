@@ -1,4 +1,4 @@
-"""Runs steps: each when those it needs are done, several at once where they are of different streams."""
+"""Runs steps: each after the steps it needs, and steps of different streams at the same time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pipelines.steps.table import Order, Step
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.5
-# After it was asked to stop, the time a step has to save what it can.
+# Time for a step to save its state after a stop request.
 _GRACE_S = 180.0
 
 Ending = Literal["completed", "skipped", "failed", "stopped", "not run"]
@@ -39,7 +39,7 @@ _WELL: tuple[Ending, ...] = ("completed", "skipped")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended; `reason` says why it failed, or was not run."""
+    """The outcome of a step; `reason`: why it failed, or did not run."""
 
     step: Step
     ending: Ending
@@ -50,14 +50,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class How:
-    """How steps are run.
-
-    jobs: at most so many at a time, each with its share of the memory, and on cores of its own where there are enough.
-    resume: skip what would only be done again, and let training go on where it stopped.
-    keep_going: after a failure, start what does not need the failed step.
-    timeout_s, cell_timeout_s: the longest that everything, and one cell of a notebook, may take.
-    memory_limit_mb: the most that the kernel of one notebook may hold in RAM.
-    verbose: log every line of the steps, not their warnings and errors only.
+    """Options for running steps. jobs: maximum number of steps at a time, each with a share of the memory, and with
+    separate cores if there are enough.
+    resume: skip steps whose results are up to date, and resume training.
+    keep_going: after a failure, run the steps that do not need the failed step.
+    timeout_s, cell_timeout_s: time limits of the pipeline, and of one cell of a notebook.
+    memory_limit_mb: memory limit of the kernel of a notebook.
+    verbose: log every line of the steps, not only warnings and errors.
     """
 
     jobs: int = 1
@@ -70,7 +69,7 @@ class How:
 
 
 class Run:
-    """One run of some steps. `exit_code` is that of what stopped it, else of the first step that failed."""
+    """One run of some steps. `exit_code`: that of the stop, else that of the first failed step."""
 
     def __init__(self, order: Order, root: Path, how: How):
         self.order, self.root, self.how = order, root, how
@@ -112,7 +111,7 @@ class Run:
 
     # --------------------------------------------------------------------------------------------------------- starting
     def _start_what_can(self, pending: Sequence[Step]) -> list[Step]:
-        """Starts, skips or gives up steps; returns those that have to wait."""
+        """Starts, skips or cancels steps; returns those that must wait."""
         waiting: list[Step] = []
         for step in pending:
             unfinished = self._jobs.keys() | {other.name for other in waiting}
@@ -126,7 +125,7 @@ class Run:
         return waiting
 
     def _obstacle(self, step: Step) -> str | None:
-        """Why a step that has not begun never will."""
+        """Why a step that has not started will not run."""
         if step.always:
             return None
         if self._stopped_for:
@@ -134,12 +133,12 @@ class Run:
         lost = [name for name, outcome in self._outcomes.items() if outcome.ending not in _WELL]
         if self.how.keep_going:
             lost = [name for name in lost if name in step.needs]
-        return f"{lost[0]} did not end well" if lost else None
+        return f"{lost[0]} did not complete" if lost else None
 
     def _begin(self, step: Step) -> None:
         reason, earlier = self._reason(step), StepRecord.read(self.root, step.name)
         if reason is None:
-            self._end(Outcome(step, "skipped", f"nothing it is made of has changed since run {earlier.run_id}"))
+            self._end(Outcome(step, "skipped", f"its inputs have not changed since run {earlier.run_id}"))
             return
         log.info("started: %s%s", step.title, f" ({reason})" if self.how.resume else "")
         self.record.step(step.name, state="running", reason=reason, log=f"{step.name}.log")
@@ -155,13 +154,13 @@ class Run:
         )
 
     def _reason(self, step: Step) -> str | None:
-        """Why it is to run; None where it need not."""
+        """Why the step must run; None if it is up to date."""
         if not self.how.resume:
             return "asked for"
         try:
             return reason_to_run(step, self.order, self.root)
         except LandfallError as error:
-            return error.message  # the step itself will say it, and fail
+            return error.message  # the step itself will fail with this error
 
     def _inputs(self, step: Step) -> Fingerprint | None:
         try:
@@ -183,7 +182,7 @@ class Run:
         return words
 
     def _overrides(self, step: Step) -> list[str]:
-        """What the user set, after what gives way to it and before the step's share of the memory."""
+        """The overrides of the user, after those they may replace and before the step's share of the memory."""
         resume = f"training.resume={'unfinished' if self.how.resume else 'never'}"
         share = []
         if self._at_once > 1:
@@ -192,14 +191,14 @@ class Run:
         return [resume, *step.notebook.parameters["overrides"], *share]
 
     def _run_folder(self, step: Step) -> Path | None:
-        """Where the run log of the step's training is to appear."""
+        """The folder of the run log of the step's training."""
         if step.notebook is None:
             return None
         return self.root / self.order.configs[step.stream].config.logging.log_dir / self.order.run_id
 
     # ----------------------------------------------------------------------------------------------------------- ending
     def _listen(self) -> None:
-        """Waits a moment for what the jobs tell."""
+        """Waits a short time for events of the jobs."""
         if not self._jobs:
             return
         try:
@@ -232,8 +231,8 @@ class Run:
             self._end(self._failure(job, code))
 
     def _failure(self, job: Job, code: int) -> Outcome:
-        """A step that was interrupted for a limit is resumable if it says so, and else it failed; after a signal to the
-        pipeline every step that did not complete has stopped."""
+        """A step that was interrupted for a limit is resumable if its exit code says so, otherwise it failed; after a
+        signal to the pipeline every incomplete step has stopped."""
         if self._is_signalled:
             return Outcome(job.step, "stopped", f"{self._stopped_for}: {job.cause}", self.exit_code, job.seconds)
         if code < 0 or (code == EXIT_INTERRUPTED and self.exit_code != EXIT_INTERRUPTED):
@@ -259,16 +258,16 @@ class Run:
 
     # --------------------------------------------------------------------------------------------------------- stopping
     def _stop(self, why: str) -> None:
-        """Asks every step to stop; none but those that always run are started any more."""
+        """Asks every step to stop; only steps that always run are started afterwards."""
         self._stopped_for = why
-        log.warning("%s: the steps that run save what they can", why)
+        log.warning("%s: running steps save their state", why)
         for job in list(self._jobs.values()):
             job.stop()
 
     def _heed_limit(self) -> None:
         if not self._stopped_for:
             self._deadline = time.monotonic() + _GRACE_S
-            self._stop(f"the limit of {span(self.how.timeout_s)} is over")
+            self._stop(f"the time limit of {span(self.how.timeout_s)} is reached")
         else:
             self._kill()
 
@@ -278,7 +277,7 @@ class Run:
 
     @contextmanager
     def _heeding_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM lets steps save a checkpoint, the second ends them; heard in the main thread."""
+        """The first SIGINT or SIGTERM lets steps save a checkpoint, the second ends them; main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -300,10 +299,9 @@ class Run:
 
 
 def _divided_cores(parts: int) -> list[set[int]]:
-    """The cores of this process in disjoint parts; none where there is one part, or no way to keep to it.
-
-    None either with fewer than two cores for each: on cores of its own, a step cannot use those of another that has
-    ended. Sharing them, it can, for its number of threads follows the load (`core.devices.threads`).
+    """The cores of this process in disjoint sets; empty if there is one set, or if the system cannot pin processes.
+    Also empty with fewer than two cores per set: a pinned step cannot use the cores of a step that has ended. Without
+    pinning it can, because its number of threads follows the load (`core.devices.threads`).
     """
     if parts < 2 or not hasattr(os, "sched_getaffinity"):
         return []

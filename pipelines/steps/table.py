@@ -20,7 +20,7 @@ from pipelines.validate_training_outputs import REPORT
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook, by its path from the workspace's root, and the parameters it is given."""
+    """A notebook (path relative to the workspace) and its parameters."""
 
     path: str
     parameters: Mapping[str, Any]
@@ -28,10 +28,9 @@ class Notebook:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What decides what a step makes. While none of it changes, `--resume` does not do the step again.
-
-    streams: whose configuration and, with `data`, whose sensor files it reads.
-    code: packages of Landfall it runs. files: outputs of other steps.
+    """The inputs of a step. While they do not change, `--resume` skips the step. streams: streams whose configuration
+    and, with `data`, whose sensor files it reads.
+    code: packages of Landfall that it uses. files: outputs of other steps.
     """
 
     streams: tuple[Stream, ...] = ()
@@ -44,8 +43,8 @@ class Inputs:
 class Step:
     """One step: either a `command` (module and arguments) or a `notebook`.
 
-    stage: where the dashboard's picture shows it. needs: steps that come before it.
-    outputs: files it leaves, from the workspace's root.
+    stage: its stage on the dashboard. needs: steps that must complete first.
+    outputs: its output files, relative to the workspace.
     stream: steps of different streams may run at the same time. always: runs also after a failure.
     """
 
@@ -63,7 +62,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Order:
-    """What was asked for: the configuration of each stream, overrides of both, and parameters of both notebooks."""
+    """The request: the configuration of each stream, overrides of both, and parameters of both notebooks."""
 
     configs: Mapping[Stream, LoadedConfig]
     run_id: str
@@ -108,7 +107,7 @@ def _notebook(stream: Stream, order: Order, root: Path) -> Step:
     given = {
         "config": loaded.source,
         "overrides": ["logging.progress=lines", *order.overrides],
-        "epochs": None,  # the configuration's own; the notebook's few are for a first look
+        "epochs": None,  # those of the configuration; the notebook's default is a short run
         "run_id": order.run_id,
     }
     return Step(
@@ -124,7 +123,7 @@ def _notebook(stream: Stream, order: Order, root: Path) -> Step:
 
 
 def _scores(stream: Stream, order: Order, root: Path) -> Step:
-    """The notebook scores too; this makes sure of it."""
+    """Scores again, unless the notebook already scored with this checkpoint."""
     loaded = order.configs[stream]
     asked = ("--stream", stream, "--config", loaded.source, "--unless-current", *order.overrides)
     return Step(
@@ -140,7 +139,8 @@ def _scores(stream: Stream, order: Order, root: Path) -> Step:
 
 
 def _scored(stream: Stream, order: Order) -> tuple[str, ...]:
-    """Also the detector, though scoring may only have read it: a step whose detector was replaced has to run again."""
+    """Includes the detector, although scoring may only have read it: if the detector was replaced, the step must run
+    again."""
     logging = order.configs[stream].config.logging
     names = ("scores.parquet", "events.csv", "events.json", "timeline.png", "summary.json")
     detector = checkpoint.detector_path(Path(logging.checkpoint_path)).as_posix()

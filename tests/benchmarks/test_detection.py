@@ -128,7 +128,7 @@ def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
 
 def test_without_other_sets_there_is_nothing_to_start_from(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd_400", "--pretrained") == 2
-    assert "holds no unit that could be judged" in capsys.readouterr().err
+    assert "contains no unit that could be evaluated" in capsys.readouterr().err
 
 
 def test_the_table_says_how_far_seeds_differ():
@@ -145,7 +145,7 @@ def test_the_table_says_how_far_seeds_differ():
 
 def test_a_pack_without_the_set_is_refused(tmp_path, capsys):
     assert main([str(tmp_path), "--out", str(tmp_path / "out"), "--repo-root", str(REPO_ROOT)]) == 2
-    assert "holds none of the sets" in capsys.readouterr().err
+    assert "contains none of the sets" in capsys.readouterr().err
 
 
 def scored(score_n, label_n) -> Scored:
@@ -305,7 +305,7 @@ def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
     file.parent.mkdir(parents=True)
     pd.read_csv(hourly).iloc[: 13 * MONTH].to_csv(file.with_suffix(".csv.gz"), index=False)
     assert run(tmp_path / "pack", tmp_path / "out", "--set", "ett") == 2
-    assert "filling in is judged on the first 11520" in caplog.text
+    assert "evaluated on the first 11520" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------- transformers' model

@@ -68,7 +68,7 @@ def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, capl
     [
         ({"0.01": {"rate": 0.02, "low": 0.005, "high": 0.03}, "0.05": None}, "Kept: "),
         ({"0.01": {"rate": 0.02, "low": 0.015, "high": 0.03}, "0.05": None}, "Not kept at 1.0%: "),
-        ({"0.01": None, "0.05": None}, "Not to be told of so few scores: "),
+        ({"0.01": None, "0.05": None}, "Unknown with so few scores: "),
     ],
 )
 def test_a_rate_is_said_to_be_kept_only_where_one_is_known(achieved, told):
@@ -83,7 +83,7 @@ def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path,
     for name in ("d00_te_normal", "d01_te"):
         table(plant(200, seed=1)).to_parquet(tmp_path / f"fdc/tep/{name}.parquet", index=False)
     assert main([str(tmp_path), "--out", str(tmp_path / "out"), "--repo-root", str(REPO_ROOT)]) == 2
-    assert "holds no unit that could be judged" in capsys.readouterr().err
+    assert "contains no unit that could be evaluated" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------------------------- rows and files

@@ -194,7 +194,7 @@ def test_training_that_takes_too_long_is_resumable(notebook):
 HOLD = f"held = b'x' * {HELD_MB << 20}\n"
 DEATHS = {
     "segfault": (HOLD + "import ctypes; ctypes.string_at(0)", "segmentation fault in compiled code (SIGSEGV)"),
-    "kill -9": (HOLD + "import os; os.kill(os.getpid(), 9)", "killed from outside (SIGKILL), as `kill -9` does"),
+    "kill -9": (HOLD + "import os; os.kill(os.getpid(), 9)", "killed by another process (SIGKILL), as `kill -9` does"),
     "exit": (HOLD + "import os; os._exit(7)", "ended by itself with exit code 7"),
 }
 
@@ -204,7 +204,7 @@ def test_a_dead_kernel_names_its_cell_its_memory_and_the_cause(notebook, death):
     cell, cause = DEATHS[death]
     ended = execute(notebook("print('before')", cell))
     assert ended.code == EXIT_FAILURE
-    assert f"a.ipynb, In [3] (Second): its kernel died: {cause}; it held at most " in ended.last_line
+    assert f"a.ipynb, In [3] (Second): its kernel died: {cause}; peak memory " in ended.last_line
     assert HELD_MB < peak_of(ended.last_line) < HELD_MB + 300
     before, dead = outputs(ended)[-2:]
     assert before[0].text == "before\n"
@@ -213,7 +213,7 @@ def test_a_dead_kernel_names_its_cell_its_memory_and_the_cause(notebook, death):
 
 
 def peak_of(line: str) -> float:
-    return float(line.partition("it held at most ")[2].partition(" MiB")[0].replace(",", ""))
+    return float(line.partition("peak memory ")[2].partition(" MiB")[0].replace(",", ""))
 
 
 def test_a_crash_shows_the_lines_that_led_to_it(notebook):
@@ -229,14 +229,14 @@ EAT = "import time\nheld = []\nfor _ in range(200):\n    held.append(b'x' * (10 
 def test_a_kernel_over_its_memory_limit_is_ended_and_told_apart(notebook):
     ended = execute(notebook(EAT), "--memory-limit", "500")
     assert ended.code == EXIT_FAILURE
-    assert "In [2] (First): its kernel died: out of memory: it may hold 500 MiB by --memory-limit" in ended.last_line
+    assert "In [2] (First): its kernel died: out of memory: --memory-limit is 500 MiB" in ended.last_line
     assert 450 < peak_of(ended.last_line) < 1500
 
 
 def test_a_kernel_that_dies_before_its_first_cell_says_so(notebook):
     ended = execute(notebook("1"), "--memory-limit", "20")
     assert ended.code == EXIT_FAILURE
-    assert "a.ipynb, before its first cell: its kernel died: out of memory: it may hold 20 MiB" in ended.last_line
+    assert "a.ipynb, before its first cell: its kernel died: out of memory: --memory-limit is 20 MiB" in ended.last_line
 
 
 @pytest.fixture
@@ -270,6 +270,6 @@ def test_a_kernel_that_the_system_ends_for_want_of_memory_is_told_apart(notebook
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     ended = end(subprocess.Popen(["sh", "-c", enter + words], cwd=REPO_ROOT, **pipes), path)
     assert ended.code == EXIT_FAILURE, ended.messages
-    assert "In [2] (First): its kernel died: out of memory: the system killed it" in ended.last_line
+    assert "In [2] (First): its kernel died: out of memory: killed by the system" in ended.last_line
     assert "may hold 600 MiB" in ended.last_line
     assert 300 < peak_of(ended.last_line) < 600

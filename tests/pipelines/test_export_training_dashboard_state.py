@@ -189,7 +189,7 @@ def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root, 
 def test_a_torn_last_line_is_skipped_with_a_warning_and_is_no_problem(workspace, caplog):
     with caplog.at_level(logging.WARNING):
         state = export_state(workspace)
-    assert "is torn and skipped" in caplog.text
+    assert "is truncated and skipped" in caplog.text
     assert state.problems == []
     assert len(load(workspace, f"runs/{FIRST}.json")["streams"]["patchtst"]["history"]) == 4
 
@@ -253,7 +253,7 @@ def test_the_worst_events_come_first_with_shares_as_numbers_and_the_statement_in
     assert found.detection.auroc == 0.9412
     assert unlabelled.detection is None
     assert unlabelled.false_alarms == (
-        "1 % of normal scores are meant to be false alarms; the threshold rests on 2,140 of them"
+        "1 % of normal scores should be false alarms; the threshold was calibrated on 2,140 of them"
     )
 
 

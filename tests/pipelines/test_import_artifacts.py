@@ -88,7 +88,7 @@ def test_an_imported_model_scores_new_files_where_none_of_the_training_is(drive,
 def test_what_is_here_is_not_overwritten_unless_asked_for(drive, workspace):
     import_artifacts(drive, root=workspace)
     (workspace / LOSSES).write_text("mine\n")
-    with pytest.raises(OutputError, match=f"already here, with other contents: {re.escape(LOSSES)}"):
+    with pytest.raises(OutputError, match=f"exist with other contents: {re.escape(LOSSES)}"):
         import_artifacts(drive, root=workspace)
     assert (workspace / LOSSES).read_text() == "mine\n"
     assert import_artifacts(drive, root=workspace, replace=True) == [LOSSES]
@@ -144,7 +144,7 @@ DAMAGES = {
     "losses": (damage(LOSSES, "epoch,what\n"), r"patchtst_loss_history\.csv: "),
     "log": (damage(f"runs/patchtst_ssl/{RUN_ID}/metrics.jsonl", "{not json\n"), r"metrics\.jsonl: "),
     "scaler": (other_scaler, r"scaler_patchtst\.json: is for other channels"),
-    "picture": (damage("artifacts/loss/patchtst_loss_curve.png", "GIF89a"), r"loss_curve\.png: is no PNG"),
+    "picture": (damage("artifacts/loss/patchtst_loss_curve.png", "GIF89a"), r"loss_curve\.png: is not a PNG"),
     "scores": (damage("artifacts/scores/patchtst_scores.parquet", "PAR0"), r"scores\.parquet: "),
 }
 
@@ -199,7 +199,7 @@ def test_a_zip_that_cannot_be_read_is_refused_in_one_line(damage, workspace, tmp
 def test_a_link_that_leads_nowhere_is_not_left_out_in_silence(drive, workspace, leads):
     (drive / LOSSES).unlink()
     (drive / LOSSES).symlink_to("missing" if leads == "nowhere" else Path(LOSSES).name)
-    with pytest.raises(OutputError, match="leads nowhere"):
+    with pytest.raises(OutputError, match="broken link"):
         import_artifacts(drive, root=workspace)
 
 
@@ -249,7 +249,7 @@ def test_a_zip_that_leads_out_of_its_folder_is_refused(name, workspace, tmp_path
     path = tmp_path / "evil.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, b"x")
-    with pytest.raises(OutputError, match="leads out of the bundle"):
+    with pytest.raises(OutputError, match="is outside the bundle"):
         import_artifacts(path, root=workspace)
 
 
@@ -266,7 +266,7 @@ def test_the_command(bundles, workspace, tmp_path, capsys):
 
 def test_a_folder_without_anything_of_landfall_is_refused(workspace, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds no checkpoint"):
+    with pytest.raises(UsageError, match="contains no checkpoint"):
         import_artifacts(tmp_path / "empty", root=workspace)
 
 

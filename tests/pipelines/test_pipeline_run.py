@@ -47,7 +47,7 @@ def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
     state, nodes = exported(root, told(*steps))
     assert nodes["train"].state == nodes["score"].state == "done"
     assert nodes["train"].steps == "took 1 min 20 s and 1 min 1 s"
-    assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, not done again")
+    assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, skipped")
     assert (nodes["export"].detail, nodes["export"].steps) == ("this page's data", None)
     assert (state.verdict.title, state.verdict.detail) == ("Ready", "6 of 8 checks passed, 1 warning, 1 skipped")
 
@@ -89,8 +89,11 @@ def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopp
     assert state.verdict.title == "Running"
     assert live.exists()
     state, nodes = exported(root, told(*steps, state="running"))
-    assert (nodes["train"].state, nodes["train"].detail) == ("attention", "PatchTST-SSL stopped: the pipeline is gone")
-    assert nodes["score"].detail == "PatchTST-SSL not run: the pipeline is gone"
+    assert (nodes["train"].state, nodes["train"].detail) == (
+        "attention",
+        "PatchTST-SSL stopped: the pipeline process has ended",
+    )
+    assert nodes["score"].detail == "PatchTST-SSL not run: the pipeline process has ended"
     assert not live.exists()
 
 

@@ -245,7 +245,7 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
     assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [7]: DataError")
     assert stages["score"] == (
         "attention",
-        "; ".join(f"{stream} not run: notebook-patchtst did not end well" for stream in ("PatchTST-SSL", "Swin-MAE")),
+        "; ".join(f"{stream} not run: notebook-patchtst did not complete" for stream in ("PatchTST-SSL", "Swin-MAE")),
     )
 
 
@@ -261,7 +261,7 @@ def test_a_kernel_that_dies_is_one_line(fresh, capsys):
     assert line.startswith(
         "landfall pipeline: local_patchtst_ssl.ipynb, In [3] (Settings): its kernel died: ended by itself"
     )
-    assert "exit code 137; it held at most " in line
+    assert "exit code 137; peak memory " in line
     assert (fresh / f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb").is_file()
 
 
@@ -352,7 +352,7 @@ def test_resuming_a_finished_run_does_nothing_again_but_the_dashboard(copied, ca
     assert {name: step["state"] for name, step in history.items() if step["state"] != "skipped"} == {
         "dashboard": "completed"
     }
-    assert history["notebook-patchtst"]["reason"] == f"nothing it is made of has changed since run {RUN_ID}"
+    assert history["notebook-patchtst"]["reason"] == f"its inputs have not changed since run {RUN_ID}"
     assert {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()} == before
     assert "29 passed" in capsys.readouterr().out
 
@@ -363,9 +363,9 @@ def test_a_dry_run_says_what_would_run_and_why_and_does_nothing(copied, capsys):
     before = sorted(path for path in copied.rglob("*") if "cache" not in path.parts)
     assert run(copied, "--resume", "--dry-run") == EXIT_OK
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert told["notebook-patchtst"] == "skip: nothing it is made of has changed"
+    assert told["notebook-patchtst"] == "skip: its inputs have not changed"
     assert told["notebook-swinmae"] == "run: data: data/vib/test_good.labels.csv changed"
-    assert told["checklist"] == "skip, unless quality-swinmae changes what it is made of"
+    assert told["checklist"] == "skip, unless quality-swinmae changes its inputs"
     assert told["dashboard"] == "run: always runs"
     assert sorted(path for path in copied.rglob("*") if "cache" not in path.parts) == before
 

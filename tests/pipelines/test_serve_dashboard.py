@@ -202,12 +202,12 @@ def test_a_taken_port_says_the_way_out(page, capsys):
         port = taken.getsockname()[1]
         assert main(["--port", str(port), "--no-open", "--repo-root", str(page.parent)]) == EXIT_USAGE
     message = capsys.readouterr().err
-    assert f"port {port} is taken" in message
+    assert f"port {port} is in use" in message
     assert "--port 0" in message
 
 
 def test_a_port_that_cannot_exist_and_a_folder_without_page_are_usage_errors(page, tmp_path):
-    with pytest.raises(UsageError, match="no port"):
+    with pytest.raises(UsageError, match="not a valid port"):
         make_server(page, 70_000)
     with pytest.raises(UsageError, match=re.escape("index.html")):
         make_server(tmp_path / "nowhere", 0)

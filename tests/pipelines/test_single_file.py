@@ -91,7 +91,7 @@ def test_the_command_writes_it_where_it_is_asked_to(workspace, capsys, monkeypat
 
 def test_without_a_page_or_an_export_the_way_out_is_named(tmp_path, capsys):
     assert main(["--repo-root", str(tmp_path), "--single-file", str(tmp_path / "x.html")]) == EXIT_USAGE
-    assert "holds no dashboard" in capsys.readouterr().err
+    assert "contains no dashboard" in capsys.readouterr().err
     install_page(tmp_path / "fresh")
     with pytest.raises(UsageError, match="make export"):
         write_single_file(tmp_path / "fresh")

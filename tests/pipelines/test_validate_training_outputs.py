@@ -351,7 +351,7 @@ def test_a_local_build_counts_as_its_version(copied, monkeypatch, pin):
     (copied / "requirements.lock").write_text(f"torch=={pin}\n", encoding="utf-8")
     check = environment.locked_packages
     if pin == "2.13.0":
-        assert check(context_of(copied)) == "1 packages as requirements.lock pins them"
+        assert check(context_of(copied)) == "1 packages have the versions of requirements.lock"
     else:
         with pytest.raises(CheckWarned, match=r"torch 2\.13\.0 instead of 2\.12\.0"):
             check(context_of(copied))
@@ -496,5 +496,5 @@ def test_a_check_that_crashes_is_a_failed_item_with_its_trace_in_the_log(copied,
 
     (item,) = Check("odd", "V-01", "Odd", crash).items(context_of(copied))
     assert (item.status, item.detail) == ("FAIL", "RuntimeError: first line")
-    assert "the log has the trace" in item.hint
+    assert "the log contains the traceback" in item.hint
     assert caplog.records[-1].exc_info

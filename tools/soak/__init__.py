@@ -1,1 +1,1 @@
-"""Kills every kind of work at random moments and checks what is left: `python -m tools.soak`."""
+"""Kills every kind of process at random moments and checks the remaining files: `python -m tools.soak`."""

@@ -1,9 +1,9 @@
-"""Kills every kind of work at random moments, again and again, and checks what is left each time.
+"""Kills every kind of process at random moments, repeatedly, and checks the remaining files each time.
 
     python -m tools.soak --kills 1000 [--seed 0] [--minutes 60] > soak.json
 
 It starts with a minute of concurrent writing and reading. Training is killed and resumed until it has finished; its
-weights, optimizer state and losses must then equal those of an undisturbed run bit for bit.
+weights, optimizer state and losses must then equal those of an uninterrupted run bit by bit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tools.soak.rewriting import read_while_written
 from tools.soak.targets import END_S, MARK, Export, Kind, Notebook, Process, Scoring, Server, Tell, Training, loaded
 from trainers.run import train
 
-# Of a hundred kills. A notebook takes as long as twenty trainings.
+# Kills of each kind per hundred. A notebook takes as long as twenty trainings.
 SHARES = {
     "training patchtst": 36, "training swinmae": 26, "scoring patchtst": 7, "scoring swinmae": 3, "export": 14,
     "dashboard server": 10, "notebook": 4,
@@ -46,7 +46,7 @@ _MEMORY = "/dev/shm"
 
 @dataclass
 class Result:
-    """What came of it: kills of each kind, how often each was done, and every fault."""
+    """The result: kills of each kind, completions of each kind, and every fault."""
 
     kills: Counter[str] = field(default_factory=Counter)
     completed: dict[str, int] = field(default_factory=dict)
@@ -62,11 +62,13 @@ class Result:
 
 
 class Soak:
-    """One soak in workspaces of its own below `folder`."""
+    """One soak run, in separate workspaces below `folder`."""
 
     def __init__(self, folder: Path, rng: random.Random, only: Sequence[str] = tuple(SHARES)):
         self._folder, self._rng, self._began = folder, rng, time.monotonic()
-        loss_figure([EpochRecord(1, 1.0, 1.0, 0.1, 1.0, 1.0)], title="").savefig(io.BytesIO())  # finds the fonts, once
+        loss_figure([EpochRecord(1, 1.0, 1.0, 0.1, 1.0, 1.0)], title="").savefig(
+            io.BytesIO()
+        )  # initialises the font cache
         self._roots = {name: _workspace(folder / name) for name in ("training", "finished", "notebook")}
         self.kinds = [kind for kind in self._make_kinds(folder) if kind.name in only]
         self.result = Result()
@@ -93,7 +95,7 @@ class Soak:
         return self.result
 
     def _prepare(self) -> None:
-        """Everything once, undisturbed: what is right, and how long it takes."""
+        """Runs everything once without kills: the expected results and durations."""
         self._fill(self._roots["finished"])
         for kind in self.kinds:
             if not isinstance(kind, Server):
@@ -102,7 +104,7 @@ class Soak:
                 kind.usual_s = time.monotonic() - began
 
     def _strike(self, kind: Kind) -> None:
-        """A kill after a time of chance; what is done by then has been lucky."""
+        """Kills a process after a random time; it may complete before."""
         process = kind.start()
         if not process.has_ended(self._rng.uniform(0.0, kind.reach * kind.usual_s)):
             kind.kill(process, self._rng)
@@ -116,7 +118,7 @@ class Soak:
         sys.stderr.writelines(f"{fault}\n" for fault in found)
 
     def _fill(self, root: Path) -> None:
-        """What scoring and the server need: trained models, and a dashboard."""
+        """Creates the inputs of scoring and server: trained models, and a dashboard."""
 
         def work(tell: Tell) -> None:
             for stream in CONFIGS:
@@ -125,7 +127,7 @@ class Soak:
 
         process = Process(work, self._folder / "log")
         if not process.has_ended(10 * END_S) or process.code != EXIT_OK:
-            raise LandfallError(f"nothing works, even undisturbed: {process.last_words()}")
+            raise LandfallError(f"a process fails even without kills: {process.last_words()}")
 
     def _undisturbed(self, kind: Kind) -> None:
         process = kind.start()
@@ -133,7 +135,7 @@ class Soak:
         self.result.faults += kind.check(process)
 
     def _finish(self) -> None:
-        """After each kind has been started once more, nothing temporary is left anywhere."""
+        """After each kind was started once more, no temporary file may be left."""
         self._fill(self._roots["finished"])
         for kind in self.kinds:
             if not isinstance(kind, Server):
@@ -160,17 +162,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="soak", description="Kills all kinds of work at random moments.")
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=120.0, help="end earlier than that (default: %(default)s)")
-    parser.add_argument("--reading", type=float, default=60.0, metavar="SECONDS", help="of writing and reading at once")
+    parser.add_argument("--minutes", type=float, default=120.0, help="maximum duration (default: %(default)s)")
+    parser.add_argument(
+        "--reading", type=float, default=60.0, metavar="SECONDS", help="duration of concurrent writing and reading"
+    )
     parser.add_argument("--only", action="append", choices=SHARES, metavar="KIND", help=f"of {', '.join(SHARES)}")
 
     def command(arguments: argparse.Namespace) -> int:
         logging.getLogger().setLevel(logging.WARNING)
         os.environ |= {MARK: str(os.getpid()), "OMP_NUM_THREADS": "1"}
         until = time.monotonic() + 60 * arguments.minutes
-        # In memory where that is: a killed process loses nothing it has written, flushed to a disk or not.
+        # In memory if possible: data that a killed process has written is not lost, flushed or not.
         with tempfile.TemporaryDirectory(prefix="soak", dir=_MEMORY if Path(_MEMORY).is_dir() else None) as folder:
-            tempfile.tempdir = os.environ["TMPDIR"] = folder  # what a notebook leaves there is found, too
+            tempfile.tempdir = os.environ["TMPDIR"] = folder  # so that temporary files of a notebook are found, too
             soak = Soak(Path(folder), random.Random(arguments.seed), arguments.only or tuple(SHARES))
             result = soak.run(arguments.kills, until, arguments.reading)
         document = {**environment(), "seed": arguments.seed, **result.to_json()}

@@ -21,8 +21,8 @@ from tools.soak.targets import Process
 
 
 def read_while_written(root: Path, seconds: float) -> tuple[int, list[str]]:
-    """How many artifacts below `root` were read in that time, and what was wrong with any, or with the dashboard's
-    export of them all. They are there before, and the same afterwards."""
+    """Number of artifacts below `root` that were read in this time, and every fault in them or in the export of the
+    dashboard. The artifacts exist before, and have the same content afterwards."""
     readings, found = 0, []
     with tempfile.TemporaryDirectory() as folder:
         writer = Process(lambda tell: _write_for_ever(root), Path(folder, "log"))
@@ -56,7 +56,7 @@ def _json_writer(path: Path) -> Write:
 
 
 def _is_sidecar(path: Path) -> bool:
-    """Those are the checkpoints' to write."""
+    """Sidecars are written together with their checkpoints."""
     return path.with_suffix(".pt").exists()
 
 
@@ -88,7 +88,8 @@ def _detector_writer(path: Path) -> Write:
 
 
 def _checkpoint_writer(path: Path) -> Write:
-    """Each with other bytes, so that a sidecar of another saving is found out; older states are kept and rotated."""
+    """Writes each checkpoint with other bytes, so that a sidecar of another one is detected; older states are
+    rotated."""
     payload, description = checkpoint.load_described(path)
     return lambda turn: checkpoint.save(path, payload | {"turn": turn}, description=description, keep=2)
 

@@ -1,6 +1,5 @@
-"""Kill targets of the soak: each kind of work in its own process, and what must hold after it was killed.
-
-A process is forked from one that has imported everything, so that it is killed during its work, not its imports.
+"""Kill targets of the soak: each kind of process, and the conditions that must hold after a kill. A process is forked
+after all imports, so that it is killed during its work, not during imports.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from tests.support.artifact_checks import faults, is_same, leftovers, trained
 from tests.support.small_workspace import CONFIGS
 from trainers.run import train
 
-# Nothing may outlive what killed it, or the process it belongs to, for so long.
+# Maximum time that a process may run after it, or its parent, was killed.
 END_S = 20.0
-# In the environment of everything the soak starts: how it finds a kernel that nobody owns any more.
+# In the environment of every process that the soak starts, to find kernels whose parent has died.
 MARK = "_SOAK"
 EPOCHS: dict[Stream, int] = {"patchtst": 6, "swinmae": 4}
 _QUIETLY = ("logging.tensorboard=false", "logging.progress=off", "deterministic=true", "cudnn_benchmark=false")
@@ -48,7 +47,7 @@ Tell = Callable[[str], object]
 
 
 class Process:
-    """A fork that runs `work`; what it says goes to `log`, what it tells can be read here, a line each."""
+    """A fork that runs `work`; its output goes to `log`, its reports can be read here, one per line."""
 
     def __init__(self, work: Callable[[Tell], object], log: Path):
         self.log = log
@@ -61,7 +60,7 @@ class Process:
         self.code: int | None = None
 
     def has_ended(self, seconds: float) -> bool:
-        """Whether it ends within that time."""
+        """Whether it ends within this time."""
         until = time.monotonic() + seconds
         while self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -79,11 +78,11 @@ class Process:
 
     def last_words(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 def _run(work: Callable[[Tell], object], log: Path, tell: Tell) -> NoReturn:
-    """The life of a fork."""
+    """The main function of a fork."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -100,9 +99,8 @@ def _run(work: Callable[[Tell], object], log: Path, tell: Tell) -> NoReturn:
 
 
 class Kind(ABC):
-    """One kind of work in the workspace `root`.
-
-    usual_s: how long it takes when nobody disturbs it. reach: the share of that within which it is killed.
+    """One kind of process in the workspace `root`. usual_s: its duration without a kill. reach: the share of that time
+    within which it is killed.
     """
 
     name: str
@@ -121,7 +119,7 @@ class Kind(ABC):
         process.kill()
 
     def check(self, process: Process) -> list[str]:
-        """What is wrong after it has ended: by itself, or killed."""
+        """The faults after it has ended: by itself, or killed."""
         found = faults(self.root)
         if self._was_killed(process):
             found += self._after_death(process)
@@ -136,9 +134,9 @@ class Kind(ABC):
     def _work(self, tell: Tell) -> object: ...
 
     def _as_before(self, result: Any) -> list[str]:
-        """The first result is that of a run nobody disturbed."""
+        """The first result is that of an uninterrupted run."""
         self._first = self._first if self._first is not None else result
-        return [] if is_same(result, self._first) else ["the result is not that of the run nobody disturbed"]
+        return [] if is_same(result, self._first) else ["the result differs from that of the uninterrupted run"]
 
     def _was_killed(self, process: Process) -> bool:
         return process.code == -signal.SIGKILL
@@ -151,9 +149,9 @@ class Kind(ABC):
 
 
 class Training(Kind):
-    """One life after the other: killed and resumed until it is done, and then like the one that nobody disturbed."""
+    """Training that is killed and resumed until it is complete; it must then equal the uninterrupted run."""
 
-    reach = 0.9  # what is resumed has less to do
+    reach = 0.9  # a resumed run has less work left
 
     def __init__(self, root: Path, log: Path, stream: Stream):
         super().__init__(root, log)
@@ -164,7 +162,7 @@ class Training(Kind):
         self._finished = 0
 
     def kill(self, process: Process, rng: random.Random) -> None:
-        """Now and then as a batch system does: then it saves and ends by itself."""
+        """Sometimes sends SIGTERM like a batch system: then the process saves and ends by itself."""
         process.kill(signal.SIGTERM if rng.random() < 0.2 else signal.SIGKILL)
 
     def _work(self, tell: Tell) -> object:
@@ -172,14 +170,14 @@ class Training(Kind):
         return train(asked, root=self.root, run_id="soak", watcher=_Teller(tell))
 
     def _was_killed(self, process: Process) -> bool:
-        """Before training begins nobody listens to SIGTERM."""
+        """Before training starts there is no handler for SIGTERM."""
         return process.code in (-signal.SIGKILL, -signal.SIGTERM, EXIT_RESUMABLE)
 
     def _after_death(self, process: Process) -> list[str]:
         self._finished = max([self._finished, *map(int, process.told.read().split())])
         last = checkpoint.last_path(self._best)
         kept = checkpoint.load(last)["position"]["epoch"] if self._finished or last.exists() else 0
-        return [f"{self._finished} epochs were finished, {kept} are kept"] if kept < self._finished else []
+        return [f"{self._finished} epochs were complete, {kept} are in the checkpoint"] if kept < self._finished else []
 
     def _after_success(self) -> list[str]:
         found = [f"{name} is left" for name in leftovers(self.root) if self.stream in name]
@@ -188,7 +186,7 @@ class Training(Kind):
         return found
 
     def _begin_life(self) -> None:
-        """Every third one reads its data anew, too."""
+        """Every third run also deletes the store, so that data is read again."""
         self._finished = 0
         for path in self._best.parent.glob(f"{self._best.stem}*"):
             path.unlink()
@@ -198,7 +196,7 @@ class Training(Kind):
 
 
 class _Teller:
-    """Tells of each epoch that is finished: its checkpoints are written."""
+    """Reports each epoch after its checkpoints are written."""
 
     def __init__(self, tell: Tell):
         self._tell = tell
@@ -210,7 +208,7 @@ class _Teller:
 
 
 class Scoring(Kind):
-    """With a finished model; every other time its detector is to be made anew."""
+    """Scores with a trained model; every other time the detector is deleted and must be fitted again."""
 
     def __init__(self, root: Path, log: Path, stream: Stream):
         super().__init__(root, log)
@@ -245,7 +243,7 @@ class Export(Kind):
 
 
 class Server(Kind):
-    """It is asked until it dies; the next takes its port at once."""
+    """The server gets requests until it is killed; the next one uses its port immediately."""
 
     name = "dashboard server"
     usual_s = 0.3
@@ -260,7 +258,7 @@ class Server(Kind):
         return process
 
     def kill(self, process: Process, rng: random.Random) -> None:
-        """After an answer, or in the middle of one."""
+        """Kills it after a response, or during one."""
         asked = urllib.request.urlopen(f"http://127.0.0.1:{self._port}/data/dashboard-state.json", timeout=END_S)
         with asked as answer:
             if rng.random() < 0.5:
@@ -307,7 +305,7 @@ class Notebook(Kind):
 
 
 def _abandoned() -> list[int]:
-    """Processes the soak has started that live on though who started them does not; they are ended."""
+    """Processes of the soak whose parent has died; they are killed."""
     until = time.monotonic() + END_S
     while (found := list(_marked())) and time.monotonic() < until:
         time.sleep(0.05)

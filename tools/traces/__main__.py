@@ -1,7 +1,6 @@
-"""`python -m tools.traces FOLDER --count 300 --seed 0`: what notebooks do before and after migration, effect by effect.
-
-Each notebook is executed twice in a sandbox without a network: as it is, where a stand-in for Colab's machine is, and
-migrated, on a plain machine. Processes, packages, log-ins and the network are recorders (`tools.traces.recorders`).
+"""`python -m tools.traces FOLDER --count 300 --seed 0`: compares the effects of notebooks before and after migration.
+Each notebook is executed twice in a sandbox without a network: the original on a simulated Colab machine, and the
+migrated one on a plain machine. Processes, packages, log-ins and the network are recorders (`tools.traces.recorders`).
 Needs Linux with unprivileged user namespaces.
 """
 
@@ -34,8 +33,8 @@ RUNTIME = HERE.parents[1] / "landfall_runtime.py"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools.traces", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="notebooks, in folders of any depth")
-    parser.add_argument("--count", type=int, default=300, help="notebooks chosen at random (default: 300)")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice (default: 0)")
+    parser.add_argument("--count", type=int, default=300, help="number of notebooks, chosen at random (default: 300)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice (default: 0)")
     parser.add_argument("--report", type=Path, metavar="FILE.json", help="write every difference")
     parser.add_argument("--show", type=int, default=5, help="examples of each kind of difference (default: 5)")
     return run_command(_run, parser, None)
@@ -79,7 +78,7 @@ class Sandbox:
         self._process = process
 
     def run(self, cells: list[str]) -> list[list[Any]] | None:
-        """The effects of a notebook; None where a limit has ended it."""
+        """The effects of a notebook; None if it was ended by a limit."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(cells) + "\n")
@@ -129,7 +128,7 @@ def _compared(notebook: dict[str, Any], migration: Migration, colab: Sandbox, lo
         return None
     human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
     after = [(_origin(migration, cell), kind, text) for cell, kind, text in migrated]
-    # What the added cells do is not the notebook's; that they fail would be.
+    # Effects of added cells are not compared, except errors.
     kept: list[Effect] = [effect for effect in after if effect[0] is not None or effect[1] == "error"]  # type: ignore[misc]
     return compare([(cell, kind, text) for cell, kind, text in original], kept, human)
 

@@ -1,4 +1,5 @@
-"""The effects of two runs of a notebook, in words that do not depend on where the folders are, and how they differ."""
+"""The effects of two runs of a notebook, in a form that does not depend on the position of folders, and their
+differences."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 Effect = tuple[int, str, str]  # the position of the cell in the original, or -1; the kind; the text
 
 GUARDED = ("install", "fetch", "secret", "read", "write", "upload", "download")
-"""Kinds of which none may differ unless the report asks a person: installs, fetches, secrets and files."""
+"""Kinds that must not differ unless the report asks the user to act: installs, downloads, secrets and files."""
 KINDS = (*GUARDED, "process", "folder", "module path", "environment", "sign-in", "question", "call", "print", "error")
 
 _OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PWD|OLDPWD")
@@ -28,7 +29,7 @@ _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
 
 @dataclass
 class Difference:
-    """What one run did and the other did not, by kind; `flagged` is what the report asks a person about."""
+    """Effects of only one of the runs, by kind; `flagged`: those that the report asks the user about."""
 
     lost: dict[str, list[str]] = field(default_factory=dict)
     added: dict[str, list[str]] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Difference:
 
 
 def compare(original: Sequence[Effect], migrated: Sequence[Effect], human: Collection[int]) -> Difference:
-    """How two traces differ, once folders have one name; `human` are the cells with something for a person to do."""
+    """The difference of two traces with normalised folder names; `human`: the cells that need manual changes."""
     before, after = Counter(_plain_all(original, "/content")), Counter(_plain_all(migrated, "/started"))
     found = Difference()
     for texts, rest in ((found.lost, before - after), (found.added, after - before)):
@@ -51,7 +52,7 @@ def compare(original: Sequence[Effect], migrated: Sequence[Effect], human: Colle
 
 
 def _cells_of(rest: Counter[tuple[str, str]], effects: Sequence[Effect], is_original: bool) -> Iterable[Effect]:
-    """The effects of a difference, with the cells they come from."""
+    """The effects of a difference, with their cells."""
     left = Counter(rest)
     for effect in effects:
         for key in _plain(effect, "/content" if is_original else "/started"):
@@ -65,7 +66,7 @@ def _plain_all(effects: Sequence[Effect], start: str) -> list[tuple[str, str]]:
 
 
 def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
-    """An effect without what may differ between the machines; none where all of it may."""
+    """An effect without the parts that may differ between the machines; empty if all of it may differ."""
     _, kind, text = effect
     text = _ADDRESS.sub("0x", _with_folders(text, start))
     if kind == "environment" and _OWN_VARIABLES.match(text):
@@ -81,7 +82,7 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     if kind == "print" and _SHOWN_BY_COLAB.match(text):
         return []
     if kind == "module path" and text == "‹work›":
-        return []  # Colab has it there from the start
+        return []  # preinstalled on Colab
     if kind == "print":
         text = _PROMPT.sub("", text)
     if kind == "process":
@@ -126,7 +127,7 @@ def summarised(found: Mapping[str, Difference]) -> dict[str, int]:
     for difference in found.values():
         kinds = difference.kinds
         if not kinds:
-            counts["equal but for what the report asks a person about" if difference.flagged else "equal"] += 1
+            counts["equal except for what the report asks the user about" if difference.flagged else "equal"] += 1
             continue
         counts["silent difference in installs, fetches, secrets or files"] += bool(kinds & set(GUARDED))
         counts["other difference"] += not kinds & set(GUARDED)

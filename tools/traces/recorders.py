@@ -1,7 +1,6 @@
-"""What stands in for the outside world while a notebook runs: each call is logged, nothing is done.
-
-Processes, the network, packages that are not the standard library's, log-ins and Colab's own parts become recorders.
-Files are real, in the sandbox. An effect is a list `[kind, text]`; kinds are the keys of `compare.KINDS`.
+"""Replacements for external systems while a notebook runs: each call is logged and has no effect. Processes, the
+network, packages outside the standard library, log-ins and Colab's modules become recorders. Files are real, in the
+sandbox. An effect is a list `[kind, text]`; kinds are the keys of `compare.KINDS`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Effect = tuple[int, str, str]  # the position of the cell, the kind, the text
 
 
 class Log:
-    """The effects of one run; `cell` is the position of the cell that runs."""
+    """The effects of one run; `cell` is the position of the running cell."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
@@ -41,7 +40,7 @@ class Log:
 
 
 def described(value: Any, depth: int = 0) -> str:
-    """An argument as the log names it, without addresses."""
+    """An argument as text for the log, without memory addresses."""
     match value:
         case Stub():
             return str(value)
@@ -59,7 +58,7 @@ def described(value: Any, depth: int = 0) -> str:
 
 
 class _Base:
-    """What a class gets that inherits from a stub."""
+    """Base of classes that inherit from a stub."""
 
     def __init__(self, *arguments: Any, **options: Any):
         pass
@@ -76,7 +75,7 @@ class _Base:
 
 
 class Stub:
-    """Anything of a package that is not there: takes every use, and logs calls."""
+    """An object of a missing package: allows every operation, and logs calls."""
 
     def __init__(self, log: Log, name: str):
         self.__dict__.update(_log=log, _name=name)
@@ -138,7 +137,7 @@ class Stub:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives a stub for each package that is neither the standard library's nor a file of the notebook's."""
+    """Provides a stub for each package that is neither in the standard library nor a file of the notebook."""
 
     def __init__(self, log: Log):
         self.log = log
@@ -172,7 +171,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def record(log: Log) -> None:
-    """Puts the recorders in place, in this process."""
+    """Installs the recorders in this process."""
     sys.meta_path.insert(0, _Finder(log))
     _record_processes(log)
     _record_network(log)
@@ -188,7 +187,7 @@ def _record_processes(log: Log) -> None:
         return words
 
     class Process:
-        """A process that has ended well and said nothing."""
+        """A process that has ended successfully without output."""
 
         returncode = pid = 0
         stdin = stdout = stderr = None
@@ -259,7 +258,7 @@ def _record_files(log: Log) -> None:
     change = os.chdir
 
     def chdir(path: Any) -> None:
-        """Goes there, into a folder that a process would have made, too."""
+        """Changes the folder, and creates it if a process would have created it."""
         log.paused = True
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
@@ -284,7 +283,7 @@ def _logged(log: Log, name: str) -> Callable[..., Any]:
 
 
 def _record_environment(log: Log) -> None:
-    """Secrets come from the environment, too: names that a notebook reads there."""
+    """Logs environment variables that a notebook reads, because they may be secrets."""
     kind = type(os.environ)
     get_item = kind.__getitem__
 
@@ -320,7 +319,7 @@ def _record_people(log: Log) -> None:
 
 
 def colab_parts(log: Log) -> dict[str, Any]:
-    """What `google.colab` and `landfall_runtime` have in common, by dotted names; all else of them does nothing."""
+    """The common functions of `google.colab` and `landfall_runtime`, by dotted names; all others do nothing."""
 
     def uploaded(*arguments: Any, **options: Any) -> dict[str, bytes]:
         log.add("upload", "files")

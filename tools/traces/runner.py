@@ -1,4 +1,4 @@
-"""Executes notebooks in a sandbox: a job a line on stdin, a trace a line on stdout.
+"""Executes notebooks in a sandbox: one job per line on stdin, one trace per line on stdout.
 
 python runner.py colab|local FOLDER-OF-LANDFALL_RUNTIME
 """
@@ -29,7 +29,7 @@ from tools.traces import recorders  # noqa: E402 a sandbox has no other path to 
 
 del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
-SECONDS = 6  # of processor time a notebook
+SECONDS = 6  # CPU time per notebook
 _ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
 _COLAB_MODULES = (
     *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
@@ -60,7 +60,7 @@ def main() -> int:
             effects = _run(shell, log, json.loads(line))
             with os.fdopen(write, "w") as pipe:
                 pipe.write(json.dumps({"effects": effects, "ended": False}))
-            os.execv("/bin/true", ["true"])  # ends it at once: `os._exit` is a recorder by now
+            os.execv("/bin/true", ["true"])  # ends the process immediately: `os._exit` is a recorder here
         os.close(write)
         with os.fdopen(read) as pipe:
             text = pipe.read()
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def _fresh(kind: str, start: str) -> None:
-    """Empty folders and the environment of a machine, as a notebook finds them."""
+    """Creates empty folders and the environment of the simulated machine."""
     os.chdir("/")
     for folder in (start, "/tmp/home"):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _fresh(kind: str, start: str) -> None:
 
 
 def _run(shell: InteractiveShell, log: recorders.Log, cells: list[str]) -> list[recorders.Effect]:
-    """The effects of a notebook's cells; a cell that fails does not keep the next ones from running."""
+    """The effects of a notebook's cells; after a failed cell the next ones still run."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
     signal.alarm(5 * SECONDS)
@@ -175,7 +175,7 @@ def _unquoted(line: str) -> str:
 
 
 def _colab(log: recorders.Log) -> None:
-    """The package google.colab, which a notebook finds loaded."""
+    """The package google.colab, which is loaded on Colab."""
     quiet = recorders.Log()
     quiet.paused = True
     parts = recorders.colab_parts(log)
@@ -209,7 +209,8 @@ def _quiet_module(name: str, quiet: recorders.Log) -> types.ModuleType:
 
 
 def _local(log: recorders.Log) -> None:
-    """The parts of landfall_runtime that reach outside log as Colab's do, all that shows something does nothing."""
+    """Functions of landfall_runtime with external effects log like those of Colab; functions that display something do
+    nothing."""
     import landfall_runtime
 
     quiet = recorders.Log()

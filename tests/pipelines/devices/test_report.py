@@ -231,7 +231,7 @@ def test_idle_gpus_are_told(devices, idle):
 
 def test_a_preferred_device_that_is_missing_is_told():
     (finding, action), *_ = recommended(CPU, config=Device(prefer="gpu")).items()
-    assert finding == "device.prefer = gpu cannot be followed: AMD EPYC is used instead"
+    assert finding == "device.prefer = gpu cannot be satisfied: AMD EPYC is used instead"
     assert "COMPUTE_PREFER" in action
 
 
@@ -285,7 +285,7 @@ def test_a_gpu_that_cannot_be_used_comes_with_the_cure():
         (None, None, None, "/whl/cu130"),
         ("470.82", "8.0", None, "driver to 525 or newer"),
         ("570.86", "12.0", "12.6", "driver to 580 or newer"),
-        ("470.82", "3.7", None, "no current PyTorch computes on compute capability 3.7"),
+        ("470.82", "3.7", None, "no current PyTorch supports compute capability 3.7"),
         ("580.65.06", "7.5", "13.0", "restart the machine"),
     ],
 )
@@ -371,7 +371,7 @@ def test_a_torch_that_does_not_start_is_one_line(tmp_path):
     answer = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, env=environment)
     assert answer.returncode == 1
     assert answer.stderr == (
-        "landfall devices: PyTorch does not start: libcudart.so.13: cannot open shared object file "
+        "landfall devices: PyTorch cannot be imported: libcudart.so.13: cannot open shared object file "
         "— reinstall it with make setup\n"
     )
 

@@ -78,7 +78,7 @@ def test_a_name_that_no_step_has_is_refused_with_the_names_there_are(root):
         UsageError, match=r"there is no step 'checklists' — did you mean checklist\? the steps are qual"
     ):
         Selection(only=["checklists"]).of(steps)
-    with pytest.raises(UsageError, match="every step is left out"):
+    with pytest.raises(UsageError, match="no step is selected"):
         Selection(skip=["*"]).of(steps)
 
 
@@ -166,7 +166,7 @@ def test_changed_code_is_told(done, root, monkeypatch):
 
 def test_a_missing_or_foreign_result_is_told(done, root):
     (root / "checkpoints/patchtst_ssl.pt").write_text("of another run", encoding="utf-8")
-    assert done() == "checkpoints/patchtst_ssl.pt is no longer what the step left"
+    assert done() == "checkpoints/patchtst_ssl.pt has changed since the step wrote it"
     (root / "checkpoints/patchtst_ssl.pt").unlink()
     assert done() == "checkpoints/patchtst_ssl.pt is missing"
 
@@ -178,4 +178,4 @@ def test_a_pattern_without_files_is_told_as_ever(done):
 
 def test_a_record_nobody_can_read_counts_for_nothing(done, root):
     (root / "artifacts/pipeline/steps/notebook-patchtst.json").write_text("{torn", encoding="utf-8")
-    assert done() == "has never ended well"
+    assert done() == "has never completed"

@@ -125,7 +125,7 @@ def test_after_a_failure_nothing_is_started_but_what_always_runs(do, workspace, 
         "state": "failed", "reason": "no such luck", "log": "bad.log", "exit_code": 3, "seconds": 0, "at": "",
         "stage": "train", "stream": None,
     }  # fmt: skip
-    assert history["steps"]["other"]["reason"] == "bad did not end well"
+    assert history["steps"]["other"]["reason"] == "bad did not complete"
 
 
 def test_the_page_is_told_of_every_change_and_how_far_each_step_is(do, workspace, monkeypatch):
@@ -147,7 +147,7 @@ def test_a_folder_of_the_page_that_cannot_be_written_costs_a_warning(do, workspa
     write_text(workspace / livefile.PAGE, "the page")
     write_text(workspace / livefile.FOLDER, "a file in its place")
     assert do(step("one"), step("two"))[1] == {"one": "completed", "two": "completed"}
-    assert caplog.text.count("the dashboard shows this run only when it is over") == 1
+    assert caplog.text.count("the dashboard shows this run only after its end") == 1
 
 
 def test_keep_going_runs_what_does_not_need_the_failed_step(do):
@@ -164,7 +164,7 @@ def test_a_process_that_is_killed_is_a_failure_that_says_so(order, workspace):
     threading.Timer(0.7, lambda: next(iter(run._jobs.values())).kill()).start()
     (outcome,) = run.run([step("killed", "--sleep", "30")])
     assert (outcome.ending, outcome.exit_code, run.exit_code) == ("failed", EXIT_FAILURE, EXIT_FAILURE)
-    assert outcome.reason == "its process was ended by SIGKILL"
+    assert outcome.reason == "its process was killed by SIGKILL"
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping
