@@ -17,9 +17,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from core.cli import add_root_argument, root_of, run_command
-from core.config.compose import load_config, local_config_file
+from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
@@ -39,6 +40,7 @@ from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.dashboard.state_documents import TITLES, Checklist, DashboardState, RunsSummary, StreamState
 from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
+from pipelines.imported_models import streams_off_here
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +57,14 @@ def export_state(
     persist_run_history: bool = True,
     run_id: str | None = None,
     places: Mapping[Stream, Places] = CONTRACT,
+    off: Mapping[Stream, str] = MappingProxyType({}),
 ) -> DashboardState:
     """Gathers the state of the workspace `root`, writes it to `out`, and returns it.
 
     The other documents are written next to `out`; outdated ones of an earlier export are removed. `run_id` selects the
     run that is shown for the streams it trained; default: the newest run of each stream. `places`: output folders of
-    the runs of each stream. Damaged inputs are listed in `problems`; only a failing write raises.
+    the runs of each stream. `off`: the streams that are not in use, each with the reason; they have no part in the
+    verdict. Damaged inputs are listed in `problems`; only a failing write raises.
     """
     out = out or root / DEFAULT_OUT
     now = datetime.now(UTC)
@@ -72,13 +76,16 @@ def export_state(
         stream: describe_stream(root, stream, runs, run_id, out.parent, problems, places=places[stream])
         for stream in STREAMS
     }
+    for name, reason in off.items():
+        streams[name].light = light_of(None, None, why_off=reason)
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
     for name, stream in streams.items():
         stream.collapsed |= failed_as_collapsed(checklist, name, stream)
     summary = write_history(runs, out.parent / "runs", problems) if persist_run_history else summarise(runs)
-    nodes, pipeline = pipeline_nodes(streams, checklist, migration), read_pipeline_run(root, problems)
+    in_use = {name: stream for name, stream in streams.items() if name not in off}
+    nodes, pipeline = pipeline_nodes(in_use, checklist, migration), read_pipeline_run(root, problems)
     if pipeline is not None:
-        nodes = with_pipeline_run(nodes, pipeline, known_since(streams, checklist))
+        nodes = with_pipeline_run(nodes, pipeline, known_since(in_use, checklist))
     state = DashboardState(
         generated_at=now,
         verdict=verdict_of(nodes),
@@ -223,39 +230,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(_export, parser, argv)
 
 
-def places_of(root: Path, files: Mapping[Stream, str | None], overrides: Sequence[str] = ()) -> dict[Stream, Places]:
-    """Output folders of the runs of the configurations. None: the local configuration of the stream. If a local
-    configuration is missing or invalid, the default folders are used, with a warning, so that an export is always
-    possible. Raises UsageError for an invalid file that was passed.
+def loaded_configs(
+    root: Path, files: Mapping[Stream, str | None], overrides: Sequence[str] = ()
+) -> dict[Stream, LoadedConfig]:
+    """The configurations of the streams. None: the local configuration of the stream. If a local configuration is
+    missing or invalid, it is left out, the latter with a warning: the default folders are then used, so that an export
+    is always possible. Raises UsageError for an invalid file that was passed.
     """
-    places = dict(CONTRACT)
+    configs = {}
     for stream, file in files.items():
         if file is None and not (root / local_config_file(stream)).is_file():
             continue
         try:
-            places[stream] = Places.of(load_config(file or local_config_file(stream), overrides, root=root).config)
+            configs[stream] = load_config(file or local_config_file(stream), overrides, root=root)
         except UsageError as error:
             if file is not None:
                 raise
             log.warning("%s: %s; the standard folders are read", local_config_file(stream), error.message)
-    return places
+    return configs
 
 
 def _export(arguments: argparse.Namespace) -> int:
     root = root_of(arguments)
     out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
     files = {stream: getattr(arguments, f"{name}_config") for name, stream in _NAMES.items()}
-    places = places_of(root, files, arguments.overrides)
+    configs = loaded_configs(root, files, arguments.overrides)
+    places = {**CONTRACT, **{stream: Places.of(loaded.config) for stream, loaded in configs.items()}}
+    off = streams_off_here(configs, root) if len(configs) == len(STREAMS) else {}
     with Lock(command="landfall export") as lock:
         lock.take(out, key="--out", wait_s=_WAIT_S)
         finish(root)
         state = export_state(
-            root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id, places=places
-        )
+            root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id, places=places,
+            off=off,
+        )  # fmt: skip
+    states = {name: "not in use" if name in off else stream.state for name, stream in state.streams.items()}
     summary = {
         "written": relative(out, root),
         "verdict": state.verdict.state,
-        "streams": {name: stream.state for name, stream in state.streams.items()},
+        "streams": states,
         "runs": state.runs.total,
         "problems": len(state.problems),
     }

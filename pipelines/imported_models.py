@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core import checkpoint
+from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.data.files import matches
+from core.data.in_use import streams_off
 from core.errors import LandfallError
 from core.reading import UnreadableError, read_json_object
 from core.workspace import relative, utc_now, write_json
@@ -36,6 +38,19 @@ def is_imported(root: Path, stream: Stream, model: Path) -> bool:
         return isinstance(noted, dict) and noted.get("sha256") == checkpoint.describe(model)["sha256"]
     except (LandfallError, KeyError):
         return False
+
+
+def streams_off_here(configs: Mapping[Stream, LoadedConfig], root: Path) -> dict[Stream, str]:
+    """The streams that this workspace does not use, each with the reason: an imported model needs no data here.
+
+    Raises UsageError where every stream is switched off.
+    """
+    imported = [
+        stream
+        for stream, loaded in configs.items()
+        if is_imported(root, stream, root / loaded.config.logging.checkpoint_path)
+    ]
+    return streams_off(configs, root, needed=imported)
 
 
 def _record(root: Path) -> dict[str, object]:

@@ -34,6 +34,7 @@ from core.workspace import new_run_id
 from inference.run_scoring_example import ScoringPaths
 from pipelines import run_summary
 from pipelines.dashboard.pipeline_run import FOLDER
+from pipelines.imported_models import streams_off_here
 from pipelines.notebook_parameters import check_parameters, parameter
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import unfinished_run
@@ -146,7 +147,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.run_id and not arguments.resume:
         _refuse_used_name(order, steps, root)
     if arguments.owns_process:  # every step inherits the environment of this process
-        start_right(order.configs["patchtst"].config)
+        start_right(next(iter(order.configs.values())).config)
     how = How(
         jobs=arguments.jobs or default_jobs(order.configs.values()), resume=arguments.resume,
         keep_going=arguments.keep_going, timeout_s=arguments.timeout, cell_timeout_s=arguments.cell_timeout,
@@ -189,8 +190,15 @@ def _lock_all(lock: Lock, order: Order, root: Path) -> None:
 def _order(arguments: argparse.Namespace, root: Path) -> Order:
     files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
     configs = {stream: load_config(file, arguments.overrides, root=root) for stream, file in files.items()}
+    off = streams_off_here(configs, root)
+    for stream, reason in off.items():
+        log.info("%s is not in use: %s", stream, reason)
+    in_use = {stream: loaded for stream, loaded in configs.items() if stream not in off}
     run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
-    return Order(configs, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history)
+    return Order(
+        in_use, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history,
+        off=off, files_off={stream: configs[stream].source for stream in off},
+    )  # fmt: skip
 
 
 def default_jobs(configs: Iterable[LoadedConfig]) -> int:
@@ -208,7 +216,7 @@ def _show(outcomes: Sequence[Outcome], order: Order, root: Path, *, as_json: boo
     if as_json:
         sys.stdout.write(json.dumps(run_summary.as_json(summaries, report), indent=2) + "\n")
     else:
-        sys.stdout.write(run_summary.summary_text(summaries, report, root) + "\n")
+        sys.stdout.write(run_summary.summary_text(summaries, report, root, off=order.off) + "\n")
     sys.stdout.flush()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from core.config.compose import LoadedConfig
@@ -32,8 +33,16 @@ def as_json(summaries: Mapping[Stream, Summary | None], report: ValidationReport
     return {"found": dict(summaries), "checklist": report.to_json()}
 
 
-def summary_text(summaries: Mapping[Stream, Summary | None], report: ValidationReport, root: Path) -> str:
+def summary_text(
+    summaries: Mapping[Stream, Summary | None],
+    report: ValidationReport,
+    root: Path,
+    *,
+    off: Mapping[Stream, str] = MappingProxyType({}),
+) -> str:
+    """off: the streams that are not in use, each with the reason."""
     blocks = ["What was found", *(_found(stream, summary) for stream, summary in summaries.items())]
+    blocks += [f"  {TITLES[stream][1]}, {stream}\n    not in use: {reason}" for stream, reason in off.items()]
     return "\n".join(["", *blocks, "", as_text(report), "", _where_to_look(root), "", _next_steps()])
 
 

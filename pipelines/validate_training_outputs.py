@@ -26,6 +26,7 @@ from core.switching import finish
 from core.workspace import utc_now, write_json
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import GROUP_TITLES, Context, Item, Status
+from pipelines.imported_models import streams_off_here
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,11 @@ def failure_of(report: ValidationReport) -> OutputError:
 
 def build_context(root: Path, patch_config: str, swin_config: str, overrides: Sequence[str] = ()) -> Context:
     files = dict(zip(STREAMS, (patch_config, swin_config), strict=True))
-    return Context(root, {stream: load_config(file, overrides, root=root) for stream, file in files.items()})
+    configs = {stream: load_config(file, overrides, root=root) for stream, file in files.items()}
+    off = streams_off_here(configs, root)
+    for stream, reason in off.items():
+        log.info("%s is not in use, and not checked: %s", stream, reason)
+    return Context(root, {stream: loaded for stream, loaded in configs.items() if stream not in off}, off)
 
 
 def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:

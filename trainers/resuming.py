@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _FREE_TO_CHANGE = (
     *("logging.", "device.", "distributed.", "hardware.", "dqvl.", "scoring.", "data.score_stride", "data.store_"),
     *("devices", "precision", "deterministic", "cudnn_benchmark", "max_threads", "timeout_hours", "pythonhashseed"),
-    *("log_device_info", "profile_runtime", "model.size", "training.resume", "training.recoveries"),
+    *("enabled", "log_device_info", "profile_runtime", "model.size", "training.resume", "training.recoveries"),
     *("training.gradient_checkpointing", "training.allow_changes", "training.checkpoint_every_minutes"),
     *("training.keep", "training.promote", "training.start_from"),
     # A position in an epoch is counted in windows; these decide how many make a step, and how they are computed.

@@ -112,8 +112,15 @@ def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], ori
 
 
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
-    """Validates plain values, such as a checkpoint holds. Raises ConfigError."""
-    return validate(with_current_keys(values)[0], source=source, origins={})
+    """Validates plain values, such as a checkpoint holds.
+
+    Raises ConfigError, also for `data.root` = auto: only `load_config` knows the workspace that it depends on.
+    """
+    config = validate(with_current_keys(values)[0], source=source, origins={})
+    if config.data.root == "auto":
+        problem = "auto is resolved only by load_config, which knows the workspace"
+        raise ConfigError(source, [ConfigFault("data.root", problem)], hint="name a folder, such as data.root = '.'")
+    return config
 
 
 def recorded(config: AnyConfig) -> dict[str, Any]:

@@ -77,6 +77,16 @@ def resolved(config: AnyConfig, history: History) -> tuple[AnyConfig, list[str]]
     return _with(config, {key: value for key, (value, _) in chosen.items()}), reasons
 
 
+def smallest_window(config: AnyConfig) -> int:
+    """Rows of the shortest window that the recipe may choose; those of `data.window` where that is set."""
+    if config.data.window != AUTO:
+        return config.data.window
+    if config.stream == "swinmae":
+        return _SAMPLES_A_COLUMN * config.scalogram.image_size
+    step = 1 if config.model.patch_length == AUTO else config.model.patch_length
+    return max(_SHORT_WINDOWS[-1] // step, 2) * step
+
+
 def as_trained(config: AnyConfig, trained: Mapping[str, Any]) -> AnyConfig:
     """The configuration with what a model was trained with in the place of `auto`.
 

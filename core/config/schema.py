@@ -379,6 +379,11 @@ class Config(Execution):
     """Keys of both streams."""
 
     stream: Stream
+    enabled: SwitchOrAuto = Field(
+        "auto",
+        description="Whether commands for both streams (`landfall pipeline`, `validate`, `export`, `check`) include "
+        "this one. `auto` does unless the folders of its data have no files while the other stream has data.",
+    )
     logging: Logging = Field(description="Output folders and progress display.")
     data: Data = Field(Data(), description="Files, windows and splits.")
     dqvl: Quality = Field(description="Data quality and label validation (DQVL).")

@@ -10,6 +10,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `recording`: values and times of one measurement
 - `segments`: row ranges without a gap
 - `sentinels`: values that stand for "no value"
+- `in_use`: which streams a plant has data of
 - `files`: names, sidecars and first bytes of sensor files
 - `entries`: folders of arrays, complete or not there
 - `quality`: rules, limits and reports
@@ -30,6 +31,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `windows`: windows over concatenated recordings
 - `splits`: which rows train, validate, calibrate and test
 - `dataset`: the data of a stream
+- `readiness`: whether the data is enough
 - `identity`: digests of a split, to detect changed data
 - `overlap`: rows that two splits share
 - `scalogram`: images of vibration

@@ -31,7 +31,7 @@ from core.data.recording import NOT_A_TIME, RATE_TOLERANCE, Recording
 from core.data.sampling import even_times, sampling_rate, steps
 from core.data.sentinels import Sentinels
 from core.data.tables import Table, read_blocks, read_table, time_column
-from core.data.timestamps import Times, parse_times
+from core.data.timestamps import TIME_NAMES, Times, parse_times
 from core.errors import DataError
 from core.workspace import relative
 
@@ -142,7 +142,7 @@ class _TimeColumn:
         column, names = time_column(table.frame, self.wanted, self.path)
         times = None
         if column is not None:
-            times = parse_times(column)
+            times = _noted(parse_times(column), names, self.wanted)
             self._rows.add(times.time_ns)
             self._can_be_read |= bool((times.time_ns != NOT_A_TIME).any())
             self._first = self._first or (column.iloc[0], table.first_row)
@@ -160,7 +160,7 @@ class _TimeColumn:
             refuse_large(self.path, _BYTES_PER_STAMP * self._num_rows)
             every_name = {name for names, _ in self._found for name in names}
             column, names = time_column(read_table(self.path, every_name).frame, self.wanted, self.path)
-            times = parse_times(column)
+            times = _noted(parse_times(column), names, self.wanted)
         else:
             times = replace(times, time_ns=self._rows.whole())
         if not self._can_be_read:
@@ -173,6 +173,13 @@ class _TimeColumn:
                 hint="write ISO time stamps, or name another column in data.timestamp",
             )
         return times
+
+
+def _noted(times: Times, names: Sequence[str], wanted: str) -> Times:
+    """With a note on a time column that was found by its content."""
+    if wanted != "auto" or names[0].lower() in TIME_NAMES:
+        return times
+    return replace(times, notes=(*times.notes, f"column {names[0]!r} read as the time stamps"))
 
 
 def _read_vibration_table(source: Source) -> _Read:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from core.data.dialects import Dialect, refuse_doubles, row_widths, sniff
 from core.data.files import refuse_large
-from core.data.timestamps import TIME_NAMES
+from core.data.timestamps import TIME_NAMES, holds_times
 from core.errors import DataError, WriteError, first_line
 
 _DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
@@ -94,14 +94,16 @@ def _named(table: Table) -> Table:
 def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series | None, tuple[str, ...]]:
     """The time stamps of a table, if it has any, and the names of their columns.
 
-    `wanted` is a column name, or `auto` for one of `TIME_NAMES` in upper or lower case; a date column is joined with a
-    column of the time of day.
+    `wanted` is a column name, or `auto` for one of `TIME_NAMES` in upper or lower case, otherwise the first column of
+    time stamps by its content; a date column is joined with a column of the time of day.
     """
     if wanted != "auto":
         require(frame, [wanted], path)
         return frame[wanted], (wanted,)
     names = {name.lower(): name for name in reversed(frame.columns)}
     found = [names[name] for name in TIME_NAMES if name in names]
+    if not found:
+        found = [name for name in frame.columns if holds_times(frame[name])][:1]
     if not found:
         return None, ()
     if [name.lower() for name in found] == ["time", "date"]:

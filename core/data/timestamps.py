@@ -28,6 +28,9 @@ _PLANT_FORM = re.compile(
     r"(?:(?P<gap>[ T])(?P<hm>\d{1,2}:\d{2})(?P<second>:\d{2})?(?P<fraction>\.\d+)?(?P<half> ?[AaPp][Mm])?)?"
 )
 _SAMPLE = 64
+# A column without the name of a time column holds times if most sampled cells are dates with a time of day, and differ.
+_DATE_AND_TIME = r"\d[./ -]\w{1,9}[./ -]\d+[ T]+\d{1,2}:\d{2}"
+_LEAST_READABLE = _LEAST_DISTINCT = 0.9
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,21 @@ def parse_times(column: pd.Series) -> Times:
     if pd.to_numeric(_sample(text), errors="coerce").notna().mean() > 0.5:
         return _from_numbers(pd.to_numeric(text, errors="coerce").astype("float64"))
     return _from_text(text)
+
+
+def holds_times(column: pd.Series) -> bool:
+    """Whether a column that is not numeric holds time stamps that advance, whatever its name: `Zeit`, `Date/Time`."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return False
+    sample = _sample(column)
+    if sample.empty or sample.nunique() < _LEAST_DISTINCT * len(sample):
+        return False
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return True
+    text = sample.astype("string").str.strip()
+    if not text.str.contains(_DATE_AND_TIME).mean() > _LEAST_READABLE:
+        return False
+    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > _LEAST_READABLE)
 
 
 def _as_ns(column: pd.Series) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -61,10 +61,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Context:
-    """The input of the checks."""
+    """The input of the checks. configs: of the streams in use. off: the others, each with the reason."""
 
     root: Path
     configs: Mapping[Stream, LoadedConfig]
+    off: Mapping[Stream, str] = field(default_factory=dict)
 
     def config(self, stream: Stream) -> AnyConfig:
         return self.configs[stream].config

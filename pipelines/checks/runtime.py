@@ -212,14 +212,14 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 def dashboard_state(context: Context) -> str:
     """A new export is valid; so is the last one, if there is any."""
     from pipelines.dashboard.inputs import explain
-    from pipelines.dashboard.places import Places
+    from pipelines.dashboard.places import CONTRACT, Places
     from pipelines.dashboard.state_documents import DashboardState
     from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "dashboard-state.json"
-        places = {stream: Places.of(context.config(stream)) for stream in context.configs}
-        export_state(context.root, out=fresh, places=places)
+        places = {**CONTRACT, **{stream: Places.of(context.config(stream)) for stream in context.configs}}
+        export_state(context.root, out=fresh, places=places, off=context.off)
         state = DashboardState.model_validate_json(fresh.read_text(encoding="utf-8"))
     exported = context.root / DEFAULT_OUT
     if exported.is_file():
@@ -227,7 +227,7 @@ def dashboard_state(context: Context) -> str:
             DashboardState.model_validate_json(exported.read_bytes())
         except ValueError as error:
             raise CheckFailed(f"{DEFAULT_OUT}: {explain(error)}", "run `make export`") from error
-    return f"valid, schema version {state.schema_version}, {len(state.streams)} streams"
+    return f"valid, schema version {state.schema_version}, {len(context.configs)} streams"
 
 
 CHECKS = (

@@ -11,8 +11,19 @@ from pipelines.dashboard.state_documents import Checkpoint, Light, ScoreSummary
 NEAR_CHANCE = 0.6
 
 
-def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_events: int | None = None) -> Light:
-    """The most urgent state. open_events: number of events that are not acknowledged; default: all."""
+def light_of(
+    checkpoint: Checkpoint | None,
+    scores: ScoreSummary | None,
+    open_events: int | None = None,
+    *,
+    why_off: str | None = None,
+) -> Light:
+    """The most urgent state. open_events: number of events that are not acknowledged; default: all.
+
+    why_off: why the stream is not in use; None where it is.
+    """
+    if why_off is not None:
+        return Light(state="not in use", detail=f"This stream is not in use; {why_off}.")
     if scores is None:
         if checkpoint is None:
             return Light(state="no model", detail="There is no model for this machine: train one first.")

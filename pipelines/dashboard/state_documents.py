@@ -166,7 +166,7 @@ class MemoryUse(Document):
     measured_mb: Number = Field(None, description="Peak memory; null if not measured.")
 
 
-LightState = Literal["no event", "open events", "drift", "stale", "no scores", "no model"]
+LightState = Literal["no event", "open events", "drift", "stale", "no scores", "no model", "not in use"]
 
 
 class Light(Document):

@@ -62,13 +62,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Order:
-    """The request: the configuration of each stream, overrides of both, and parameters of both notebooks."""
+    """The request: the configuration of each stream in use, overrides of both, and parameters of both notebooks.
+
+    off, files_off: the reason and the configuration file of each stream that is not in use.
+    """
 
     configs: Mapping[Stream, LoadedConfig]
     run_id: str
     overrides: Sequence[str] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     persist_run_history: bool = True
+    off: Mapping[Stream, str] = field(default_factory=dict)
+    files_off: Mapping[Stream, str] = field(default_factory=dict)
 
 
 def pipeline_steps(order: Order, root: Path) -> tuple[Step, ...]:
@@ -148,12 +153,11 @@ def _scored(stream: Stream, order: Order) -> tuple[str, ...]:
 
 
 def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
-    files = (word for stream, flag in _CONFIG_FLAGS.items() for word in (flag, order.configs[stream].source))
     return Step(
         name="checklist",
         title="validation checklist",
         stage="validate",
-        command=("pipelines.validate_training_outputs", *files, *order.overrides),
+        command=("pipelines.validate_training_outputs", *_config_arguments(order), *order.overrides),
         needs=tuple(step.name for step in earlier),
         inputs=Inputs(
             tuple(order.configs),
@@ -167,18 +171,23 @@ def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
 def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
     history = "--persist-run-history" if order.persist_run_history else "--no-persist-run-history"
     single_file = ("--single-file", str(root / SINGLE_FILE)) if has_page(root) else ()
-    files = (word for stream, flag in _CONFIG_FLAGS.items() for word in (flag, order.configs[stream].source))
     return Step(
         name="dashboard",
         title="dashboard export",
         stage="export",
         command=(
             "pipelines.export_training_dashboard_state",
-            *("--run-id", order.run_id, history, *single_file, *files, *order.overrides),
+            *("--run-id", order.run_id, history, *single_file, *_config_arguments(order), *order.overrides),
         ),
         needs=(*(step.name for step in earlier), "checklist"),
         always=True,
     )
+
+
+def _config_arguments(order: Order) -> list[str]:
+    """The configurations of all streams: each command finds out which are not in use."""
+    files = {stream: loaded.source for stream, loaded in order.configs.items()} | order.files_off
+    return [word for stream, flag in _CONFIG_FLAGS.items() for word in (flag, files[stream])]
 
 
 _CONFIG_FLAGS: dict[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}

@@ -43,3 +43,10 @@ def test_scores_near_chance_are_a_warning(auroc, warned):
 def test_a_broken_promise_of_false_alarms_is_a_warning(low, warned):
     threshold = Threshold(false_alarm_rate=0.02, achieved=FalseAlarms(rate=0.05, low=low, high=0.1))
     assert bool(light_of(MODEL, scores(threshold=threshold)).warnings) == warned
+
+
+def test_a_stream_that_is_not_in_use_says_why():
+    light = light_of(MODEL, scores(), why_off="no data: data/vib has no files")
+    assert light.state == "not in use"
+    assert "data/vib" in light.detail
+    assert not light.warnings

@@ -79,8 +79,17 @@ export class Store extends EventTarget {
     return null;
   }
 
+  /** The streams in use, and those of which there is a run. */
   get streams() {
+    return this.allStreams.filter((name) => this.isInUse(name) || this.state.streams[name].run_id);
+  }
+
+  get allStreams() {
     return Object.keys(this.state.streams ?? {});
+  }
+
+  isInUse(name) {
+    return this.state.streams[name].light?.state !== "not in use";
   }
 
   /** A document that only a new export changes, loaded once. */

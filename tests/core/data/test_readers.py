@@ -387,3 +387,31 @@ def test_every_real_vibration_file():
     (normal,) = found["cwru/normal.npy"]
     assert (normal.values_tc.shape, normal.healthy, normal.channels) == ((119_569, 1), True, ("de",))
     assert found["femto/Bearing1_1.npz"][0].channels == ("horizontal", "vertical")
+
+
+# ------------------------------------------------------------------------------------------- time columns of any name
+@pytest.mark.parametrize(
+    "stamps, is_time",
+    [
+        (["02.03.2026 06:00:00", "02.03.2026 06:00:01", "02.03.2026 06:00:02"], True),
+        (["03/02/2026 06:00:00 AM", "03/02/2026 06:00:01 AM", "03/02/2026 06:00:02 AM"], True),
+        (["2026-03-02T06:00:00", "2026-03-02T06:00:01", "2026-03-02T06:00:02"], True),
+        (["2026-03-02 06:00:00"] * 3, False),  # the time of the export, not of the rows
+        (["2026-03-02", "2026-03-03", "2026-03-04"], False),
+        (["batch 1-2-3 4:05", "batch 2-2-3 4:06", "batch 3-2-3 4:07"], False),
+    ],
+)
+def test_a_time_column_is_found_by_its_content(tmp_path, stamps, is_time):
+    rows = "".join(f"1,{stamp},{number}\n" for number, stamp in enumerate(stamps))
+    (tmp_path / "a.csv").write_text("p,Zeit,q\n" + rows, encoding="utf-8")
+    (recording,) = read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())
+    assert recording.channels == ("p", "q")
+    assert recording.time_source == ("timestamp" if is_time else "index")
+    assert any("'Zeit' read as the time" in note for note in recording.notes) == is_time
+
+
+def test_a_column_with_the_name_of_times_is_preferred(tmp_path):
+    text = "Zeit,time,p\n" + "".join(f"2020-01-01 00:00:0{n},2026-01-01 00:00:0{n},{n}\n" for n in range(3))
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    (recording,) = read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())
+    assert str(recording.time_ns[:1].astype("datetime64[ns]")[0]).startswith("2026")

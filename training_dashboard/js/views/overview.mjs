@@ -26,7 +26,9 @@ export function overview(store, _route, signal) {
     fill(stages, store.pipeline.stages.map(stage));
     fill(
       runs,
-      store.streams.map((name) => runCard(name, store.stream(name))),
+      store.streams
+        .filter((name) => store.isInUse(name))
+        .map((name) => runCard(name, store.stream(name))),
     );
   };
   follow();
@@ -38,7 +40,7 @@ export function overview(store, _route, signal) {
     el(
       "div",
       { class: "cards" },
-      store.streams.map((name) => machineCard(store, name, store.state.streams[name])),
+      store.allStreams.map((name) => machineCard(store, name, store.state.streams[name])),
     ),
     el("h2", { class: "section" }, "Software"),
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread)),
@@ -68,6 +70,7 @@ function machineCard(store, name, stream) {
   const { scores, detections, checkpoint, subject, title } = stream;
   const { state = "no scores", detail = "", warnings = [] } = stream.light ?? {};
   const worst = detections?.events?.[0];
+  if (!store.isInUse(name)) return card(wordOf(subject), light(state), el("p", { class: "reason" }, detail));
   return card(
     wordOf(subject),
     light(state),

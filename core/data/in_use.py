@@ -1,0 +1,49 @@
+"""Which streams a plant uses: commands for both streams leave out one that is switched off or has no data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from core.config.compose import LoadedConfig
+from core.config.faults import origin_of
+from core.config.schema import AnyConfig, Stream
+from core.errors import UsageError
+from core.workspace import holds_files, relative
+
+
+def streams_off(
+    configs: Mapping[Stream, LoadedConfig], root: Path, *, needed: Collection[Stream] = ()
+) -> dict[Stream, str]:
+    """The streams that are not in use, each with the reason.
+
+    needed: streams that are in use without data, such as one with an imported model. Where no stream has data, only
+    those that are switched off are left out: each of the others then reports what it lacks.
+    Raises UsageError where every stream is switched off.
+    """
+    switched_off = {
+        stream: f"switched off: enabled = false, set by {origin_of('enabled', loaded.origins) or loaded.source}"
+        for stream, loaded in configs.items()
+        if loaded.config.enabled is False
+    }
+    if configs and len(switched_off) == len(configs):
+        raise UsageError("every stream is switched off: enabled = false", hint="set enabled=true for one of them")
+    without_data = {
+        stream: f"no data: {' and '.join(folders)} {'has' if len(folders) == 1 else 'have'} no files"
+        for stream, loaded in configs.items()
+        if loaded.config.enabled == "auto" and stream not in needed and (folders := _empty_folders(loaded.config, root))
+    }
+    off = switched_off | without_data
+    return off if len(off) < len(configs) else switched_off
+
+
+def _empty_folders(config: AnyConfig, root: Path) -> list[str]:
+    """The folders that the globs of all splits look in, where none of these holds a file: a file with a name that no
+    glob matches is a mistake to report, not an unused stream."""
+    parts = [getattr(config.data.parts, name) for name in type(config.data.parts).model_fields]
+    data_root = root / config.data.root
+    folders = {(data_root / (re.split(r"[*?\[]", glob)[0] + "?")).parent for part in parts for glob in part.files}
+    if not folders or any(map(holds_files, folders)):
+        return []
+    return sorted(relative(folder, root) for folder in folders)
