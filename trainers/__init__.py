@@ -7,6 +7,6 @@ Layers, lowest first; a module imports only from layers above it in this list:
 3. objective (loss and gradients), probing (micro-batch), starting (initial weights)
 4. recovery (non-finite losses), decisions (what the hardware decides)
 5. state (what a checkpoint holds), checkpointer (files)
-6. loop, run
+6. loop, run, estimate
 7. launching, supervising, command, slurm_script, and one entry point per stream
 """

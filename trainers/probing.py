@@ -68,7 +68,7 @@ def _probe(
         model.gradient_checkpointing = checkpointing
         try:
             result = find_batch_size(
-                *_steps(context, model, train, validation),
+                *steps_of(context, model, train, validation),
                 meter=device,
                 limit_mb=plan.memory_limit_mb,
                 largest=largest,
@@ -81,7 +81,7 @@ def _probe(
     return result
 
 
-def _steps(
+def steps_of(
     context: RunContext, model: nn.Module, train: Inputs, validation: Inputs
 ) -> tuple[Callable[[int], None], Callable[[int], None]]:
     """A train step and a validation step over the first windows of each split.

@@ -19,7 +19,7 @@ from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
-from core.data.splits import PART_NAMES, TRAINING_PARTS, PartName, spans_of, splits_of, windows_of
+from core.data.splits import PART_NAMES, TRAINING_PARTS, PartName, no_rows, spans_of, splits_of, windows_of
 from core.data.store import Store
 from core.data.windows import Series, WindowSet
 from core.errors import DataError, LandfallError, QualityError, first_line
@@ -61,17 +61,16 @@ def load_stream_data(
     if config.data.root == SAMPLES:
         log.info("the data is the sample data in %s; files of your own belong in data", SAMPLES)
     data_root = (root / config.data.root).resolve()
-    files = sorted({file for name in parts for file in _files_of(config, name, data_root)})
+    files = sorted({file for name in parts for file in files_of(config, name, data_root)})
     store = Store.of(config, root)
     recordings, reports = read_all(files, config, root, run_id, store)
-    channels, rate_hz = _common_shape(recordings, config)
+    channels, rate_hz = common_shape(recordings, config)
     if recipe.is_open(config):
-        config = _with_recipe(config, recordings, data_root, rate_hz)
+        config = with_recipe(config, recordings, data_root, rate_hz)
     spans = splits_of(config, recordings, data_root)
     for name in parts:
         if not spans[name]:
-            hint = f"see data.parts.{name}, data.guard and the reports in {config.dqvl.report_dir}"
-            raise DataError(f"the split {name} has no rows", hint=hint)
+            raise no_rows(config, name)
     if scaler is None:
         rows = [(recordings[span.recording], span.start, span.stop) for span in spans["train"]]
         training = [recording.values_tc[start:stop] for recording, start, stop in rows]
@@ -99,7 +98,7 @@ def check_quality(
 ) -> list[QualityReport]:
     """Checks every file of the splits and writes its report. Raises QualityError when no file passes."""
     data_root = (root / config.data.root).resolve()
-    files = {file for name in parts for file in _files_of(config, name, data_root)}
+    files = {file for name in parts for file in files_of(config, name, data_root)}
     store = Store.of(config, root)
     reports = read_all(sorted(files), config, root, run_id, store)[1]
     store.forget_oldest()
@@ -107,7 +106,7 @@ def check_quality(
 
 
 # ---------------------------------------------------------------------------------------------------- reading, quality
-def _files_of(config: AnyConfig, name: PartName, data_root: Path) -> list[Path]:
+def files_of(config: AnyConfig, name: PartName, data_root: Path) -> list[Path]:
     part: Part = getattr(config.data.parts, name)
     if not part.files:
         raise DataError(f"the split {name} names no files", hint=f"set data.parts.{name}.files to one or more globs")
@@ -129,7 +128,7 @@ def read_all(
         for file in files:
             file_id = relative(file, data_root)
             progress.advance(0, note=file_id)  # if the process is killed, this file was being read
-            reading = _read(file, config, data_root, store)
+            reading = read_file(file, config, data_root, store)
             report = None
             if config.dqvl.enabled:
                 report = judge(reading.metrics, config.dqvl, stream=config.stream, file_id=file_id, run_id=run_id)
@@ -154,7 +153,7 @@ def read_all(
     return kept, reports
 
 
-def _read(file: Path, config: AnyConfig, data_root: Path, store: Store) -> Reading:
+def read_file(file: Path, config: AnyConfig, data_root: Path, store: Store) -> Reading:
     """Raises DataError naming the file, whatever error its reader raised."""
     try:
         return store.read(file, root=data_root, config=config)
@@ -181,7 +180,7 @@ def _log_decisions(notes: Mapping[str, Sequence[str]], reports: Sequence[Quality
         )  # fmt: skip
 
 
-def _common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:
+def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:
     """The channels and the sampling rate of all recordings. Raises DataError naming the first that differs."""
     first = recordings[0]
     for other in recordings[1:]:
@@ -207,14 +206,13 @@ def _common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[t
 
 
 # -------------------------------------------------------------------------------------------------------------- recipe
-def _with_recipe(
+def with_recipe(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None
 ) -> AnyConfig:
     """Raises DataError where the splits that train and validate have no rows: the recipe depends on them alone."""
     spans = {name: spans_of(getattr(config.data.parts, name), recordings, data_root) for name in TRAINING_PARTS}
     if missing := [name for name in TRAINING_PARTS if not spans[name]]:
-        hint = f"see data.parts.{missing[0]}, or set data.window and the other keys that are auto"
-        raise DataError(f"the split {missing[0]} has no rows to choose a recipe from", hint=hint)
+        raise no_rows(config, missing[0])
     known = {span.recording for name in TRAINING_PARTS for span in spans[name]}
     calibration = spans_of(config.data.parts.calibration, recordings, data_root)
     spans["calibration"] = [span for span in calibration if span.recording in known]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from core.config.recipe import AUTO, smallest_window
 from core.config.schema import AnyConfig, Part
 from core.data.files import matches
 from core.data.recording import Recording
@@ -99,6 +101,33 @@ def _with_guard(spans: Mapping[PartName, list[Span]], guard: int) -> dict[PartNa
     return {name: [span for span in found if span.start < span.stop] for name, found in guarded.items()}
 
 
+def ranges_of(
+    name: PartName, spans: Sequence[Span], recordings: Sequence[Recording], config: AnyConfig, offsets_r: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a split without a gap, and those that its windows may cover, each int64 (K, 2) in rows of a series.
+
+    offsets_r: where the recordings start in the series.
+    """
+    own, extended = [], []
+    for span in spans:
+        offset, own_s2 = offsets_r[span.recording], span.segments_s2(recordings)
+        own_s2 = own_s2[own_s2[:, 0] < own_s2[:, 1]]
+        whole_s2 = recordings[span.recording].segments_s2
+        first_s = whole_s2[np.searchsorted(whole_s2[:, 0], own_s2[:, 0], side="right") - 1, 0]
+        context = config.score_context if name in SCORING_PARTS else 0
+        begin_s = np.maximum(first_s, own_s2[:, 0] - context)
+        own.append(own_s2 + offset)
+        extended.append(np.stack([begin_s, own_s2[:, 1]], axis=1) + offset)
+    return np.concatenate(own), np.concatenate(extended)
+
+
+def starts_of(name: PartName, extended_k2: np.ndarray, config: AnyConfig) -> np.ndarray:
+    """Starts of the windows of a split, int64 (W,). extended_k2: rows that they may cover (`ranges_of`)."""
+    scoring = name in SCORING_PARTS
+    stride = config.score_stride if scoring else config.data.stride
+    return window_starts(extended_k2, config.data.window, stride, cover_end=scoring)
+
+
 def _refuse_overlap(spans: Mapping[PartName, list[Span]], recordings: Sequence[Recording]) -> None:
     """Raises DataError where two splits share a row: the model would be tested on its training data."""
     by_recording: dict[int, list[tuple[PartName, Span]]] = defaultdict(list)
@@ -116,25 +145,46 @@ def _refuse_overlap(spans: Mapping[PartName, list[Span]], recordings: Sequence[R
                 )
 
 
+def rows_needed(config: AnyConfig, name: PartName) -> int:
+    """Rows without a gap that a split needs at least: a window, and scores to set a threshold."""
+    window = smallest_window(config)
+    if name != "calibration":
+        return window
+    scores = config.scoring.threshold.min_calibration
+    if config.stream == "patchtst":  # a score for each row
+        return max(window, scores)
+    stride = config.score_stride if config.data.score_stride != AUTO else max(window // 4, 1)
+    return window + (scores - 1) * stride
+
+
+def file_rows_needed(config: AnyConfig, name: PartName) -> int | None:
+    """Rows that one recording needs so that the split, a share of it, has enough; None where it is no share."""
+    part: Part = getattr(config.data.parts, name)
+    if part.by != "time" or not (isinstance(part.start, float) and isinstance(part.stop, float)):
+        return None
+    guard = smallest_window(config) if config.data.guard < 0 else config.data.guard
+    return math.ceil((rows_needed(config, name) + guard * (part.start > 0)) / (part.stop - part.start))
+
+
+def no_rows(config: AnyConfig, name: PartName) -> DataError:
+    """The error of a split without rows, with the number that it needs."""
+    rows, whole = rows_needed(config, name), file_rows_needed(config, name)
+    of_file = f": a recording of {whole:,} rows or more" if whole is not None else ""
+    return DataError(
+        f"the split {name} has no rows; it needs {rows:,} or more without a gap{of_file}",
+        hint=f"record more, or change data.parts.{name} and data.guard; `landfall check` judges all splits",
+    )
+
+
 def windows_of(name: PartName, spans: Sequence[Span], series: Series, config: AnyConfig) -> WindowSet:
     """The windows of a split. Windows that are scored may start on earlier rows of the same segment, which may belong
     to another split: a monitor would have seen them.
 
     Raises DataError where no segment is as long as a window, and where a split for training has no observed value.
     """
-    scoring, window = name in SCORING_PARTS, config.data.window
-    stride = config.score_stride if scoring else config.data.stride
-    own, extended = [], []
-    for span in spans:
-        offset, own_s2 = series.offsets_r[span.recording], span.segments_s2(series.recordings)
-        own_s2 = own_s2[own_s2[:, 0] < own_s2[:, 1]]
-        whole_s2 = series.recordings[span.recording].segments_s2
-        first_s = whole_s2[np.searchsorted(whole_s2[:, 0], own_s2[:, 0], side="right") - 1, 0]
-        begin_s = np.maximum(first_s, own_s2[:, 0] - config.score_context) if scoring else own_s2[:, 0]
-        own.append(own_s2 + offset)
-        extended.append(np.stack([begin_s, own_s2[:, 1]], axis=1) + offset)
-    segments_k2, extended_k2 = np.concatenate(own), np.concatenate(extended)
-    starts_w = window_starts(extended_k2, window, stride, cover_end=scoring)
+    window = config.data.window
+    segments_k2, extended_k2 = ranges_of(name, spans, series.recordings, config, series.offsets_r)
+    starts_w = starts_of(name, extended_k2, config)
     lengths_k, extended_k = (each[:, 1] - each[:, 0] for each in (segments_k2, extended_k2))
     if num_lost := int(lengths_k[extended_k < window].sum()):
         log.warning(

@@ -1,0 +1,290 @@
+"""Whether the data of a stream is enough to train and to score: what each split needs and has, and what is odd in it.
+
+Reads and judges every file, as a run does, and collects what is wrong instead of ending at the first fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from core.config import recipe
+from core.config.schema import AnyConfig
+from core.data.dataset import common_shape, files_of, read_file, with_recipe
+from core.data.quality import QualityReport, judge
+from core.data.recording import Recording
+from core.data.splits import (
+    PART_NAMES,
+    PartName,
+    Span,
+    file_rows_needed,
+    ranges_of,
+    rows_needed,
+    splits_of,
+    starts_of,
+)
+from core.data.store import Store
+from core.errors import DataError, LandfallError
+from core.numbers import duration_in_words
+from core.workspace import relative
+
+# Rows that channels are compared on, evenly spaced over the training rows.
+_COMPARED_ROWS = 20_000
+# Channels that are so correlated carry the same information.
+_SAME = 0.99999
+# Steps that differ from the usual one by more than this share are irregular; a mention from this share of them.
+_IRREGULAR, _MENTIONED = 0.1, 0.01
+_NS_PER_S = 1e9
+_SECONDS_PER_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """What one split has and needs. rows, seconds: of all its recordings. longest: rows of its longest segment without
+    a gap. windows: None while the window is unknown. file_rows_needed: of one recording; None where it is no share."""
+
+    name: PartName
+    rows: int
+    rows_needed: int
+    file_rows_needed: int | None
+    seconds: float | None
+    segments: int
+    longest: int
+    windows: int | None
+    is_enough: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """stop: the data cannot be used as it is. warn: it can, but a person should look. note: decided by Landfall."""
+
+    severity: Literal["stop", "warn", "note"]
+    text: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The state of the data of a stream. config: with the recipe for this data, where it could be chosen."""
+
+    config: AnyConfig
+    files: int
+    recordings: int
+    rows: int
+    channels: tuple[str, ...]
+    sampling_rate_hz: float | None
+    time_source: str | None
+    splits: tuple[SplitState, ...] = ()
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def is_ready(self) -> bool:
+        return all(split.is_enough for split in self.splits) and not any(f.severity == "stop" for f in self.findings)
+
+
+def readiness(config: AnyConfig, *, root: Path, parts: Sequence[PartName] = PART_NAMES) -> Readiness:
+    """Judges the files of `parts`. Writes nothing but the store of parsed files."""
+    findings: list[Finding] = []
+    data_root = (root / config.data.root).resolve()
+    files: set[Path] = set()
+    for name in parts:
+        try:
+            files.update(files_of(config, name, data_root))
+        except DataError as error:
+            findings.append(_stop(error))
+    recordings, reports = _read(sorted(files), config, root, data_root, findings)
+    findings += _of_reports(reports, recordings)
+    if not recordings:
+        return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
+    try:
+        channels, rate_hz = common_shape(recordings, config)
+    except DataError as error:
+        findings.append(_stop(error))
+        channels, rate_hz = recordings[0].channels, recordings[0].sampling_rate_hz
+        recordings = [each for each in recordings if each.channels == channels]
+    config, spans = _splits(config, recordings, data_root, rate_hz, findings)
+    states = tuple(_state(config, name, spans.get(name, []), recordings) for name in parts)
+    findings += [_too_short(config, state) for state in states if not state.is_enough]
+    training = [(recordings[span.recording], span) for span in spans.get("train", [])]
+    findings += [*_of_channels(training, channels), *_of_times(recordings, config), *_of_calibration(config, states)]
+    return Readiness(
+        config, len(files), len(recordings), sum(map(len, recordings)), channels, rate_hz,
+        recordings[0].time_source, states, _once(findings),
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+def _read(
+    files: Sequence[Path], config: AnyConfig, root: Path, data_root: Path, findings: list[Finding]
+) -> tuple[list[Recording], list[QualityReport]]:
+    """The recordings of the files that can be used, and all quality reports."""
+    recordings: list[Recording] = []
+    reports: list[QualityReport] = []
+    store = Store.of(config, root)
+    for file in files:
+        try:
+            reading = read_file(file, config, data_root, store)
+        except LandfallError as error:
+            findings.append(_stop(error))
+            continue
+        file_id = relative(file, data_root)
+        if config.dqvl.enabled:
+            report = judge(reading.metrics, config.dqvl, stream=config.stream, file_id=file_id)
+            reports.append(report)
+            if report.decision == "drop":
+                continue
+        recordings += reading.recordings
+    return recordings, reports
+
+
+def _of_reports(reports: Sequence[QualityReport], recordings: Sequence[Recording]) -> Iterator[Finding]:
+    for report in reports:
+        for fail in report.hard_fails:
+            yield Finding("stop", f"{report.file_id} is not used: {fail['message']}", "correct it, or change dqvl.hard")
+        for warning in report.warnings:
+            yield Finding("warn", f"{report.file_id}: {warning['message']}")
+        constant = [name for name, metrics in report.metrics["channels"].items() if metrics["constant"]]
+        if constant:
+            hint = f"data.exclude=[{','.join(constant)}] leaves them out"
+            yield Finding("warn", f"{report.file_id}: constant: {', '.join(constant)}", hint)
+    notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
+    yield from (Finding("note", f"{file_id}: {note}") for note, file_id in notes.items())
+
+
+# -------------------------------------------------------------------------------------------------------------- splits
+def _splits(
+    config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None, findings: list[Finding]
+) -> tuple[AnyConfig, dict[PartName, list[Span]]]:
+    """The recipe for this data, where there is enough to choose one, and the rows of each split."""
+    smallest = config
+    if recipe.is_open(config):
+        try:
+            config = smallest = with_recipe(config, recordings, data_root, rate_hz)
+        except DataError as error:
+            findings.append(_stop(error))
+            window = recipe.smallest_window(config)
+            smallest = config.model_copy(update={"data": config.data.model_copy(update={"window": window})})
+    try:
+        return config, splits_of(smallest, recordings, data_root)
+    except DataError as error:
+        findings.append(_stop(error))
+        return config, {}
+
+
+def _state(config: AnyConfig, name: PartName, spans: Sequence[Span], recordings: Sequence[Recording]) -> SplitState:
+    needed = rows_needed(config, name)
+    rows, longest, windows, segments_k2 = 0, 0, None, np.empty((0, 2), dtype=np.int64)
+    if spans:
+        if recipe.is_open(config):  # windows are unknown
+            segments_k2 = extended_k2 = np.concatenate([span.segments_s2(recordings) for span in spans])
+        else:
+            offsets_r = np.concatenate([[0], np.cumsum([len(each) for each in recordings])]).astype(np.int64)
+            segments_k2, extended_k2 = ranges_of(name, spans, recordings, config, offsets_r)
+            windows = len(starts_of(name, extended_k2, config))
+        rows = int((segments_k2[:, 1] - segments_k2[:, 0]).sum())
+        longest = int((extended_k2[:, 1] - extended_k2[:, 0]).max(initial=0))
+    has_window = longest >= recipe.smallest_window(config)
+    if name == "calibration" and config.stream == "swinmae" and windows is not None:
+        is_enough = windows >= config.scoring.threshold.min_calibration
+    else:
+        is_enough = has_window and (rows >= needed if name == "calibration" else rows > 0)
+    return SplitState(
+        name, rows, needed, file_rows_needed(config, name), _seconds(spans, recordings), len(segments_k2), longest,
+        windows, is_enough,
+    )  # fmt: skip
+
+
+def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | None:
+    """None where rows are only numbered."""
+    if any(recordings[span.recording].time_source == "index" for span in spans):
+        return None
+    times = ((recordings[span.recording].time_ns, span) for span in spans)
+    return sum(float(time_t[span.stop - 1] - time_t[span.start]) for time_t, span in times) / _NS_PER_S
+
+
+def _too_short(config: AnyConfig, state: SplitState) -> Finding:
+    of_file = ""
+    if state.file_rows_needed is not None:
+        of_file = f"record {state.file_rows_needed:,} rows or more without a gap in one file, or "
+    gaps = f", at most {state.longest:,} of them without a gap" if state.segments > 1 else ""
+    return Finding(
+        "stop",
+        f"the split {state.name} has {state.rows:,} rows{gaps}; it needs {state.rows_needed:,}",
+        f"{of_file}change data.parts.{state.name}",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ channels
+def _of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[str]) -> Iterator[Finding]:
+    """Channels that repeat another, exactly or up to a factor and an offset."""
+    if not training or len(channels) < 2:
+        return
+    total = sum(span.stop - span.start for _, span in training)
+    step = max(1, total // _COMPARED_ROWS)
+    rows = [each.values_tc[span.start : span.stop : step] for each, span in training]
+    values_nc = np.concatenate(rows).astype(np.float64)
+    copies: set[int] = set()
+    for first, name in enumerate(channels):
+        for second in range(first + 1, len(channels)):
+            if {first, second} & copies:
+                continue
+            one_n, other_n = values_nc[:, first], values_nc[:, second]
+            both_n = ~np.isnan(one_n) & ~np.isnan(other_n)
+            if both_n.sum() < 3 or np.ptp(one_n[both_n]) == 0 or np.ptp(other_n[both_n]) == 0:
+                continue
+            other = channels[second]
+            hint = f"data.exclude=[{other}] keeps one of them"
+            is_same = np.array_equal(one_n, other_n, equal_nan=True)
+            if is_same or abs(np.corrcoef(one_n[both_n], other_n[both_n])[0, 1]) > _SAME:
+                copies.add(second)
+                how = "has the values of" if is_same else "moves exactly with"
+                yield Finding("warn", f"duplicate: {other} {how} {name}", hint)
+
+
+def _of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Finding]:
+    """Irregular sampling, and different sampling in different files."""
+    rates = {}
+    for recording in recordings:
+        if recording.time_source != "timestamp" or len(recording) < 3:
+            continue
+        step_n = np.diff(recording.time_ns) / _NS_PER_S
+        usual = float(np.median(step_n))
+        rates[recording.file_id] = usual
+        irregular = float((np.abs(step_n - usual) > _IRREGULAR * usual).mean()) if usual > 0 else 0.0
+        if irregular > _MENTIONED:
+            text = f"{recording.file_id}: {irregular:.1%} of the steps differ from the usual {usual:g} s"
+            yield Finding("warn", text)
+    if rates and max(rates.values()) > 1.1 * min(rates.values()):
+        slow, fast = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
+        text = f"different sampling: {rates[fast]:g} s in {fast}, {rates[slow]:g} s in {slow}"
+        yield Finding("warn", text, "a window has as many rows, but not as much time" * (config.stream == "patchtst"))
+
+
+def _of_calibration(config: AnyConfig, states: Sequence[SplitState]) -> Iterator[Finding]:
+    """Whether the calibration data is long enough to say anything about the limit of false events."""
+    asked = config.scoring.threshold.false_events_per_day
+    state = next((state for state in states if state.name == "calibration"), None)
+    if asked is None or state is None or not state.seconds or state.seconds >= _SECONDS_PER_DAY / asked:
+        return
+    yield Finding(
+        "note",
+        f"the split calibration lasts {duration_in_words(state.seconds)}: too short to tell whether false events stay "
+        f"below {asked:g} per day",
+        f"with {duration_in_words(_SECONDS_PER_DAY / asked)} of normal operation or more, it can",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- helpers
+def _stop(error: LandfallError) -> Finding:
+    return Finding("stop", error.message, error.hint or "")
+
+
+def _once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Each text once, the gravest first."""
+    order = ("stop", "warn", "note")
+    unique = {finding.text: finding for finding in findings}
+    return tuple(sorted(unique.values(), key=lambda finding: order.index(finding.severity)))

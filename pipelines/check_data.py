@@ -1,0 +1,252 @@
+"""Judges data before training, in seconds: `landfall check [DATA …]`.
+
+Without DATA, the data of the configurations; otherwise these files or folders, wherever they are. Exit code 3 where
+something is missing or cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from core.cli import add_root_argument, root_of, run_command
+from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.schema import STREAMS, Stream
+from core.errors import EXIT_DATA, EXIT_OK, LandfallError
+from core.numbers import duration_in_words, plain
+from pipelines.dashboard.state_documents import TITLES
+from pipelines.imported_models import streams_off_here
+
+if TYPE_CHECKING:
+    from core.data.readiness import Finding, Readiness, SplitState
+
+log = logging.getLogger(__name__)
+
+_MARKS = {"stop": "✗", "warn": "!", "note": "·"}
+_FOLDERS: dict[Stream, str] = {"patchtst": "data/fdc", "swinmae": "data/vib"}
+_MOST_CHANNELS = 12
+
+
+class Checked(NamedTuple):
+    """What was found about the data of one stream. seconds: to train on `device`; None where it cannot be known."""
+
+    stream: Stream
+    found: Readiness
+    next: str
+    seconds: float | None = None
+    device: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="landfall check",
+        description="Judges data before training: rows needed and found, channels, gaps, sampling, time to train.",
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="DATA|KEY=VALUE",
+        help="sensor files or folders (default: the data of the configurations), and values of the configuration",
+    )  # fmt: skip
+    parser.add_argument("--stream", choices=STREAMS, help="what DATA is (default: by its content), or what to judge")
+    parser.add_argument("--config", metavar="FILE", help=f"configuration (default: {local_config_file('<stream>')})")
+    parser.add_argument("--no-time", action="store_true", help="do not measure how long training would take")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    add_root_argument(parser)
+    return run_command(_check, parser, argv)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    root = root_of(arguments)
+    overrides = [word for word in arguments.words if "=" in word and not Path(word).exists()]
+    paths = [Path(word) for word in arguments.words if word not in overrides]
+    for name in ("core.data", "core.devices"):  # what they note is in the report, or about a run
+        logging.getLogger(name).setLevel(logging.WARNING)
+    streams = [arguments.stream] if arguments.stream else list(STREAMS)
+    if paths:
+        checked = _check_files(paths, streams, arguments, overrides, root)
+    else:
+        checked = _check_configured(streams, arguments, overrides, root)
+    if arguments.json:
+        document = {each.stream: _document(each) for each in checked}
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write("\n\n".join(_text(each) for each in checked) + "\n")
+    return EXIT_OK if all(each.found.is_ready for each in checked) else EXIT_DATA
+
+
+def _check_configured(
+    streams: Sequence[Stream], arguments: argparse.Namespace, overrides: Sequence[str], root: Path
+) -> list[Checked]:
+    if arguments.config:
+        configs = _of_file(arguments.config, overrides, root)
+    else:
+        configs = {stream: load_config(local_config_file(stream), overrides, root=root) for stream in STREAMS}
+        off = streams_off_here(configs, root)
+        for stream, reason in off.items():
+            log.info("%s is not in use: %s", stream, reason)
+        configs = {stream: configs[stream] for stream in streams if stream not in off or arguments.stream}
+    from core.data.readiness import readiness
+
+    checked = []
+    for stream, loaded in configs.items():
+        found = readiness(loaded.config, root=root)
+        config = f" --config {arguments.config}" if arguments.config else ""
+        checked.append(_with_time(Checked(stream, found, f"landfall train {stream}{config}"), loaded, arguments, root))
+    return checked
+
+
+def _of_file(file: str, overrides: Sequence[str], root: Path) -> dict[Stream, LoadedConfig]:
+    loaded = load_config(file, overrides, root=root)
+    return {loaded.config.stream: loaded}
+
+
+def _check_files(
+    paths: Sequence[Path],
+    streams: Sequence[Stream],
+    arguments: argparse.Namespace,
+    overrides: Sequence[str],
+    root: Path,
+) -> list[Checked]:
+    from core.data.readiness import readiness
+    from pipelines.own_files import by_stream, sensor_files, with_files
+
+    files = sensor_files(paths)
+    of_stream: Mapping[Stream, list[Path]] = {streams[0]: files} if arguments.stream else by_stream(files)
+    checked = []
+    for stream, own in of_stream.items():
+        loaded, parts = with_files(
+            load_config(arguments.config or local_config_file(stream), overrides, root=root), own
+        )
+        found = readiness(loaded.config, root=root, parts=parts)
+        checked.append(_with_time(Checked(stream, found, _copying(own, stream, root)), loaded, arguments, root))
+    return checked
+
+
+def _copying(files: Sequence[Path], stream: Stream, root: Path) -> str:
+    """The command that brings files to where a run looks for them."""
+    folder = root / _FOLDERS[stream]
+    if all(file.is_relative_to(folder) for file in files):
+        return f"landfall train {stream}"
+    first = files[0]
+    name = first.name if first.name.startswith(("train_", "test_")) else f"train_{first.name}"
+    source = shlex.quote(str(first))
+    return f"mkdir -p {_FOLDERS[stream]} && cp {source} {_FOLDERS[stream]}/{shlex.quote(name)}" + (
+        f"   (and {len(files) - 1} more: train_… to learn from, test_… to score)" if len(files) > 1 else ""
+    )
+
+
+def _with_time(checked: Checked, loaded: LoadedConfig, arguments: argparse.Namespace, root: Path) -> Checked:
+    """With the time that training takes, measured on this machine."""
+    trained = [split for split in checked.found.splits if split.name in ("train", "validation")]
+    if arguments.no_time or len(trained) < 2 or not all(split.is_enough for split in trained):
+        return checked
+    from core.data.dataset import load_stream_data
+    from trainers.estimate import training_seconds
+
+    quiet = loaded.config.model_copy(
+        update={"dqvl": loaded.config.dqvl.model_copy(update={"enabled": False}),
+                "logging": loaded.config.logging.model_copy(update={"progress": "off"})}
+    )  # fmt: skip
+    try:
+        data = load_stream_data(quiet, root=root, parts=["train", "validation"])
+        seconds, device = training_seconds(loaded, data, root=root)
+    except LandfallError as error:
+        log.warning("%s: the time to train cannot be measured: %s", checked.stream, error)
+        return checked
+    return checked._replace(seconds=seconds, device=device)
+
+
+# ---------------------------------------------------------------------------------------------------------------- text
+def _document(checked: Checked) -> dict[str, Any]:
+    found = checked.found
+    return {
+        "ready": found.is_ready,
+        "files": found.files,
+        "recordings": found.recordings,
+        "rows": found.rows,
+        "channels": list(found.channels),
+        "sampling_rate_hz": found.sampling_rate_hz,
+        "window": None if found.config.data.window == "auto" else found.config.data.window,
+        "splits": [asdict(split) for split in found.splits],
+        "findings": [asdict(finding) for finding in found.findings],
+        "training_seconds": checked.seconds,
+        "device": checked.device,
+        "next": checked.next if found.is_ready else None,
+    }
+
+
+def _text(checked: Checked) -> str:
+    found = checked.found
+    lines = [f"{TITLES[checked.stream][1]}, {checked.stream}", *(f"  {line}" for line in _facts(found))]
+    if found.splits:
+        lines += ["", *_table(found)]
+    if found.findings:
+        lines += ["", *(line for finding in found.findings for line in _finding(finding))]
+    lines.append("")
+    if checked.seconds is not None:
+        epochs = found.config.training.epochs
+        lines.append(
+            f"  training takes about {duration_in_words(checked.seconds)}: {epochs} epochs on {checked.device}"
+        )
+    stops = sum(finding.severity == "stop" for finding in found.findings)
+    lines.append(f"  ready; next: {checked.next}" if found.is_ready else f"  not ready: {stops} to correct, see ✗")
+    return "\n".join(lines)
+
+
+def _facts(found: Readiness) -> list[str]:
+    if not found.rows:
+        return []
+    counted = f"{_count(found.files, 'file')}, {_count(found.recordings, 'recording')}, {found.rows:,} rows"
+    names = ", ".join(found.channels[:_MOST_CHANNELS])
+    more = f" and {len(found.channels) - _MOST_CHANNELS} more" if len(found.channels) > _MOST_CHANNELS else ""
+    facts = [counted, f"{len(found.channels)} channels: {names}{more}"]
+    if found.sampling_rate_hz:
+        rate = found.sampling_rate_hz
+        facts.append(f"a row every {duration_in_words(1 / rate)}" if rate <= 1 else f"{plain(rate)} rows a second")
+    elif found.channels:
+        facts.append("no times: rows are numbered")
+    if found.config.data.window != "auto":
+        facts.append(f"windows of {found.config.data.window} rows")
+    return facts
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _table(found: Readiness) -> list[str]:
+    rows = [("split", "rows", "needed", "time", "needed", "segments", "windows", "")]
+    rows += [_row(split, found.sampling_rate_hz) for split in found.splits]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(
+            text.ljust(width) if column in (0, len(widths) - 1) else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]  # fmt: skip
+
+
+def _row(split: SplitState, rate_hz: float | None) -> tuple[str, ...]:
+    span = "" if split.seconds is None else duration_in_words(split.seconds)
+    needed = duration_in_words(split.rows_needed / rate_hz) if rate_hz else ""
+    windows = "" if split.windows is None else f"{split.windows:,}"
+    state = "enough" if split.is_enough else "too few"
+    return (
+        split.name, f"{split.rows:,}", f"{split.rows_needed:,}", span, needed, str(split.segments), windows, state,
+    )  # fmt: skip
+
+
+def _finding(finding: Finding) -> list[str]:
+    lines = [f"  {_MARKS[finding.severity]} {finding.text}"]
+    return [*lines, f"      → {finding.hint}"] if finding.hint else lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

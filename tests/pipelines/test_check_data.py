@@ -1,0 +1,147 @@
+"""`landfall check`: what is there, what is needed, and what is odd, before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.compose import load_config, local_config_file
+from core.data.dataset import load_stream_data
+from core.errors import EXIT_DATA, EXIT_OK, DataError
+from pipelines import check_data
+from tests.support.small_workspace import write_process_data
+
+
+def pump(rows: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    load_t = np.sin(np.arange(rows) / 40)
+    values = {"flow": 40 + 5 * load_t, "pressure": 6 + load_t, "current": 12 + 2 * load_t}
+    frame = pd.DataFrame({name: each + 0.1 * rng.normal(size=rows) for name, each in values.items()})
+    frame.insert(0, "timestamp", pd.date_range("2026-03-01", periods=rows, freq="s"))
+    return frame
+
+
+def write_wave(path: Path) -> None:
+    """A minute of three axes at 1 kHz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, np.random.default_rng(0).normal(size=(60_000, 3)).astype(np.float32))
+    path.with_suffix(".json").write_text('{"sampling_rate_hz": 1000}', encoding="utf-8")
+
+
+def check(capsys, root: Path, *arguments: str | Path) -> tuple[int, dict]:
+    code = check_data.main([*map(str, arguments), "--repo-root", str(root), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def texts(found: dict, severity: str) -> str:
+    return "\n".join(each["text"] for each in found["findings"] if each["severity"] == severity)
+
+
+def test_data_of_both_streams_is_ready_and_the_time_to_train_is_measured(workspace, capsys):
+    write_process_data(workspace / "data/fdc")
+    for name in ("train_1", "test_1"):
+        write_wave(workspace / f"data/vib/{name}.npy")
+    code, found = check(capsys, workspace, "training.epochs=3", "device.prefer=cpu")
+    assert code == EXIT_OK
+    assert set(found) == {"patchtst", "swinmae"}
+    for stream, one in found.items():
+        assert one["ready"]
+        assert one["next"] == f"landfall train {stream}"
+        assert 0 < one["training_seconds"] < 3600
+        assert all(split["is_enough"] for split in one["splits"])
+    assert not (workspace / "artifacts").exists(), "nothing is written but the store"
+
+
+def test_a_stream_without_data_is_left_out(workspace, capsys):
+    write_process_data(workspace / "data/fdc")
+    code, found = check(capsys, workspace, "--no-time")
+    assert code == EXIT_OK
+    assert set(found) == {"patchtst"}
+
+
+@pytest.mark.parametrize("rows", [40, 90, 200, 230, 260])
+def test_the_rows_that_are_named_are_enough(workspace, tmp_path, capsys, rows):
+    file = tmp_path / "own" / "pump.csv"
+    file.parent.mkdir()
+    pump(rows).to_csv(file, index=False)
+    code, found = check(capsys, workspace, file, "--no-time")
+    short = [split for split in found["patchtst"]["splits"] if not split["is_enough"]]
+    assert code == EXIT_DATA
+    assert short
+    needed = max(split["file_rows_needed"] for split in short)
+    assert needed > rows
+    pump(needed).to_csv(file, index=False)
+    assert check(capsys, workspace, file, "--no-time")[0] == EXIT_OK
+
+
+def test_a_split_without_rows_says_how_many_it_needs(workspace):
+    (workspace / "data/fdc").mkdir(parents=True)
+    pump(60).to_csv(workspace / "data/fdc/train_1.csv", index=False)
+    config = load_config(local_config_file("patchtst"), root=workspace).config
+    with pytest.raises(DataError) as raised:
+        load_stream_data(config, root=workspace, parts=["train", "validation"])
+    assert "214 rows" in raised.value.message
+    assert "landfall check" in raised.value.hint
+
+
+def test_what_is_odd_is_named(workspace, tmp_path, capsys):
+    frame = pump(2000)
+    frame["setpoint"], frame["copy"], frame["flow_lpm"] = 5.0, frame["flow"], frame["flow"] * 1000 / 60
+    frame["operator"] = "early shift"
+    frame.loc[::5, "current"] = np.nan
+    frame.drop(index=range(300, 400)).to_csv(tmp_path / "pump.csv", index=False)
+    code, found = check(capsys, workspace, tmp_path / "pump.csv", "--no-time")
+    warned, noted = (texts(found["patchtst"], severity) for severity in ("warn", "note"))
+    assert code == EXIT_OK
+    for text in ("1 gaps", "constant: setpoint", "copy has the values of flow", "flow_lpm moves exactly", "20."):
+        assert text in warned, text
+    assert warned.count("duplicate") == 2, "each copy once"
+    assert "operator" in noted
+    assert "false events" in noted, "half an hour says nothing about events per day"
+
+
+def test_every_faulty_file_is_named_at_once(workspace, tmp_path, capsys):
+    pump(1000).to_csv(tmp_path / "train_1.csv", index=False)
+    pump(1000).drop(columns="flow").to_csv(tmp_path / "train_2.csv", index=False)
+    (tmp_path / "train_3.csv").write_text("", encoding="utf-8")
+    (tmp_path / "train_4.csv").write_text("timestamp;a\n2026-01-01 00:00:00;1,5\n2026-01-01 00:00:01;1.5\n")
+    code, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
+    stopped = texts(found["patchtst"], "stop")
+    assert code == EXIT_DATA
+    assert all(name in stopped for name in ("train_2.csv", "train_3.csv", "train_4.csv"))
+    assert found["patchtst"]["next"] is None
+
+
+@pytest.mark.parametrize(
+    "name, stream", [("wave.npy", "swinmae"), ("axes.csv", "swinmae"), ("sensors.csv", "patchtst")]
+)
+def test_the_stream_of_a_file_is_seen_from_its_content(workspace, tmp_path, capsys, name, stream):
+    rng = np.random.default_rng(0)
+    if name == "wave.npy":
+        write_wave(tmp_path / name)
+    elif name == "axes.csv":
+        frame = pd.DataFrame(rng.normal(size=(60_000, 3)), columns=list("xyz"))
+        frame.insert(0, "timestamp", pd.date_range("2026-01-01", periods=60_000, freq="ms"))
+        frame.to_csv(tmp_path / name, index=False)
+    else:
+        pump(1000).to_csv(tmp_path / name, index=False)
+    code, found = check(capsys, workspace, tmp_path / name, "--no-time")
+    assert code == EXIT_OK, found
+    assert set(found) == {stream}
+    assert str(tmp_path / name) in found[stream]["next"]
+
+
+def test_the_text_ends_with_what_to_do(workspace, capsys):
+    write_process_data(workspace / "data/fdc")
+    arguments = ["--repo-root", str(workspace), "--no-time"]
+    assert check_data.main(arguments) == EXIT_OK
+    assert capsys.readouterr().out.splitlines()[-1].endswith("landfall train patchtst")
+    (workspace / "data/fdc/train_2.csv").write_text("", encoding="utf-8")
+    assert check_data.main(arguments) == EXIT_DATA
+    told = capsys.readouterr().out
+    assert "✗" in told
+    assert "not ready: 1" in told.splitlines()[-1]
