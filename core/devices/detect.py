@@ -87,7 +87,7 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
         compute_capability=_capability(gpus, torch),
         cuda_version=torch.version.cuda,
         hip_version=torch.version.hip,
-        driver_version=None if torch.version.hip else nvidia.driver_version(),
+        driver_version=None if torch.version.hip else _driver_version(),
         supports_mixed_precision=_is_mixed(dtypes),
         supports_distributed=_supports_distributed("cuda", torch),
         unified_memory=all(bool(gpu.is_integrated) for gpu in gpus),
@@ -113,6 +113,10 @@ def _capability(gpus: Sequence[Any], torch: Any) -> str | None:
     if torch.version.hip:
         return None
     return "{}.{}".format(*min((gpu.major, gpu.minor) for gpu in gpus))
+
+
+def _driver_version() -> str | None:
+    return next((gpu.driver_version for gpu in nvidia.known_gpus().values()), None)
 
 
 def _cuda_dtypes(gpus: Sequence[Any], torch: Any) -> tuple[str, ...]:

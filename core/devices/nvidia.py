@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from core.errors import LandfallError, first_line
 log = logging.getLogger(__name__)
 
 _MEBIBYTE = 2**20
-_FIELDS = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
+_FIELDS = ("name", "memory.total", "memory.free", "driver_version", "compute_cap", "uuid", "power.limit")
 # Oldest driver (major version) that runs programs of a CUDA major version, after
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
@@ -39,6 +38,8 @@ class Gpu:
     memory_free_mb: int
     driver_version: str | None = None
     compute_capability: str | None = None
+    uuid: str = ""
+    power_limit_w: float | None = None
 
 
 def query() -> list[Gpu]:
@@ -52,12 +53,13 @@ def query() -> list[Gpu]:
         raise LandfallError(f"NVIDIA's driver fails: {error}") from error
 
 
-def driver_version() -> str | None:
-    """Of NVIDIA's driver; None where it does not answer."""
+def known_gpus() -> dict[str, Gpu]:
+    """As `query`, by `plain_uuid`; none where the driver fails."""
     try:
-        return next((gpu.driver_version for gpu in query()), None)
-    except LandfallError:
-        return None
+        return {gpu.uuid: gpu for gpu in query()}
+    except LandfallError as error:
+        log.debug("no facts about NVIDIA's GPUs: %s", error.message)
+        return {}
 
 
 def utilisation(uuid: str) -> float | None:
@@ -70,36 +72,6 @@ def utilisation(uuid: str) -> float | None:
         return pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByUUID(name)).gpu / 100
     except pynvml.NVMLError:
         return None
-
-
-def power_limits_w() -> dict[str, float]:
-    """The enforced power limit of each GPU in watts, by `plain_uuid`; GPUs whose driver reports none are missing."""
-    if not _has_nvml():
-        return _power_limits_by_nvidia_smi()
-    limits = {}
-    try:
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            with contextlib.suppress(pynvml.NVMLError_NotSupported):
-                limits[plain_uuid(pynvml.nvmlDeviceGetUUID(handle))] = (
-                    pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
-                )
-    except pynvml.NVMLError as error:
-        log.debug("no power limits: %s", error)
-    return limits
-
-
-def _power_limits_by_nvidia_smi(timeout_s: float = 10.0) -> dict[str, float]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return {}
-    try:
-        answer = _ask(program, ("uuid", "power.limit"), timeout_s).stdout
-    except LandfallError as error:
-        log.debug("no power limits: %s", error.message)
-        return {}
-    rows = [row for row in csv.reader(answer.splitlines(), skipinitialspace=True) if len(row) == 2]
-    return {plain_uuid(uuid): float(watts) for uuid, watts in rows if re.fullmatch(r"\d+(\.\d+)?", watts.strip())}
 
 
 def plain_uuid(text: str) -> str:
@@ -119,16 +91,22 @@ def _has_nvml() -> bool:
 
 
 def _described(handle: Any) -> Gpu:
-    try:
+    total = free = 0  # of a GPU that shares the CPU's memory
+    with contextlib.suppress(pynvml.NVMLError_NotSupported):
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        total, free = memory.total, memory.free
-    except pynvml.NVMLError_NotSupported:  # a GPU that shares the CPU's memory
-        total = free = 0
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+        total, free = memory.total // _MEBIBYTE, memory.free // _MEBIBYTE
+    power_limit_w = None
+    with contextlib.suppress(pynvml.NVMLError_NotSupported, pynvml.NVMLError_NoPermission):
+        power_limit_w = pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
     return Gpu(
-        pynvml.nvmlDeviceGetName(handle), total // _MEBIBYTE, free // _MEBIBYTE, pynvml.nvmlSystemGetDriverVersion(),
-        f"{major}.{minor}",
-    )  # fmt: skip
+        pynvml.nvmlDeviceGetName(handle),
+        total,
+        free,
+        pynvml.nvmlSystemGetDriverVersion(),
+        "{}.{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        plain_uuid(pynvml.nvmlDeviceGetUUID(handle)),
+        power_limit_w,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- nvidia-smi
@@ -137,50 +115,59 @@ def query_nvidia_smi(timeout_s: float = 10.0) -> list[Gpu]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    answer = _ask(program, _FIELDS, timeout_s)
-    if "not a valid field" in answer.stdout:  # older drivers do not know the compute capability
-        answer = _ask(program, _FIELDS[:-1], timeout_s)
-    if "No devices were found" in answer.stdout:
-        return []
-    gpus = list(_gpus(answer.stdout))
-    if answer.returncode or not gpus:
-        said = (answer.stdout.strip() or answer.stderr.strip() or "nothing").splitlines()[0]
-        raise LandfallError(f"nvidia-smi failed (exit code {answer.returncode}): {said}")
-    return gpus
-
-
-def _ask(program: str, fields: tuple[str, ...], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    command = [program, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
-        return subprocess.run(
+        answer = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=timeout_s, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired as error:
         raise LandfallError(f"nvidia-smi gave no answer in {timeout_s:g} s") from error
     except OSError as error:
         raise LandfallError(f"nvidia-smi does not start: {error}") from error
+    if "No devices were found" in answer.stdout:
+        return []
+    rows = csv.reader(answer.stdout.splitlines(), skipinitialspace=True)
+    gpus = [_parsed(*row) for row in rows if len(row) == len(_FIELDS)]
+    if answer.returncode or not gpus:
+        said = (answer.stdout.strip() or answer.stderr.strip() or "nothing").splitlines()[0]
+        raise LandfallError(f"nvidia-smi failed (exit code {answer.returncode}): {said}")
+    return gpus
 
 
-def _gpus(text: str) -> Iterator[Gpu]:
-    for row in csv.reader(text.splitlines(), skipinitialspace=True):
-        if len(row) >= len(_FIELDS) - 1:
-            name, total, free, driver, capability = (*row, "")[: len(_FIELDS)]
-            yield Gpu(name, _megabytes(total), _megabytes(free), _version(driver), _version(capability))
-
-
-def _megabytes(text: str) -> int:
-    """0 for [N/A], of a GPU that shares the CPU's memory."""
-    return int(text) if text.strip().isdigit() else 0
-
-
-def _version(text: str) -> str | None:
-    return text if re.fullmatch(r"\d+(\.\d+)*", text) else None
+def _parsed(name: str, total: str, free: str, driver: str, capability: str, uuid: str, watts: str) -> Gpu:
+    """[N/A] stands for what a GPU does not have."""
+    numbers = [
+        text if re.fullmatch(r"\d+(\.\d+)*", text) else None for text in (driver, capability, total, free, watts)
+    ]
+    driver_version, compute_capability, *amounts = numbers
+    total_mb, free_mb, power_limit_w = (float(text) if text else None for text in amounts)
+    return Gpu(
+        name, int(total_mb or 0), int(free_mb or 0), driver_version, compute_capability, plain_uuid(uuid), power_limit_w
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- reasons
 def why_unusable(gpu: Gpu, torch: Any) -> str:
-    """The first of `_REASONS` that applies."""
-    return next(reason for explain in _REASONS if (reason := explain(gpu, torch)))
+    """Why torch finds no CUDA device on a machine with this GPU."""
+    if torch.version.cuda is None:
+        kind = "ROCm" if torch.version.hip else "CPU-only"
+        return f"torch {torch.__version__} is a {kind} build; install one for CUDA"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible in ("", "-1"):
+        return f"CUDA_VISIBLE_DEVICES={visible!r} hides it"
+    oldest = OLDEST_DRIVERS.get(int(torch.version.cuda.split(".")[0]), 0)
+    if gpu.driver_version is not None and int(gpu.driver_version.split(".")[0]) < oldest:
+        return (
+            f"driver {gpu.driver_version} is too old for CUDA {torch.version.cuda} of torch {torch.__version__}: "
+            f"update it to {oldest} or newer, or install torch for an older CUDA"
+        )
+    if (problem := missing_kernels(gpu.compute_capability, torch)) is not None:
+        return problem
+    try:
+        torch.cuda.init()
+    except Exception as error:  # a broken driver raises anything
+        return f"torch cannot start CUDA: {first_line(error)}"
+    return "torch finds no CUDA device and does not say why"
 
 
 def missing_kernels(capability: str | None, torch: Any) -> str | None:
@@ -205,46 +192,3 @@ def _runs_on(architecture: str, capability: str) -> bool:
     if parsed[4] == "a":
         return have == wanted
     return have >= wanted and (have[0] == wanted[0] or (parsed[1] == "compute" and not parsed[4]))
-
-
-def _build_without_cuda(gpu: Gpu, torch: Any) -> str | None:
-    if torch.version.cuda is not None:
-        return None
-    kind = "ROCm" if torch.version.hip else "CPU-only"
-    return f"torch {torch.__version__} is a {kind} build; install one for CUDA"
-
-
-def _hidden(gpu: Gpu, torch: Any) -> str | None:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return f"CUDA_VISIBLE_DEVICES={visible!r} hides it" if visible in ("", "-1") else None
-
-
-def _driver_too_old(gpu: Gpu, torch: Any) -> str | None:
-    oldest = OLDEST_DRIVERS.get(int(torch.version.cuda.split(".")[0]))
-    if gpu.driver_version is None or oldest is None or int(gpu.driver_version.split(".")[0]) >= oldest:
-        return None
-    return (
-        f"driver {gpu.driver_version} is too old for CUDA {torch.version.cuda} of torch {torch.__version__}: "
-        f"update it to {oldest} or newer, or install torch for an older CUDA"
-    )
-
-
-def _no_kernels(gpu: Gpu, torch: Any) -> str | None:
-    return missing_kernels(gpu.compute_capability, torch)
-
-
-def _torch_fails(gpu: Gpu, torch: Any) -> str:
-    try:
-        torch.cuda.init()
-    except Exception as error:  # a broken driver raises anything
-        return f"torch cannot start CUDA: {first_line(error)}"
-    return "torch finds no CUDA device and does not say why"
-
-
-_REASONS: tuple[Callable[[Gpu, Any], str | None], ...] = (
-    _build_without_cuda,
-    _hidden,
-    _driver_too_old,
-    _no_kernels,
-    _torch_fails,
-)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,21 +47,22 @@ def devices_used(plan: DevicePlan, torch: Any = torch) -> list[UsedDevice]:
     if plan.kind != "cuda":
         return [UsedDevice(plan.kind, plan.index, plan.name)]
     own = range(plan.count) if plan.count > 1 else [plan.index]
-    is_nvidia = torch.version.hip is None
-    limits, driver = (nvidia.power_limits_w(), nvidia.driver_version()) if is_nvidia else ({}, None)
-    return [_described(index, torch, limits, driver) for index in own]
+    known = nvidia.known_gpus() if torch.version.hip is None else {}
+    return [_described(index, torch, known) for index in own]
 
 
-def _described(index: int, torch: Any, limits_w: dict[str, float], driver: str | None) -> UsedDevice:
+def _described(index: int, torch: Any, known: Mapping[str, nvidia.Gpu]) -> UsedDevice:
+    """known: what NVIDIA's driver says of the machine's GPUs."""
     gpu = torch.cuda.get_device_properties(index)
+    by_driver = known.get(nvidia.plain_uuid(str(getattr(gpu, "uuid", ""))))
     return UsedDevice(
         "cuda",
         index,
         gpu.name,
         memory_mb=gpu.total_memory // 2**20,
         compute_capability=None if torch.version.hip else f"{gpu.major}.{gpu.minor}",
-        driver_version=driver,
+        driver_version=next((each.driver_version for each in known.values()), None),
         cuda_version=torch.version.cuda,
         hip_version=torch.version.hip,
-        power_limit_w=limits_w.get(nvidia.plain_uuid(str(getattr(gpu, "uuid", "")))),
+        power_limit_w=by_driver.power_limit_w if by_driver else None,
     )

@@ -7,7 +7,9 @@ from core.devices import nvidia
 from core.devices.nvidia import Gpu, query_nvidia_smi
 from core.errors import LandfallError
 
-T4 = Gpu("Tesla T4", 15360, 15000, "535.104.05", "7.5")
+UUID = "5a0b1c2d-0000-1111-2222-333344445555"
+T4 = Gpu("Tesla T4", 15360, 15000, "535.104.05", "7.5", UUID, 70.0)
+T4_ROW = f"Tesla T4, 15360, 15000, 535.104.05, 7.5, GPU-{UUID}, 70.00"
 
 
 @pytest.fixture
@@ -31,22 +33,12 @@ def test_nothing_is_run_where_it_is_not_installed(tmp_path, monkeypatch):
 
 def test_the_driver_describes_every_gpu(program):
     program(
-        """[ "$*" = "--query-gpu=name,memory.total,memory.free,driver_version,compute_cap\
+        f"""[ "$*" = "--query-gpu=name,memory.total,memory.free,driver_version,compute_cap,uuid,power.limit\
  --format=csv,noheader,nounits" ] || exit 3
-echo 'Tesla T4, 15360, 15000, 535.104.05, 7.5'
-echo 'NVIDIA GB10, [N/A], [N/A], 580.95, 12.1'"""
+echo '{T4_ROW}'
+echo 'NVIDIA GB10, [N/A], [N/A], 580.95, 12.1, GPU-other, [N/A]'"""
     )
-    assert query_nvidia_smi() == [T4, Gpu("NVIDIA GB10", 0, 0, "580.95", "12.1")]
-
-
-def test_an_old_driver_does_not_tell_the_compute_capability(program):
-    program(
-        """case "$*" in
-  *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2 ;;
-  *) echo 'Tesla K80, 11441, 11000, 450.80.02' ;;
-esac"""
-    )
-    assert query_nvidia_smi() == [Gpu("Tesla K80", 11441, 11000, "450.80.02", None)]
+    assert query_nvidia_smi() == [T4, Gpu("NVIDIA GB10", 0, 0, "580.95", "12.1", "other")]
 
 
 @pytest.mark.parametrize("code", [0, 6])
@@ -85,17 +77,7 @@ def test_a_program_that_does_not_start_is_an_error(tmp_path, monkeypatch):
         query_nvidia_smi()
 
 
-def test_the_driver_version_is_none_where_the_driver_does_not_answer(program):
-    program("echo 'Tesla T4, 15360, 15000, 535.104.05, 7.5'")
-    assert nvidia.driver_version() == "535.104.05"
-    program("exit 1")
-    assert nvidia.driver_version() is None
-
-
 # --------------------------------------------------------------------------------------------------------------- NVML
-UUID = "5a0b1c2d-0000-1111-2222-333344445555"
-
-
 class Driver:
     """NVIDIA's library of a machine with two GPUs: one is busy 57 percent of the time, unless it is a slice, and one
     shares the CPU's memory."""
@@ -158,13 +140,13 @@ def _driver_of_this_machine():
 
 def test_nvml_describes_every_gpu(monkeypatch):
     Driver(monkeypatch)
-    assert nvidia.query() == [T4, Gpu("NVIDIA GB10", 0, 0, "535.104.05", "12.1")]
-    assert nvidia.driver_version() == "535.104.05"
+    assert nvidia.query() == [T4, Gpu("NVIDIA GB10", 0, 0, "535.104.05", "12.1", "other")]
+    assert nvidia.known_gpus()[UUID] == T4
 
 
 def test_without_nvml_the_text_of_nvidia_smi_is_read(monkeypatch, program):
     Driver(monkeypatch, fails=True)
-    program("echo 'Tesla T4, 15360, 15000, 535.104.05, 7.5'")
+    program(f"echo '{T4_ROW}'")
     assert nvidia.query() == [T4]
     assert nvidia.utilisation(UUID) is None
 
@@ -174,7 +156,7 @@ def test_a_driver_that_fails_is_an_error(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: driver.nvmlDeviceGetHandleByUUID("none"))
     with pytest.raises(LandfallError, match="driver fails"):
         nvidia.query()
-    assert nvidia.driver_version() is None
+    assert nvidia.known_gpus() == {}
 
 
 def test_utilisation_is_found_by_the_uuid_with_or_without_its_prefix(monkeypatch):
@@ -247,16 +229,3 @@ def test_what_cannot_be_judged_is_not_complained_about():
     assert nvidia.missing_kernels(None, fake_torch()) is None
     assert nvidia.missing_kernels("6.0", fake_torch(archs=())) is None
     assert nvidia.missing_kernels("9.0", fake_torch(archs=("gfx90a",))) is None
-
-
-def test_power_limits_are_those_the_driver_enforces(monkeypatch):
-    Driver(monkeypatch)
-    assert nvidia.power_limits_w() == {UUID: 70.0}
-
-
-def test_without_the_library_power_limits_come_from_nvidia_smi(monkeypatch, program):
-    Driver(monkeypatch, fails=True)
-    program(f"echo 'GPU-{UUID}, 70.00'; echo 'GPU-other, [N/A]'")
-    assert nvidia.power_limits_w() == {UUID: 70.0}
-    program("exit 1")
-    assert nvidia.power_limits_w() == {}

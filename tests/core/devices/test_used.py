@@ -24,8 +24,8 @@ def machine(hip: str | None = None) -> SimpleNamespace:
 
 @pytest.fixture
 def driver(monkeypatch):
-    monkeypatch.setattr(nvidia, "driver_version", lambda: "580.65.06")
-    monkeypatch.setattr(nvidia, "power_limits_w", lambda: {UUIDS[0]: 700.0})
+    gpus = [nvidia.Gpu("NVIDIA H200", 1, 1, "580.65.06", "9.0", uuid=UUIDS[0], power_limit_w=700.0)]
+    monkeypatch.setattr(nvidia, "query", lambda: gpus)
 
 
 @pytest.mark.parametrize("count, index, indices", [(2, 1, [0, 1]), (1, 1, [1])])
