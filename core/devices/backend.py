@@ -12,8 +12,8 @@ import importlib.util
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -24,104 +24,80 @@ from core.devices.process_memory import MIB, PeakMeter, SampledPeak
 log = logging.getLogger(__name__)
 
 
-class Backend(Protocol):
-    """One platform. Calls concern the device that `select` chose for this process; memory is in MiB.
+@dataclass(frozen=True)
+class Backend:
+    """One platform, here the CPU; the others override what differs. Calls concern the device that `select` chose for
+    this process, and take for granted that it `is_present`. Memory is in MiB."""
 
-    kind: the platform. is_present: this torch can compute on it here, which the calls take for granted.
-    """
+    kind: DeviceKind = "cpu"
 
     @property
-    def kind(self) -> DeviceKind: ...
-    @property
-    def is_present(self) -> bool: ...
+    def is_present(self) -> bool:
+        """Whether this torch can compute on the platform here."""
+        return True
 
     def select(self, index: int) -> None:
-        """Makes this device the current one of the process."""
+        """Makes this device the current one of the process, where there is more than one."""
 
     def synchronize(self) -> None:
-        """Waits until everything submitted to the device is done."""
+        """Waits until everything submitted to the device is done: on a CPU, it is."""
 
     def empty_cache(self) -> None:
         """Returns memory that is kept for reuse, but free, to the system."""
-
-    def rng_state(self) -> list[torch.Tensor]:
-        """States of torch's global generators that a run draws from: the CPU's, then the device's."""
-
-    def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
-        """Puts back what `rng_state` gave; states of a CPU run leave the device's generator as it is."""
-
-    def allocated_mb(self) -> float:
-        """Memory that tensors occupy; for the CPU, what the process holds in RAM."""
-
-    def reserved_mb(self) -> float:
-        """Memory this process has taken from the device, free cached blocks included."""
-
-    def reset_peak_memory(self) -> None:
-        """Empties the cache and resets the peak to what is still held."""
-
-    def peak_memory_mb(self) -> float:
-        """The most `reserved_mb` has been since the last reset: what decides whether a step fits."""
-
-    def memory_mb(self) -> tuple[float, float]:
-        """Free and total memory of the device, over all processes."""
-
-    def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
-        """Within it, an allocation that takes this process beyond the limit raises an out-of-memory error."""
-
-    def utilisation(self) -> float | None:
-        """Share of the last moments the device computed, 0 to 1; None where unknown."""
-
-
-# ---------------------------------------------------------------------------------------------------------------- rows
-@dataclass(frozen=True)
-class CpuBackend:
-    kind: DeviceKind = "cpu"
-    is_present: bool = True
-
-    def select(self, index: int) -> None:
-        """There is one."""
-
-    def synchronize(self) -> None:
-        """Operations on the CPU are done when they return."""
-
-    def empty_cache(self) -> None:
         process_memory.release()
 
     def rng_state(self) -> list[torch.Tensor]:
+        """States of torch's global generators that a run draws from: the CPU's, then the device's."""
         return [torch.get_rng_state()]
 
     def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
+        """Puts back what `rng_state` gave; states of a CPU run leave the device's generator as it is."""
         torch.set_rng_state(states[0])
 
-    def allocated_mb(self) -> float:
+    def reserved_mb(self) -> float:
+        """Memory this process has taken from the device, free cached blocks included."""
         return process_memory.resident_mb()
 
-    def reserved_mb(self) -> float:
-        return process_memory.resident_mb()
+    @functools.cached_property
+    def peak(self) -> PeakMeter:
+        """Of a platform whose allocator keeps none: read again and again."""
+        return SampledPeak(self.reserved_mb)
 
     def reset_peak_memory(self) -> None:
-        process_memory.peak_meter().reset()
+        """Empties the cache and resets the peak to what is still held."""
+        self.empty_cache()
+        self.peak.reset()
 
     def peak_memory_mb(self) -> float:
-        return process_memory.peak_meter().peak_mb()
+        """The most `reserved_mb` has been since the last reset: what decides whether a step fits."""
+        return self.peak.peak_mb()
 
     def memory_mb(self) -> tuple[float, float]:
+        """Free and total memory of the device, over all processes."""
         memory = host.memory_mb()
         return memory.free_mb, memory.total_mb
 
     def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
+        """Within it, an allocation that takes this process beyond the limit raises an out-of-memory error."""
         return process_memory.limited(limit_mb)
 
     def utilisation(self) -> float | None:
+        """Share of the last moments the device computed, 0 to 1; None where unknown."""
         return None
 
 
 @dataclass(frozen=True)
-class AcceleratorBackend:
+class CpuBackend(Backend):
+    @property
+    def peak(self) -> PeakMeter:
+        return process_memory.peak_meter()
+
+
+@dataclass(frozen=True)
+class AcceleratorBackend(Backend):
     """What the modules torch.cuda, torch.mps and torch.xpu have in common."""
 
-    kind: DeviceKind
-    api: Any
+    api: Any = None
 
     @property
     def is_present(self) -> bool:
@@ -141,9 +117,6 @@ class AcceleratorBackend:
         for state in states[1:]:
             self.api.set_rng_state(state)
 
-    def utilisation(self) -> float | None:
-        return None
-
 
 @dataclass(frozen=True)
 class CachingBackend(AcceleratorBackend):
@@ -151,9 +124,6 @@ class CachingBackend(AcceleratorBackend):
 
     def select(self, index: int) -> None:
         self.api.set_device(index)
-
-    def allocated_mb(self) -> float:
-        return self.api.memory_allocated() / MIB
 
     def reserved_mb(self) -> float:
         return self.api.memory_reserved() / MIB
@@ -192,30 +162,8 @@ class CachingBackend(AcceleratorBackend):
 class MpsBackend(AcceleratorBackend):
     """Apple's GPU: its memory is the machine's, and its allocator reports no peak."""
 
-    peak: PeakMeter = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "peak", SampledPeak(self.reserved_mb))
-
-    def select(self, index: int) -> None:
-        """There is one."""
-
-    def allocated_mb(self) -> float:
-        return self.api.current_allocated_memory() / MIB
-
     def reserved_mb(self) -> float:
         return self.api.driver_allocated_memory() / MIB
-
-    def reset_peak_memory(self) -> None:
-        self.api.empty_cache()
-        self.peak.reset()
-
-    def peak_memory_mb(self) -> float:
-        return self.peak.peak_mb()
-
-    def memory_mb(self) -> tuple[float, float]:
-        memory = host.memory_mb()
-        return memory.free_mb, memory.total_mb
 
     @contextlib.contextmanager
     def limited(self, limit_mb: float) -> Iterator[None]:
@@ -229,15 +177,11 @@ class MpsBackend(AcceleratorBackend):
 
 
 @dataclass(frozen=True)
-class XlaBackend:
+class XlaBackend(Backend):
     """A TPU through torch_xla, which is imported by the first call. XLA plans memory itself: no cache and no limit."""
 
     kind: DeviceKind = "tpu"
     module: str = "torch_xla.core.xla_model"
-    peak: PeakMeter = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "peak", SampledPeak(self.reserved_mb))
 
     @functools.cached_property
     def api(self) -> Any:
@@ -246,9 +190,6 @@ class XlaBackend:
     @property
     def is_present(self) -> bool:
         return importlib.util.find_spec(self.module.partition(".")[0]) is not None
-
-    def select(self, index: int) -> None:
-        """A process of torch_xla sees its own device only."""
 
     def synchronize(self) -> None:
         self.api.mark_step()
@@ -265,17 +206,8 @@ class XlaBackend:
         for state in states[1:]:
             self.api.set_rng_state(state.item())
 
-    def allocated_mb(self) -> float:
-        return self.reserved_mb()
-
     def reserved_mb(self) -> float:
         return self.api.get_memory_info()["bytes_used"] / MIB
-
-    def reset_peak_memory(self) -> None:
-        self.peak.reset()
-
-    def peak_memory_mb(self) -> float:
-        return self.peak.peak_mb()
 
     def memory_mb(self) -> tuple[float, float]:
         memory = self.api.get_memory_info()
@@ -284,9 +216,6 @@ class XlaBackend:
     def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
         log.info("no memory limit: XLA plans a TPU's memory itself")
         return contextlib.nullcontext()
-
-    def utilisation(self) -> float | None:
-        return None
 
 
 BACKENDS: dict[DeviceKind, Backend] = {

@@ -50,7 +50,6 @@ class HighWaterMark:
     """Kept by the Linux kernel for this process: exact and free; before the first reset, since the process started."""
 
     def reset(self) -> None:
-        release()
         _CLEAR_REFS.write_text("5")  # proc(5): resets the high-water mark to what is held now
 
     def peak_mb(self) -> float:
@@ -70,7 +69,6 @@ class SampledPeak:
         self._peak = 0.0
 
     def reset(self) -> None:
-        release()
         with self._lock:
             self._peak = self._read()
             if self._thread is None:

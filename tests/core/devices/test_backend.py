@@ -47,11 +47,6 @@ class Accelerator:
     def set_rng_state(self, state):
         self.rng = state
 
-    def memory_allocated(self):
-        return 200 * MIB
-
-    current_allocated_memory = memory_allocated
-
     def memory_reserved(self):
         return self.reserved
 
@@ -118,7 +113,7 @@ def test_the_states_of_a_cpu_run_leave_the_gpus_generator(gpu, api):
 
 
 def test_the_peak_of_a_gpu_is_what_its_allocator_took_since_the_cache_was_emptied(gpu, api):
-    assert (gpu.allocated_mb(), gpu.reserved_mb()) == (200, 300)
+    assert gpu.reserved_mb() == 300
     gpu.reset_peak_memory()
     assert "empty_cache" in api.calls
     assert gpu.peak_memory_mb() == gpu.reserved_mb() == 200
@@ -181,9 +176,9 @@ def test_the_real_modules_have_what_the_rows_call(kind):
     used = {"synchronize", "empty_cache", "get_rng_state", "set_rng_state", "device_count"}
     used |= {"set_per_process_memory_fraction"}
     if kind == "mps":
-        used |= {"current_allocated_memory", "driver_allocated_memory", "recommended_max_memory"}
+        used |= {"driver_allocated_memory", "recommended_max_memory"}
     else:
-        used |= {"set_device", "memory_allocated", "memory_reserved", "max_memory_reserved", "mem_get_info"}
+        used |= {"set_device", "memory_reserved", "max_memory_reserved", "mem_get_info"}
         used |= {"reset_peak_memory_stats", "get_per_process_memory_fraction"}
     assert {name for name in used if not hasattr(getattr(torch, kind), name)} == set()
 
@@ -202,7 +197,7 @@ def test_a_tpu_is_asked_through_torch_xla(monkeypatch, caplog):
     assert calls == ["mark_step", "wait", 2**63 + 1]
     assert tpu.memory_mb() == (31_744, 32_768)
     tpu.reset_peak_memory()
-    assert tpu.peak_memory_mb() == tpu.allocated_mb() == 1_024
+    assert tpu.peak_memory_mb() == tpu.reserved_mb() == 1_024
     with caplog.at_level(logging.INFO), tpu.limited(100):
         assert "XLA plans" in caplog.text
 
@@ -226,10 +221,9 @@ def test_the_memory_of_the_cpu_is_what_the_process_holds():
     cpu = backend("cpu")
     cpu.reset_peak_memory()
     cpu.synchronize()
-    before_mb = cpu.allocated_mb()
+    before_mb = cpu.reserved_mb()
     block = torch.ones(100 * 2**18)
-    assert cpu.allocated_mb() - before_mb == pytest.approx(100, rel=0.2)
-    assert cpu.reserved_mb() == pytest.approx(cpu.allocated_mb(), abs=5)
+    assert cpu.reserved_mb() - before_mb == pytest.approx(100, rel=0.2)
     del block
     assert cpu.peak_memory_mb() - before_mb == pytest.approx(100, rel=0.2)
     free_mb, total_mb = cpu.memory_mb()
@@ -242,9 +236,9 @@ def test_the_cache_of_the_cpu_is_what_the_c_library_keeps():
     blocks = [torch.ones(2**14) for _ in range(1_600)]  # 64 KiB each
     last = torch.ones(2**14)  # keeps the C library from giving back the end of its heap by itself
     del blocks
-    before_mb = cpu.allocated_mb()
+    before_mb = cpu.reserved_mb()
     cpu.empty_cache()
-    assert before_mb - cpu.allocated_mb() > 70
+    assert before_mb - cpu.reserved_mb() > 70
     assert last.sum() == 2**14
 
 

@@ -290,7 +290,7 @@ def refused(size):
 
 def answer(growth_mb):
     cpu.empty_cache()
-    held_mb = cpu.allocated_mb()
+    held_mb = cpu.reserved_mb()
     (root / "sys/fs/cgroup/job/memory.max").write_text(str(round(held_mb + growth_mb) * 2**20))
     limit_mb = host.memory_mb(root).total_mb
     clock = itertools.count().__next__  # every step takes a second, so only memory ends the growth

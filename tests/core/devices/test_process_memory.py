@@ -16,7 +16,7 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel interfac
 # In a process of its own: what other tests gave back would be taken again, and not count.
 PEAKS = """
 import torch
-from core.devices.process_memory import HighWaterMark, SampledPeak, resident_mb
+from core.devices.process_memory import HighWaterMark, SampledPeak, release, resident_mb
 
 meter = {meter}
 meter.reset()
@@ -25,6 +25,7 @@ blocks = [torch.ones(2**14) for _ in range(3_200)]  # 64 KiB each: the C library
 print(meter.peak_mb() - before_mb)
 blocks = blocks[-1]
 print(meter.peak_mb() - before_mb)
+release()
 meter.reset()
 print(meter.peak_mb() - before_mb)
 """
