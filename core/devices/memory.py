@@ -1,6 +1,6 @@
 """How much memory a run may take, and what makes it so: the environment before a start, a limit while it runs.
 
-Importing this module imports no torch: allocators read the environment when it comes.
+Importing this module imports no torch: its allocator reads the environment when it comes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, MutableMapping
 
 from core.config.execution import Device, DeviceKind
 from core.devices.capabilities import DeviceCapabilities
@@ -23,65 +22,20 @@ log = logging.getLogger(__name__)
 
 
 # --------------------------------------------------------------------------------------------------------- environment
-@dataclass(frozen=True)
-class Variable:
-    """One environment variable of an allocator.
-
-    value: from the memory share and the environment so far, what it should be; None leaves it unset.
-    rivals: names that say the same; where the user has set one of them, this variable is not set.
-    """
-
-    name: str
-    value: Callable[[float, Mapping[str, str]], str | None]
-    rivals: tuple[str, ...] = ()
-
-
-_TORCH_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_MPS_HIGH, _MPS_LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+# Names of one variable of torch's allocator. torch 2.9 renamed it: it warns about the old name, which is the only one
+# that earlier versions read.
+_NEW_NAME, _OLD_NAME = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+_ALLOCATOR = {_NEW_NAME, _OLD_NAME, "PYTORCH_HIP_ALLOC_CONF"}
+# Segments that grow, so that what one batch size leaves free serves the next; only Linux drivers offer them.
+_GROWING_SEGMENTS = "expandable_segments:True"
 # Our own note of what was set, so that a later plan of this process or of a child may set it again.
 _NOTE = "_LANDFALL_PREPARED"
 
 
-def _variables() -> tuple[Variable, ...]:
-    """Watermarks are shares of what Metal recommends to hold. JAX refuses to start with both names of its fraction."""
-    return (
-        Variable(_torch_name(), _torch_settings, rivals=_TORCH_NAMES),
-        Variable(_MPS_HIGH, lambda share, environment: str(share), rivals=(_MPS_LOW,)),
-        Variable(_MPS_LOW, _mps_low_watermark),
-        Variable("XLA_PYTHON_CLIENT_PREALLOCATE", lambda share, environment: "false"),
-        Variable("XLA_PYTHON_CLIENT_MEM_FRACTION", lambda share, environment: str(share), ("XLA_CLIENT_MEM_FRACTION",)),
-    )
-
-
-def _torch_name() -> str:
-    """torch 2.9 renamed its variable: it warns about the old name, which is the only one earlier versions read."""
-    try:
-        major, minor = importlib.metadata.version("torch").split(".")[:2]
-    except importlib.metadata.PackageNotFoundError:
-        return "PYTORCH_ALLOC_CONF"
-    return "PYTORCH_ALLOC_CONF" if (int(major), int(minor)) >= (2, 9) else "PYTORCH_CUDA_ALLOC_CONF"
-
-
-def _torch_settings(share: float, environment: Mapping[str, str]) -> str | None:
-    """Segments that grow, so that what one batch size leaves free serves the next; only Linux drivers offer them."""
-    return "expandable_segments:True" if sys.platform == "linux" else None
-
-
-def _mps_low_watermark(share: float, environment: Mapping[str, str]) -> str | None:
-    """Where MPS begins to collect garbage, in torch's own proportion to the limit, 1.4 to 1.7.
-
-    It follows a limit that the user set alone, too: torch does not start with the low watermark above the high one.
-    """
-    try:
-        return f"{float(environment[_MPS_HIGH]) * 1.4 / 1.7:.3f}"
-    except (KeyError, ValueError):
-        return None
-
-
 def prepare_environment(config: Device, environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
-    """Sets what allocators read when an accelerator starts, and `device.environment`; gives what it set.
+    """Sets `device.environment`, and what torch's allocator reads when CUDA starts; gives what it set.
 
-    A variable the user already has wins, then `device.environment`, then the allocators' own. Raises ConfigError for a
+    A variable the user already has wins, then `device.environment`, then the allocator's. Raises ConfigError for a
     name or value that no environment can hold.
     """
     ours: dict[str, str] = json.loads(environment.get(_NOTE, "{}"))
@@ -92,28 +46,29 @@ def prepare_environment(config: Device, environment: MutableMapping[str, str] = 
             done[name] = value
         elif environment[name] != value:
             log.warning("device.environment.%s = %s gives way: the environment has %s", name, value, environment[name])
+    for name in sorted(_ALLOCATOR & users):
+        log.info("%s = %s of the environment stays as it is", name, environment[name])
+    if sys.platform == "linux" and _ALLOCATOR.isdisjoint(users | done.keys()):
+        done[_NEW_NAME if _torch_version() >= (2, 9) else _OLD_NAME] = _GROWING_SEGMENTS
     for name, value in done.items():
         try:
             environment[name] = value
         except ValueError as error:
             raise ConfigError("device", [ConfigFault(f"device.environment.{name}", str(error))]) from error
-    for variable in _variables():
-        names = {variable.name, *variable.rivals}
-        for name in sorted(names & users):
-            log.info("%s = %s of the environment stays as it is", name, environment[name])
-        if names.isdisjoint(users | done.keys()):
-            value = variable.value(config.memory.share, environment)
-            if value is not None:
-                done[variable.name] = environment[variable.name] = value
     environment[_NOTE] = json.dumps(ours | done)
     if environment is os.environ:
         _pass_to_torch(done)
     return done
 
 
+def _torch_version() -> tuple[int, int]:
+    major, minor = importlib.metadata.version("torch").split(".")[:2]
+    return int(major), int(minor)
+
+
 def _pass_to_torch(done: Mapping[str, str]) -> None:
     """Hands the settings over where torch came first: since 2.9 a build with CUDA may read the variable on import."""
-    settings = next((done[name] for name in _TORCH_NAMES if name in done), None)
+    settings = next((done[name] for name in _ALLOCATOR if name in done), None)
     torch = sys.modules.get("torch")
     apply = getattr(getattr(torch, "_C", None), "_accelerator_setAllocatorSettings", None)
     if settings is not None and apply is not None:

@@ -21,8 +21,7 @@ from tests.support import REPO_ROOT
 
 T4 = DeviceCapabilities("cuda", "T4", 1, 15_102, 14_900, ("float32", "float16"), True, "T4 passed", "7.5")
 TORCH_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-HIGH, LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
-JAX, NEW_JAX = "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"
+GROWING = "expandable_segments:True"
 
 
 def settings(strategy: str = "balanced", **environment: str) -> Device:
@@ -52,14 +51,13 @@ def test_a_larger_model_takes_a_larger_share(parameters, strategy, share):
 
 
 # ---------------------------------------------------------------------------------------------------------- environment
-def test_the_environment_is_prepared_for_each_allocator():
+def test_the_environment_is_prepared_for_the_allocator():
     environment: dict[str, str] = {}
     done = prepare_environment(settings(), environment)
     assert done.items() <= environment.items()
-    assert (done[HIGH], done[LOW]) == ("0.75", "0.618")
-    assert (done["XLA_PYTHON_CLIENT_PREALLOCATE"], done[JAX]) == ("false", "0.75")
-    assert done.get("PYTORCH_ALLOC_CONF") == ("expandable_segments:True" if sys.platform == "linux" else None)
-    assert "PYTORCH_CUDA_ALLOC_CONF" not in environment  # torch warns about its old name
+    assert done == (
+        {"PYTORCH_ALLOC_CONF": GROWING} if sys.platform == "linux" else {}
+    )  # torch warns about its old name
 
 
 @pytest.mark.parametrize(
@@ -77,31 +75,20 @@ def test_segments_do_not_grow_where_drivers_cannot(monkeypatch):
     assert set(prepare_environment(settings(), {})).isdisjoint(TORCH_NAMES)
 
 
-@pytest.mark.parametrize("name", [*TORCH_NAMES, LOW, NEW_JAX, JAX])
+@pytest.mark.parametrize("name", TORCH_NAMES)
 def test_a_variable_of_the_user_wins_under_each_of_its_names(name, caplog):
-    """JAX refuses both names of its fraction at once, and MPS a low watermark above the high one."""
-    same = next(names for names in (TORCH_NAMES, (HIGH, LOW), (JAX, NEW_JAX)) if name in names)
     with caplog.at_level(logging.INFO):
-        environment = {name: "0.5"}
-        prepare_environment(settings(), environment)
-    assert {key: environment[key] for key in same if key in environment} == {name: "0.5"}
-    assert f"{name} = 0.5 of the environment stays as it is" in caplog.text
+        environment = {name: "backend:native"}
+        assert prepare_environment(settings(), environment) == {}
+    assert {key: value for key, value in environment.items() if key in TORCH_NAMES} == {name: "backend:native"}
+    assert f"{name} = backend:native of the environment stays as it is" in caplog.text
 
 
-@pytest.mark.parametrize("high, low", [("0.5", "0.412"), ("0.0", "0.000"), ("plenty", None)])
-def test_the_low_watermark_follows_a_high_one_of_the_user(high, low):
-    environment = {HIGH: high}
-    prepare_environment(settings(), environment)
-    assert (environment[HIGH], environment.get(LOW)) == (high, low)
-
-
-def test_variables_of_the_configuration_come_before_those_of_the_allocators(caplog):
+def test_variables_of_the_configuration_come_before_those_of_the_allocator(caplog):
     environment: dict[str, str] = {}
-    config = settings(NCCL_DEBUG="INFO", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync", **{HIGH: "0.9"})
-    done = prepare_environment(config, environment)
-    assert environment["NCCL_DEBUG"] == done["NCCL_DEBUG"] == "INFO"
-    assert set(done) & set(TORCH_NAMES) == {"PYTORCH_CUDA_ALLOC_CONF"}
-    assert (done[HIGH], done[LOW]) == ("0.9", "0.741")
+    settings_of_user = {"NCCL_DEBUG": "INFO", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+    assert prepare_environment(settings(**settings_of_user), environment) == settings_of_user
+    assert settings_of_user.items() <= environment.items()
     assert caplog.text == ""
 
 
@@ -116,14 +103,14 @@ def test_a_variable_of_the_configuration_gives_way_to_the_environments_with_a_wa
 
 
 def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users():
-    environment = {JAX: "0.33"}
-    prepare_environment(settings("balanced", NCCL_DEBUG="INFO"), environment)
+    environment = {"OMP_PROC_BIND": "true"}
+    prepare_environment(settings(NCCL_DEBUG="INFO"), environment)
     child = dict(environment)
-    prepare_environment(settings("conservative", NCCL_DEBUG="WARN"), child)
-    assert (child[HIGH], child[LOW], child[JAX], child["NCCL_DEBUG"]) == ("0.6", "0.494", "0.33", "WARN")
-    child[HIGH] = "0.8"  # now the user's
-    prepare_environment(settings("aggressive"), child)
-    assert (child[HIGH], child[JAX]) == ("0.8", "0.33")
+    prepare_environment(settings(NCCL_DEBUG="WARN", OMP_PROC_BIND="false"), child)
+    assert (child["OMP_PROC_BIND"], child["NCCL_DEBUG"]) == ("true", "WARN")
+    child["NCCL_DEBUG"] = "TRACE"  # now the user's
+    prepare_environment(settings(NCCL_DEBUG="INFO"), child)
+    assert child["NCCL_DEBUG"] == "TRACE"
 
 
 def test_a_variable_that_cannot_be_set_is_a_fault_of_the_configuration():
@@ -164,9 +151,9 @@ def test_the_environment_is_prepared_without_torch():
         from core.config.execution import Device
         from core.devices.memory import prepare_environment
         done = prepare_environment(Device())
-        print(json.dumps(["torch" in sys.modules, "XLA_PYTHON_CLIENT_PREALLOCATE" in done]))
+        print(json.dumps(["torch" in sys.modules, list(done.values())]))
         """
-    ) == [False, True]
+    ) == [False, [GROWING] if sys.platform == "linux" else []]
 
 
 # ---------------------------------------------------------------------------------------------------------------- limit
@@ -207,7 +194,7 @@ GUARDED_TRAINING = """
 
     step()
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    held_mb = backend("cpu").allocated_mb()
+    held_mb = backend("cpu").reserved_mb()
     strategy = Memory(strategy="conservative")
     machine = DeviceCapabilities("cpu", "CPU", 1, int((held_mb + 200) / strategy.share), 9_000, (), True, "")
     limit_mb = memory.memory_limit_mb(machine, strategy.share)
