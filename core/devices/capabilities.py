@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from core.config.execution import DeviceKind
 
 GPU_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps", "xpu")
-ACCELERATOR_KINDS: tuple[DeviceKind, ...] = ("tpu", *GPU_KINDS)
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class DeviceCapabilities:
     count: devices; for the CPU, cores the process may use. memory_total_mb, memory_free_mb: of one device, in MiB.
     native_dtypes: types its hardware computes in, no emulation. usable: a forward and a backward pass succeeded on it.
     reason: what was found, or why it cannot be used. kind `cuda` is also AMD's ROCm, which sets `hip_version`.
-    unified_memory: the device shares the memory of the CPU. platform: the generation of a TPU, such as `v5e`.
+    unified_memory: the device shares the memory of the CPU.
     """
 
     kind: DeviceKind
@@ -37,7 +36,6 @@ class DeviceCapabilities:
     supports_distributed: bool = False
     unified_memory: bool = False
     physical_cores: int | None = None
-    platform: str | None = None
 
     @property
     def nominal_gb(self) -> int:

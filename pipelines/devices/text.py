@@ -98,7 +98,6 @@ _METADATA = (
     ("cuda_version", "CUDA {}"),
     ("hip_version", "HIP {}"),
     ("compute_capability", "capability {}"),
-    ("platform", "platform {}"),
     ("physical_cores", "{} physical cores"),
 )
 

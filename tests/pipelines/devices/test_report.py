@@ -67,7 +67,6 @@ M2 = DeviceCapabilities(
 V5E = DeviceCapabilities(
     "tpu", "TPU v5e", 8, 15_258, 0, (), False,
     "TPU_ACCELERATOR_TYPE=v5litepod-8 announces a TPU, but training needs torch_xla: pip install torch_xla",
-    platform="v5e",
 )  # fmt: skip
 HIDDEN_T4 = replace(
     T4, usable=False, native_dtypes=(), cuda_version=None, supports_mixed_precision=False, supports_distributed=False,
