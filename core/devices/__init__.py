@@ -21,6 +21,8 @@ _MODULES = {
     "Detector": "capabilities",
     "SystemDetector": "detect",
     "DevicePlan": "plan",
+    "list_profiles": "tables",
+    "load_profile": "tables",
     **dict.fromkeys(
         (
             *(
@@ -32,7 +34,7 @@ _MODULES = {
                 "get_default_device",
             ),
             *("get_device_info", "print_device_info", "has_gpu", "optimize_for_model_size"),
-            *("create_tensor", "move_to_device", "distribute_data", "list_profiles", "load_profile"),
+            *("create_tensor", "move_to_device", "distribute_data"),
         ),
         "compat",
     ),

@@ -13,7 +13,6 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,14 +20,12 @@ import torch
 
 from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution
-from core.config.overrides import PROFILE_DIR
 from core.devices import manager
 from core.devices.backend import to_device
 from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS
 from core.devices.manager import PREFERENCES, torch_devices
 from core.devices.record import device_record
-from core.devices.tables import read_yaml
 from core.errors import UsageError
 
 Value = TypeVar("Value")
@@ -85,8 +82,7 @@ class DeviceManager(manager.DeviceManager):
         return self._devices_of(("cpu",))
 
     def _devices_of(self, kinds: Sequence[DeviceKind]) -> list[torch.device]:
-        usable = [found for found in self.found if found.usable and found.kind in kinds]
-        return [device for found in usable for device in torch_devices(found)]
+        return [device for found in self._usable() if found.kind in kinds for device in torch_devices(found)]
 
     @property
     def default_device(self) -> torch.device:
@@ -205,19 +201,6 @@ def print_device_info() -> None:
     rows = {"device": f"{plan['kind']}: {plan['name']}", **{name: plan[name] for name in ("precision", "threads")}}
     rows["memory"] = f"up to {plan['memory_limit_mb']} MiB"
     sys.stdout.writelines(f"{name:<12}{value} ({plan[f'{name}_reason']})\n" for name, value in rows.items())
-
-
-# ------------------------------------------------------------------------------------------------------------- profiles
-def list_profiles(root: Path) -> list[str]:
-    return sorted(path.stem for path in (root / PROFILE_DIR).glob("*.yaml"))
-
-
-def load_profile(name: str, root: Path) -> Execution:
-    """A profile by itself, over the defaults. Raises UsageError for one that is missing, ConfigError for its faults."""
-    known = list_profiles(root)
-    if name not in known:
-        raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
-    return read_yaml(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
 
 
 # -------------------------------------------------------------------------------------------------------------- tensors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -92,14 +92,22 @@ class DeviceManager:
     @property
     def num_processes(self) -> int:
         """Processes a run may start: on a CPU as many as requested, on other platforms one per device."""
-        wanted = self.config.devices
+        return self._processes()[0]
+
+    def _processes(self) -> tuple[int, str | None]:
+        """Also, where these are fewer than `devices` requests, what limits them."""
+        wanted, chosen, devices = self.config.devices, self._chosen, self.device_count
+        if chosen.kind == "cpu" and wanted != "auto" and not self._fallback:
+            devices = wanted  # processes share a CPU
+        limits: list[tuple[int, str | None]] = [(devices if wanted == "auto" else wanted, None)]
         if self.config.distributed.strategy == "none":
-            return 1
-        if self._chosen.kind == "cpu":
-            return 1 if wanted == "auto" or self._fallback else wanted
-        if not self._chosen.supports_distributed:
-            return 1
-        return self.device_count if wanted == "auto" else min(wanted, self.device_count)
+            limits.append((1, None if wanted == "auto" else "distributed.strategy = none"))
+        if self._fallback:
+            limits.append((devices, f"{chosen.name} replaces the requested device"))
+        limits.append((devices, f"this machine has {devices} × {chosen.name}"))
+        if chosen.kind != "cpu" and not chosen.supports_distributed:
+            limits.append((1, f"{chosen.name} cannot train in several processes"))
+        return min(limits, key=lambda limit: limit[0])
 
     # ------------------------------------------------------------------------------------------------------ decisions
     def plan(self, *, index: int = 0, processes: int | None = None, num_parameters: int | None = None) -> DevicePlan:
@@ -222,7 +230,7 @@ class DeviceManager:
             if not getattr(settings, key):
                 return "32", f"device.{key} = false"
         if wanted == "auto":
-            return _AUTO_PRECISION[chosen.kind](chosen)
+            return _auto_precision(chosen)
         dtype = AUTOCAST_DTYPES[wanted]
         if self._fallback and dtype is not None and dtype not in chosen.native_dtypes:
             self._warn(f"precision {wanted} was meant for another device; {chosen.name} computes in float32")
@@ -263,21 +271,11 @@ class DeviceManager:
 
     def _missing_devices(self) -> str | None:
         """Why fewer processes train than `devices` requests, and how many do; None where all of them do."""
-        wanted, chosen, number = self.config.devices, self._chosen, self.num_processes
-        if wanted == "auto" or wanted <= number:
-            if wanted == "auto" and self.device_count > number and self.config.distributed.strategy != "none":
-                return f"devices = auto: {chosen.name} cannot train in several processes; 1 trains"
+        number, reason = self._processes()
+        if reason is None:
             return None
-        if self.config.distributed.strategy == "none":
-            reason = "distributed.strategy = none"
-        elif self._fallback:
-            reason = f"{chosen.name} replaces the requested device"
-        elif wanted > self.device_count:
-            reason = f"this machine has {self.device_count} × {chosen.name}"
-        else:
-            reason = f"{chosen.name} cannot train in several processes"
         runs = "1 process trains" if number == 1 else f"{number} processes train"
-        return f"{self._setting('devices', wanted)}: {reason}; {runs}"
+        return f"{self._setting('devices', self.config.devices)}: {reason}; {runs}"
 
 
 def torch_devices(found: DeviceCapabilities) -> list[torch.device]:
@@ -290,28 +288,13 @@ def torch_devices(found: DeviceCapabilities) -> list[torch.device]:
     return [torch.device(name, index) for index in range(found.count)]
 
 
-def _auto_on_accelerator(found: DeviceCapabilities) -> tuple[Precision, str]:
+def _auto_precision(found: DeviceCapabilities) -> tuple[Precision, str]:
+    if found.kind == "mps":
+        return "32", f"mixed precision on {found.kind} is not chosen by default; set precision to try it"
     if "bfloat16" in found.native_dtypes:
         return "bf16-mixed", f"{found.name} computes bfloat16 natively"
+    if found.kind == "cpu":
+        return "32", f"{found.name} does not compute bfloat16 natively"
     if "float16" in found.native_dtypes:
         return "16-mixed", f"{found.name} has no native bfloat16; float16 with loss scaling"
     return "32", f"{found.name} computes neither bfloat16 nor float16"
-
-
-def _auto_on_cpu(found: DeviceCapabilities) -> tuple[Precision, str]:
-    if "bfloat16" in found.native_dtypes:
-        return "bf16-mixed", f"{found.name} computes bfloat16 natively"
-    return "32", f"{found.name} does not compute bfloat16 natively"
-
-
-def _auto_on_mps(found: DeviceCapabilities) -> tuple[Precision, str]:
-    return "32", f"mixed precision on {found.kind} is not chosen by default; set precision to try it"
-
-
-_AUTO_PRECISION: dict[DeviceKind, Callable[[DeviceCapabilities], tuple[Precision, str]]] = {
-    "cuda": _auto_on_accelerator,
-    "xpu": _auto_on_accelerator,
-    "tpu": _auto_on_accelerator,
-    "mps": _auto_on_mps,
-    "cpu": _auto_on_cpu,
-}

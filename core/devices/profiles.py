@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from core.config.execution import Execution, Profile
+from core.config.execution import DeviceKind, Execution, Profile
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES
 from core.devices.process import adopt, wrong_environment
@@ -58,10 +58,9 @@ class Misfit:
 def misfits(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> list[Misfit]:
     """What the profile requires and the chosen device does not have. On another platform the profile's figures about
     hardware do not apply."""
-    session, platform = list(_session(profile)), list(_platform(profile, found, chosen))
-    if platform:
-        return [*platform, *session]
-    return [*session, *(misfit for rule in _RULES for misfit in rule(profile, chosen))]
+    if profile.hardware.kind not in (None, chosen.kind):
+        return [_other_platform(profile.hardware.kind, found, chosen), *_session(profile)]
+    return [*_session(profile), *_hardware(profile, chosen)]
 
 
 def _session(profile: Execution) -> Iterator[Misfit]:
@@ -71,57 +70,28 @@ def _session(profile: Execution) -> Iterator[Misfit]:
         yield Misfit("timeout_hours", problem, f"set timeout_hours={longest - 0.5:g}")
 
 
-def _platform(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> Iterator[Misfit]:
-    wanted = profile.hardware.kind
-    if wanted in (None, chosen.kind):
-        return
+def _other_platform(wanted: DeviceKind, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> Misfit:
     reasons = [entry.reason for entry in found if entry.kind == wanted and not entry.usable]
     seen = "; ".join(reasons) or ("was not chosen" if any(entry.kind == wanted for entry in found) else "there is none")
-    yield Misfit(
-        "hardware.kind",
-        f"the profile was made for {wanted}, {chosen.name} is {chosen.kind}; {wanted}: {seen}",
-        "take local/devices=auto",
-    )
+    problem = f"the profile was made for {wanted}, {chosen.name} is {chosen.kind}; {wanted}: {seen}"
+    return Misfit("hardware.kind", problem, "take local/devices=auto")
 
 
-def _memory(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
-    wanted = profile.hardware.memory_gb
-    if chosen.nominal_gb < wanted:
-        yield Misfit(
-            "hardware.memory_gb",
-            f"{chosen.name} has {chosen.nominal_gb} GB, the profile was made for {wanted:g}",
-            "leave training.batch_size=auto, or take a profile for this device",
-        )
-
-
-def _compute_capability(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
-    """AMD's devices have none."""
-    wanted, has = profile.hardware.compute_capability, chosen.compute_capability
-    if has is not None and chosen.hip_version is None and float(has) < wanted:
-        yield Misfit(
-            "hardware.compute_capability",
-            f"{chosen.name} has {has}, the profile was made for {wanted:.1f} and later",
-            "take a profile for this device, or local/devices=auto",
-        )
-
-
-def _precision(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
-    settings = profile.device
+def _hardware(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
+    wanted, settings = profile.hardware, profile.device
+    if chosen.nominal_gb < wanted.memory_gb:
+        problem = f"{chosen.name} has {chosen.nominal_gb} GB, the profile was made for {wanted.memory_gb:g}"
+        remedy = "leave training.batch_size=auto, or take a profile for this device"
+        yield Misfit("hardware.memory_gb", problem, remedy)
+    capability = None if chosen.hip_version else chosen.compute_capability  # AMD's devices have none
+    if capability is not None and float(capability) < wanted.compute_capability:
+        problem = f"{chosen.name} has {capability}, the profile was made for {wanted.compute_capability:.1f} and later"
+        remedy = "take a profile for this device, or local/devices=auto"
+        yield Misfit("hardware.compute_capability", problem, remedy)
     mixes = settings.amp and settings.enable_mixed_precision and not settings.enable_x64
     dtype = AUTOCAST_DTYPES.get(profile.precision) if mixes else None
     if dtype is not None and dtype not in chosen.native_dtypes:
         instead = "16-mixed" if "float16" in chosen.native_dtypes else "32"
         yield Misfit("precision", f"{dtype} is not native on {chosen.name}: slow", f"set precision={instead}")
-
-
-def _double_precision(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
-    if profile.device.enable_x64 and chosen.kind == "mps":
+    if settings.enable_x64 and chosen.kind == "mps":
         yield Misfit("device.enable_x64", "Apple's GPU has no float64", "take local/devices=cpu with it")
-
-
-_RULES: tuple[Callable[[Execution, DeviceCapabilities], Iterator[Misfit]], ...] = (
-    _memory,
-    _compute_capability,
-    _precision,
-    _double_precision,
-)

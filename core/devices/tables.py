@@ -1,4 +1,5 @@
-"""The tables a user may edit: hardware tiers and model sizes under `configs/hardware/`. Imports no torch."""
+"""The tables a user may edit: hardware tiers and model sizes under `configs/hardware/`, device profiles. Imports no
+torch."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from core.config.compose import CONFIG_DIR
-from core.config.execution import DeviceKind
+from core.config.execution import DeviceKind, Execution
 from core.config.fields import Count, Section
+from core.config.overrides import PROFILE_DIR
 from core.config.schema import SCHEMAS, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.reading import UnreadableError
@@ -66,6 +68,18 @@ def load_tiers(root: Path | None = None) -> Tiers:
     table = read_yaml(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
     models = {stream: {size: _read_size(stream, size, root) for size in SIZE_NAMES} for stream in SCHEMAS}
     return Tiers(tiers=table.tiers, models=models)
+
+
+def list_profiles(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / PROFILE_DIR).glob("*.yaml"))
+
+
+def load_profile(name: str, root: Path) -> Execution:
+    """A profile by itself, over the defaults. Raises UsageError for one that is missing, ConfigError for its faults."""
+    known = list_profiles(root)
+    if name not in known:
+        raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
+    return read_yaml(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
 
 
 def read_yaml(file: str, schema: type[S], *, root: Path) -> S:

@@ -9,11 +9,10 @@ from pathlib import Path
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.execution import DeviceKind, Execution
-from core.config.overrides import PROFILE_DIR
 from core.config.schema import STREAMS
 from core.devices.manager import DeviceManager
 from core.devices.profiles import misfits
-from core.devices.tables import read_yaml
+from core.devices.tables import list_profiles, load_profile
 from core.errors import LandfallError
 from pipelines.devices.document import FittingProfile, RunBatch
 
@@ -26,9 +25,9 @@ _GENERIC: dict[DeviceKind, str] = {"cpu": "cpu", "mps": "mps", "cuda": "single_g
 def load_profiles(root: Path) -> dict[str, Execution]:
     """Every profile of the workspace by name; an invalid one is ignored with a warning."""
     profiles = {}
-    for path in sorted((root / PROFILE_DIR).glob("*.yaml")):
+    for name in list_profiles(root):
         try:
-            profiles[path.stem] = read_yaml(f"{PROFILE_DIR}/{path.name}", Execution, root=root)
+            profiles[name] = load_profile(name, root)
         except LandfallError as error:
             log.warning("%s", error.message)
     return profiles
