@@ -21,28 +21,18 @@ log = logging.getLogger(__name__)
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 _HASH_SEED = "PYTHONHASHSEED"
-# Why the new process was started. Not a LANDFALL_ name: those are configuration.
+# The hash seed that the process was restarted for. Not a LANDFALL_ name: those are configuration.
 _STARTED_FOR = "_LANDFALL_STARTED_FOR"
 # When the command began: its wall-time limit counts for notebooks' kernels and training processes it starts too.
 _STARTED_AT = "_LANDFALL_STARTED_AT"
 
 
-def needed_environment(profile: Profile) -> dict[str, str]:
-    """Variables a process of this profile is to be started with."""
-    needed = {}
-    if profile.pythonhashseed is not None:
-        needed[_HASH_SEED] = str(profile.pythonhashseed)
-    if profile.deterministic:
-        needed[_WORKSPACE] = _DETERMINISTIC_WORKSPACES[0]
-    return needed
-
-
-def wrong_environment(profile: Profile, environ: Mapping[str, str] = os.environ) -> list[str]:
+def wrong_hash_seed(profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
     """What only a restart can fix, in words: Python reads PYTHONHASHSEED once."""
-    wanted, found = needed_environment(profile).get(_HASH_SEED), environ.get(_HASH_SEED)
-    if wanted in (None, found):
-        return []
-    return [f"{_HASH_SEED} is {found or 'not set'}, the profile asks for {wanted}"]
+    wanted, found = profile.pythonhashseed, environ.get(_HASH_SEED)
+    if wanted is None or found == str(wanted):
+        return None
+    return f"{_HASH_SEED} is {found or 'not set'}, the profile asks for {wanted}"
 
 
 def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -60,14 +50,26 @@ def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> N
 
 
 def start_right(profile: Profile) -> None:
-    """For commands, before they import torch: restarts the command where its environment is wrong, and notes when
-    it began."""
+    """For commands, before they import torch: notes when the command began, and restarts it where its hash seed is
+    wrong. Returns then only where that has been tried before: a process that loses its environment is not restarted
+    forever."""
     adopt(profile)
     os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
-    reasons = wrong_environment(profile)
-    if reasons:
-        log.info("restarting: %s", "; ".join(reasons))
-        restart_with({_HASH_SEED: needed_environment(profile)[_HASH_SEED]})
+    reason = wrong_hash_seed(profile)
+    if reason is None:
+        return
+    seed = str(profile.pythonhashseed)
+    if os.environ.get(_STARTED_FOR) == seed:
+        log.warning("was restarted with %s=%s, which is still not set", _HASH_SEED, seed)
+        return
+    log.info("restarting: %s", reason)
+    command = [sys.executable, *sys.orig_argv[1:]]
+    environment = {**os.environ, _HASH_SEED: seed, _STARTED_FOR: seed}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name == "nt":  # there the shell would not wait for what exec starts
+        raise SystemExit(subprocess.call(command, env=environment))
+    os.execve(sys.executable, command, environment)
 
 
 def command_start() -> float | None:
@@ -79,22 +81,6 @@ def command_start() -> float | None:
 def without_start(environ: Mapping[str, str]) -> dict[str, str]:
     """For a process whose time is to count from its own start."""
     return {name: value for name, value in environ.items() if name != _STARTED_AT}
-
-
-def restart_with(environment: Mapping[str, str]) -> None:
-    """This command again, in a process with `environment` added to the present one. Returns only where that has been
-    tried before: a process that loses its environment is not restarted forever."""
-    purpose = " ".join(f"{name}={value}" for name, value in sorted(environment.items()))
-    if os.environ.get(_STARTED_FOR) == purpose:
-        log.warning("was restarted with %s, which is still not set", purpose)
-        return
-    command = [sys.executable, *sys.orig_argv[1:]]
-    complete = {**os.environ, **environment, _STARTED_FOR: purpose}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if os.name == "nt":  # there the shell would not wait for what exec starts
-        raise SystemExit(subprocess.call(command, env=complete))
-    os.execve(sys.executable, command, complete)
 
 
 def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.config.execution import DeviceKind, Execution, Profile
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES
-from core.devices.process import adopt, wrong_environment
+from core.devices.process import adopt, wrong_hash_seed
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def seed_and_fix(profile: Profile) -> None:
 
     from core.reproducibility import derive_seed
 
-    for reason in wrong_environment(profile):
+    if (reason := wrong_hash_seed(profile)) is not None:
         log.warning("%s; set it before Python starts, for this process it is too late", reason)
     random.seed(derive_seed(profile.seed, "python"))
     numpy_seed = profile.numpy_seed

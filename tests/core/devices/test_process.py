@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.config.execution import Profile
-from core.devices.process import adopt, needed_environment, wrong_environment
+from core.devices.process import adopt, wrong_hash_seed
 from tests.support import REPO_ROOT
 
 MODULE = """\
@@ -73,25 +73,20 @@ def test_a_process_that_loses_its_environment_is_started_anew_once(folder):
     assert "was restarted with PYTHONHASHSEED=42, which is still not set" in result.stderr
 
 
-def test_a_profile_says_what_it_needs():
-    assert needed_environment(Profile(deterministic=False)) == {}
-    assert needed_environment(Profile(deterministic=False, pythonhashseed=0)) == {"PYTHONHASHSEED": "0"}
-    assert needed_environment(Profile()) == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, "deterministic by default"
-
-
-def test_a_wrong_hash_seed_is_told():
+def test_a_wrong_hash_seed_is_reported():
     profile = Profile(pythonhashseed=42)
-    assert wrong_environment(profile, {}) == ["PYTHONHASHSEED is not set, the profile asks for 42"]
-    assert wrong_environment(profile, {"PYTHONHASHSEED": "7"}) == ["PYTHONHASHSEED is 7, the profile asks for 42"]
-    assert wrong_environment(profile, {"PYTHONHASHSEED": "42"}) == []
-    assert wrong_environment(Profile(), {"PYTHONHASHSEED": "7"}) == []
+    assert wrong_hash_seed(profile, {}) == "PYTHONHASHSEED is not set, the profile asks for 42"
+    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}) == "PYTHONHASHSEED is 7, the profile asks for 42"
+    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "42"}) is None
+    assert wrong_hash_seed(Profile(), {"PYTHONHASHSEED": "7"}) is None
+    assert wrong_hash_seed(Profile(pythonhashseed=0), {}) is not None
 
 
 def test_a_deterministic_workspace_is_set_and_the_users_own_stays(caplog):
     environ: dict[str, str] = {}
     adopt(Profile(deterministic=False), environ)
     assert environ == {}
-    adopt(Profile(deterministic=True), environ)
+    adopt(Profile(), environ)  # deterministic by default
     assert environ == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     environ = {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}
     adopt(Profile(deterministic=True), environ)
