@@ -26,6 +26,7 @@ from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
 from core.workspace import relative
+from pipelines.dashboard.detail_documents import FileQuality
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.lights import light_of
@@ -33,7 +34,7 @@ from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.places import CONTRACT, Places
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
-from pipelines.dashboard.quality import QualityReport, document_of, read_reports, summary_of
+from pipelines.dashboard.quality import document_of, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunStream
 from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
 from pipelines.dashboard.series import export_series
@@ -167,7 +168,7 @@ def failed_as_collapsed(checklist: Checklist | None, name: Stream, stream: Strea
     return is_current and any(item.id == collapsed and item.status == "FAIL" for item in checklist.items)
 
 
-def publish_quality(stream: Stream, reports: Sequence[QualityReport], data: Path) -> str | None:
+def publish_quality(stream: Stream, reports: Sequence[FileQuality], data: Path) -> str | None:
     """Writes the quality of each file; returns the document's name, None if no file was checked."""
     if not reports:
         return None

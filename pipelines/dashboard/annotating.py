@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from core.config.schema import Stream
 from core.reading import read_json
 from core.workspace import utc_now, write_text
-from pipelines.dashboard.annotations import Annotation, Annotations, NewAnnotation, file_of
+from pipelines.dashboard.annotations import Annotation, NewAnnotation, file_of
 from pipelines.dashboard.inputs import Problems, read_model, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
 
 STATE = "training_dashboard/data/dashboard-state.json"
+_ANNOTATIONS = TypeAdapter(list[Annotation])
 # The server answers each request in a separate thread.
 _WRITING = threading.Lock()
 
@@ -26,12 +29,12 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
     """
     with _WRITING:
         file = file_of(root, stream)
-        before = Annotations.model_validate(read_json(file)).root if file.exists() else []
+        before = _ANNOTATIONS.validate_python(read_json(file)) if file.exists() else []
         added = Annotation(**new.model_dump(), at=utc_now())
         span = (added.recording, added.start_seconds, added.end_seconds)
         kept = [each for each in before if (each.recording, each.start_seconds, each.end_seconds) != span]
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, Annotations([*kept, added]).model_dump_json(indent=2) + "\n")
+        write_text(file, _ANNOTATIONS.dump_json([*kept, added], indent=2).decode() + "\n")
         _show(root, stream)
     return added
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.config.schema import Stream
 from pipelines.dashboard.documents import SCORES, Document, Number, Text, Time
@@ -53,11 +53,8 @@ class Annotation(Document):
         return known and recording == self.recording and start <= self.end_seconds and self.start_seconds <= end
 
 
-class Annotations(RootModel[list[Annotation]]):
-    """`artifacts/scores/<stream>_annotations.json`, oldest first."""
-
-
 def file_of(root: Path, stream: Stream) -> Path:
+    """A list of annotations, oldest first."""
     return root / SCORES / f"{stream}_annotations.json"
 
 

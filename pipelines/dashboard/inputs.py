@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from core.config.schema import Stream
 from core.names import RunId
 from core.reading import read_json
 from core.workspace import relative
 from pipelines.checks.base import GROUP_TITLES
-from pipelines.dashboard.annotations import Annotation, Annotations, file_of, latest_of
-from pipelines.dashboard.documents import SCORES, Problem
+from pipelines.dashboard.annotations import Annotation, file_of, latest_of
+from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 WORST_EVENTS = 50
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 
 
 class Problems:
@@ -61,9 +61,14 @@ def changed_at(path: Path) -> float:
 
 
 def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
-    """The JSON file as `model`; None if it is missing, or damaged, which is added to `problems`."""
+    """The JSON file as `model`; None if it is missing, damaged or of another schema version. The latter two are added
+    to `problems`."""
     try:
-        return model.model_validate(read_json(path))
+        values = read_json(path)
+        version = values.get("schema_version", SCHEMA_VERSION) if isinstance(values, dict) else SCHEMA_VERSION
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"has schema version {version!r}; this version of Landfall reads {SCHEMA_VERSION}")
+        return TypeAdapter(model).validate_python(values)
     except FileNotFoundError:
         return None
     # Decoding and validation errors are ValueErrors.
@@ -92,10 +97,6 @@ class Input(BaseModel):
 
 
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist
-class _Scores(ScoreSummary):
-    schema_version: Literal[1] = 1
-
-
 class _Event(AnomalyEvent):
     """An event as scoring writes it: other key names, lists as text."""
 
@@ -112,17 +113,9 @@ class _Event(AnomalyEvent):
         return values | {"top_channels": top, "detail": None}
 
 
-class _Events(RootModel[list[_Event]]):
-    pass
-
-
 class _Sidecar(Input):
     run_id: RunId | None = None
     sha256: str | None = None
-
-
-class _ValidationReport(Checklist):
-    schema_version: Literal[1] = 1
 
 
 def read_scores(
@@ -130,11 +123,11 @@ def read_scores(
 ) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
     """The latest scoring of a stream and its events. folder: that of the scores, relative to `root`."""
     scores_folder = root / folder
-    scores = read_model(scores_folder / f"{stream}_summary.json", _Scores, problems)
+    scores = read_model(scores_folder / f"{stream}_summary.json", ScoreSummary, problems)
     if scores is None:
         return None, None
-    found = read_model(scores_folder / f"{stream}_events.json", _Events, problems)
-    events, annotations = found.root if found else [], read_annotations(root, stream, problems)
+    events = read_model(scores_folder / f"{stream}_events.json", list[_Event], problems) or []
+    annotations = read_model(file_of(root, stream), list[Annotation], problems) or []
     for event in events:
         event.annotation = latest_of(annotations, event.recording, event.start_seconds, event.end_seconds)
     detections = Detections(
@@ -144,13 +137,7 @@ def read_scores(
         false_alarms=_false_alarms(scores),
         detection=scores.detection,
     )
-    return ScoreSummary.model_validate(scores.model_dump()), detections
-
-
-def read_annotations(root: Path, stream: Stream, problems: Problems) -> list[Annotation]:
-    """Annotations of events, oldest first."""
-    found = read_model(file_of(root, stream), Annotations, problems)
-    return found.root if found else []
+    return scores, detections
 
 
 def _false_alarms(scores: ScoreSummary) -> str | None:
@@ -177,5 +164,5 @@ def read_checkpoint(root: Path, file: str, problems: Problems) -> Checkpoint | N
 
 def read_checklist(root: Path, problems: Problems) -> Checklist | None:
     """The latest validation report; its own verdict is used even if it contradicts the items."""
-    report = read_model(root / "artifacts/validation_report.json", _ValidationReport, problems)
-    return Checklist.model_validate(report.model_dump() | {"groups": GROUP_TITLES}) if report else None
+    report = read_model(root / "artifacts/validation_report.json", Checklist, problems)
+    return report.model_copy(update={"groups": GROUP_TITLES}) if report else None

@@ -61,7 +61,6 @@ class StepNow(Input):
 class PipelineRun(Input):
     """`artifacts/pipeline/<run-id>/pipeline.json`."""
 
-    schema_version: Literal[1] = 1
     run_id: RunId
     state: Literal["running", "completed", "failed"]
     pid: int | None = None

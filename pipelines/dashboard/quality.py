@@ -5,46 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from core.config.schema import Stream
-from pipelines.dashboard.detail_documents import FileQuality, Quality, QualityFinding
+from pipelines.dashboard.detail_documents import FileQuality, Quality
 from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
 WORST_MESSAGES = 5
 
 
-class QualityReport(FileQuality):
-    """One file of `artifacts/dqvl`."""
-
-    schema_version: Literal[1] = 1
-
-    def messages(self) -> Iterator[QualityMessage]:
-        severities: tuple[tuple[Literal["drop", "warn"], list[QualityFinding]], ...]
-        severities = (("drop", self.hard_fails), ("warn", self.warnings))
-        for severity, findings in severities:
-            for finding in findings:
-                yield QualityMessage(severity=severity, file_id=self.file_id, **finding.model_dump())
-
-
-def read_reports(root: Path, folder: str, problems: Problems) -> list[QualityReport]:
+def read_reports(root: Path, folder: str, problems: Problems) -> list[FileQuality]:
     """The newest report of each file, by file name. folder: that of the reports, relative to `root`."""
-    reports: dict[str, QualityReport] = {}
+    reports: dict[str, FileQuality] = {}
     # Oldest first, so that the newest report of a file replaces older ones.
     for path in sorted(listed(root / folder, "*.json"), key=changed_at):
-        report = read_model(path, QualityReport, problems)
+        report = read_model(path, FileQuality, problems)
         if report is not None:
             reports[report.file_id] = report
     return [reports[file_id] for file_id in sorted(reports)]
 
 
-def summary_of(reports: Sequence[QualityReport]) -> QualitySummary | None:
+def summary_of(reports: Sequence[FileQuality]) -> QualitySummary | None:
     """Number of kept, dropped and warned files, with the worst findings; None if no file was checked."""
     if not reports:
         return None
     kept = [report for report in reports if report.decision == "keep"]
-    messages = _gravest_of_each_kind(message for report in reports for message in report.messages())
+    messages = _gravest_of_each_kind(message for report in reports for message in _messages(report))
     return QualitySummary(
         files=len(reports),
         kept=len(kept),
@@ -55,7 +41,13 @@ def summary_of(reports: Sequence[QualityReport]) -> QualitySummary | None:
     )
 
 
-def document_of(stream: Stream, reports: Sequence[QualityReport]) -> Quality:
+def _messages(report: FileQuality) -> Iterator[QualityMessage]:
+    findings = [("drop", each) for each in report.hard_fails] + [("warn", each) for each in report.warnings]
+    for severity, finding in findings:
+        yield QualityMessage(severity=severity, file_id=report.file_id, **finding.model_dump())
+
+
+def document_of(stream: Stream, reports: Sequence[FileQuality]) -> Quality:
     return Quality(stream=stream, files=list(reports))
 
 

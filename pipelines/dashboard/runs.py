@@ -58,7 +58,6 @@ _OLDEST = datetime.min.replace(tzinfo=UTC)
 class _Status(Progress):
     """`status.json` of a run folder."""
 
-    schema_version: Literal[1] = 1
     state: Literal["running", "completed", "stopped", "failed"]
     checkpoint: str | None = None
     peak_memory_mb: Number = None
@@ -207,7 +206,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         return RunStream(
             state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
         )
-    stream = RunStream(**{**status.model_dump(exclude={"schema_version", "pid", "owner"}), **common})
+    stream = RunStream(**{**status.model_dump(exclude={"pid", "owner"}), **common})
     if status.is_abandoned(now):
         stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
     if stream.state != "running":
