@@ -1,7 +1,6 @@
-"""Checkpoints: plain dicts that load with `weights_only=True`, beside a JSON sidecar that reads without torch.
-
-Two files cannot be renamed at once. So the sidecar goes first, and until the checkpoint has followed it also holds,
-under `replaces`, what it said before: whenever a process is killed, the checkpoint has one of the two digests.
+"""Checkpoints: plain dicts that load with `weights_only=True`, with a JSON sidecar that can be read without torch. Two
+files cannot be renamed atomically. So the sidecar is written first; until the checkpoint is renamed it also contains,
+under `replaces`, its previous content. Whenever a process is killed, the checkpoint has one of the two digests.
 """
 
 from __future__ import annotations
@@ -33,51 +32,49 @@ def sidecar_path(path: Path) -> Path:
 
 
 def last_path(path: Path) -> Path:
-    """Where the resumable state lies, beside the best model at `path`."""
+    """Path of the resumable state, next to the best model at `path`."""
     return path.with_suffix(f".last{path.suffix}")
 
 
 def previous_path(path: Path, age: int) -> Path:
-    """Where the state lies that was at `path` so many savings ago; itself for age 0."""
+    """Path of the state that was at `path` before the last `age` saves; `path` itself for age 0."""
     return path.with_suffix(f".{age}{path.suffix}") if age else path
 
 
 def detector_path(path: Path) -> Path:
-    """Where the detector of the model at `path` lies (`inference.detector`)."""
+    """Path of the detector of the model at `path` (`inference.detector`)."""
     return path.with_suffix(".detector.npz")
 
 
 # -------------------------------------------------------------------------------------------------------------- writing
 def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any], keep: int | None = None) -> None:
-    """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar; killed at any moment, it leaves the
-    checkpoint that was there or the new one, whole.
-
-    The sidecar holds `description` without secrets, the format version and the file's sha256.
-    keep: states to keep; those replaced before lie at `previous_path`, and older ones go. None: no file but this one is
-    touched, for `model.1.pt` beside `model.pt` may be a model of its own.
+    """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar. If the process is killed at any
+    moment, the previous or the new checkpoint is complete. The sidecar contains `description` without secrets, the
+    format version and the file's sha256. keep: states to keep; previous ones are at `previous_path`, older ones are
+    deleted. None: no other file is touched, because `model.1.pt` next to `model.pt` may be another model.
     """
     import torch
 
     with atomic_file(path) as part:
-        with part.open("wb") as file:  # given its path, torch would not tell why it cannot be written
+        with part.open("wb") as file:  # with a path, torch would not report why it cannot be written
             torch.save({"format_version": FORMAT_VERSION, **payload}, file)
-        told = {"format_version": FORMAT_VERSION, **redacted(description), **_identity(part)}
+        sidecar = {"format_version": FORMAT_VERSION, **redacted(description), **_identity(part)}
         if keep is not None:
             _rotate(path, keep)
-        _announce(path, told)
-    _settle(path, told)
+        _announce(path, sidecar)
+    _settle(path, sidecar)
 
 
 def _rotate(path: Path, keep: int) -> None:
-    """Every state becomes one older; the oldest go. A damaged one does not take the place of a whole one."""
+    """Every state becomes one older; the oldest are deleted. A damaged state does not replace a valid one."""
     for age in range(keep - 1, 0, -1):
         newer, older = previous_path(path, age - 1), previous_path(path, age)
         try:
-            told = verify(newer)
+            sidecar = verify(newer)
         except CheckpointError:
             log.debug("%s is not kept", newer, exc_info=True)
             continue
-        _replace(newer, older, told, _link)
+        _replace(newer, older, sidecar, _link)
     for age in count(keep):
         forgotten = [previous_path(path, age), sidecar_path(previous_path(path, age))]
         if not any(file.exists() for file in forgotten):
@@ -87,36 +84,35 @@ def _rotate(path: Path, keep: int) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Makes `target` the checkpoint that `source` is; killed at any moment, it leaves the old or the new one, whole.
-
-    The two share no bytes on disk: damage to one leaves the other. Raises CheckpointError where the source is missing
-    or damaged.
+    """Copies the checkpoint `source` to `target`. If the process is killed at any moment, the old or the new one is
+    complete. The two share no bytes on disk, so damage to one does not affect the other. Raises CheckpointError if the
+    source is missing or damaged.
     """
     _replace(source, target, verify(source), shutil.copyfile)
 
 
-def _replace(source: Path, target: Path, told: Mapping[str, Any], fill: Callable[[Path, Path], Any]) -> None:
-    """told: the sidecar of the source. fill: gives a temporary file the content of the source."""
+def _replace(source: Path, target: Path, sidecar: Mapping[str, Any], fill: Callable[[Path, Path], Any]) -> None:
+    """sidecar: that of the source. fill: writes the content of the source to a temporary file."""
     with atomic_file(target) as part:
         fill(source, part)
-        _announce(target, told)
-    _settle(target, told)
+        _announce(target, sidecar)
+    _settle(target, sidecar)
 
 
-def _announce(path: Path, told: Mapping[str, Any]) -> None:
-    """Writes the sidecar of the file that is about to be renamed to `path`, which it will hold for as well."""
+def _announce(path: Path, sidecar: Mapping[str, Any]) -> None:
+    """Writes the sidecar of the file that is about to be renamed to `path`, together with that of the present file."""
     try:
-        told = {**told, _REPLACES: describe(path)}
+        sidecar = {**sidecar, _REPLACES: describe(path)}
     except CheckpointError:
         log.debug("%s replaces nothing", path, exc_info=True)
-    write_json(sidecar_path(path), told)
+    write_json(sidecar_path(path), sidecar)
     flush_folder(path.parent)
 
 
-def _settle(path: Path, told: Mapping[str, Any]) -> None:
-    """What was replaced is forgotten once it is gone from the disk, too."""
+def _settle(path: Path, sidecar: Mapping[str, Any]) -> None:
+    """Removes the previous sidecar content after the rename is on disk."""
     flush_folder(path.parent)
-    write_json(sidecar_path(path), told)
+    write_json(sidecar_path(path), sidecar)
 
 
 def _link(source: Path, part: Path) -> None:
@@ -138,36 +134,36 @@ def _identity_of(file: BinaryIO) -> dict[str, Any]:
 
 # -------------------------------------------------------------------------------------------------------------- reading
 def describe(path: Path) -> dict[str, Any]:
-    """The sidecar of a checkpoint. Raises CheckpointError where it is missing or unreadable."""
+    """The sidecar of a checkpoint. Raises CheckpointError if it is missing or unreadable."""
     newest, *replaced = _sidecars(path)
     if not replaced:
         return newest
     found = _identity(path)
-    return next((told for told in replaced if _is_of(told, found)), newest)
+    return next((sidecar for sidecar in replaced if _is_of(sidecar, found)), newest)
 
 
 def verify(path: Path) -> dict[str, Any]:
-    """The sidecar, after holding the file against its size and sha256. Raises CheckpointError for a torn file."""
+    """The sidecar, after comparing size and sha256 of the file. Raises CheckpointError for a damaged file."""
     with _verified(path) as (_, description):
         return description
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The payload, on the CPU. Raises CheckpointError for a missing, torn or foreign file."""
+    """The payload, on the CPU. Raises CheckpointError for a missing, damaged or foreign file."""
     return load_described(path)[0]
 
 
 def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The payload and its sidecar, of one saving even if another process saves meanwhile. Raises as `load` does."""
+    """The payload and its sidecar, which match even if another process saves meanwhile. Raises as `load` does."""
     import torch
 
     with _verified(path) as (file, description):
         try:
             refuse_packed(file)
             payload = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises whatever a stranger's bytes lead it into
-            told = (str(error) or type(error).__name__).splitlines()[0]
-            raise CheckpointError(path, f"cannot be loaded: {told}", hint="train again, or restore it") from error
+        except Exception as error:  # a malicious file may cause any error in torch
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise CheckpointError(path, f"cannot be loaded: {reason}", hint="train again, or restore it") from error
     found = payload.get("format_version") if isinstance(payload, dict) else None
     if found != FORMAT_VERSION:
         raise CheckpointError(path, f"has format version {found}, this Landfall reads {FORMAT_VERSION}")
@@ -177,19 +173,21 @@ def load_described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @contextmanager
 def _verified(path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
-    """The open file, at its start, and the sidecar that holds for it."""
+    """The open file, at its start, and the matching sidecar."""
     while True:
         sidecars = _sidecars(path)
         with _opened(path) as file:
             found = _identity_of(file)
-            description = next((told for told in sidecars if _is_of(told, found)), None)
+            description = next((sidecar for sidecar in sidecars if _is_of(sidecar, found)), None)
             if description is not None:
                 file.seek(0)
                 yield file, description
                 return
         if _sidecars(path) == sidecars:  # else it was replaced while it was read
             raise CheckpointError(
-                path, "is torn or was changed: its sha256 is not the sidecar's", hint="restore it, or train again"
+                path,
+                "is damaged or was changed: its sha256 differs from the sidecar",
+                hint="restore it, or train again",
             )
 
 
@@ -198,12 +196,12 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise CheckpointError(
-            path, f"cannot be read: {error.strerror}", hint="see who owns it, and the disk"
+            path, f"cannot be read: {error.strerror}", hint="check its permissions, and the disk"
         ) from error
 
 
 class _Description(dict[str, Any]):
-    """A sidecar, whose missing entries are faults of the checkpoint."""
+    """A sidecar; a missing entry is an error of the checkpoint."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any]):
         super().__init__(facts)
@@ -214,7 +212,7 @@ class _Description(dict[str, Any]):
 
 
 def _sidecars(path: Path) -> list[dict[str, Any]]:
-    """What the sidecar says, and while the file is being replaced what it said before."""
+    """The content of the sidecar and, while the file is being replaced, its previous content."""
     if not path.is_file():
         raise CheckpointError(path, "does not exist", hint="train first, or pass another checkpoint")
     sidecar, hint = sidecar_path(path), "restore it, or train again"

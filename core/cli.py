@@ -45,7 +45,7 @@ Command = Callable[[argparse.Namespace], int]
 def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     """Parses, runs and turns errors raised on purpose into one line on stderr and their documented exit code.
 
-    The command finds in `arguments.owns_process` whether it was called by its name: only then may it start anew.
+    `arguments.owns_process` is true if the command was started by its name: only then may it restart the process.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error too")
     arguments = parser.parse_intermixed_args(argv)
@@ -111,7 +111,7 @@ def _tell(program: str, message: str, code: int, *, show_traceback: bool) -> int
 
     Gives the exit code.
     """
-    with suppress(OSError, ValueError):  # stderr is full or closed: the code tells
+    with suppress(OSError, ValueError):  # stderr is full or closed: only the exit code remains
         if show_traceback:
             sys.stderr.write(redacted_text(traceback.format_exc()))
         sys.stderr.write(f"{program}: {printable(redacted_text(message))}\n")
@@ -128,7 +128,7 @@ def root_of(arguments: argparse.Namespace) -> Path:
     if not arguments.repo_root:
         return find_root()
     if not arguments.repo_root.is_dir():
-        raise UsageError(f"--repo-root {arguments.repo_root} is no folder", hint="name the folder of the workspace")
+        raise UsageError(f"--repo-root {arguments.repo_root} is not a folder", hint="pass the folder of the workspace")
     return arguments.repo_root.resolve()
 
 

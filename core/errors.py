@@ -95,13 +95,13 @@ class QualityError(DataError):
 
 
 class OutputError(LandfallError):
-    """An output of a run is missing, torn or contradicts another."""
+    """An output of a run is missing, damaged or contradicts another."""
 
     exit_code = EXIT_OUTPUT
 
 
 class CheckpointError(OutputError):
-    """A checkpoint is missing, torn, or belongs to another configuration."""
+    """A checkpoint is missing, damaged, or belongs to another configuration."""
 
     def __init__(self, path: Path | str, message: str, *, hint: str | None = None):
         self.path = Path(path)
@@ -135,7 +135,7 @@ class WriteError(OutputError, OSError):
 
 
 class LockedError(UsageError):
-    """Another run writes what this one would; `owner` says which, as its lock tells it."""
+    """Another run writes the same files; `owner`: that run, according to its lock."""
 
     def __init__(self, path: Path | str, owner: str, *, hint: str):
         self.path, self.owner = Path(path), owner
@@ -167,7 +167,7 @@ class StoppedError(LandfallError):
         if interrupted:
             self.exit_code = EXIT_INTERRUPTED
         saved = "there was nothing to save yet" if checkpoint is None else f"saved {checkpoint}"
-        hint = "start it again" if checkpoint is None else "go on with training.resume=auto"
+        hint = "start it again" if checkpoint is None else "resume with training.resume=auto"
         super().__init__(f"stopped: {reason}; {saved}", hint=hint)
 
 

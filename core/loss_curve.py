@@ -1,4 +1,4 @@
-"""The loss of a run as a picture that follows it: a file beside the loss history, or a place in a notebook."""
+"""The loss curve of a run as a figure that is updated: a file next to the loss history, or a display in a notebook."""
 
 from __future__ import annotations
 

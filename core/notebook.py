@@ -25,7 +25,7 @@ _CURES = {
     "ModuleNotFoundError": "`make setup` installs what Landfall needs; is this the kernel of its .venv?",
     "NameError": "run the cells above first (Run → Run All Above Selected Cell)",
     "OutOfMemoryError": "set training.gradient_checkpointing=true, model.size=reduced or device.memory.strategy",
-    "StoppedError": "run this cell again, here or in a new kernel: it goes on from there",
+    "StoppedError": "run this cell again, here or in a new kernel, to resume",
 }
 
 
@@ -37,7 +37,7 @@ def in_notebook() -> bool:
 
 def start_notebook() -> None:
     """What a notebook calls first: messages and warnings go into its cells, and a failure says in its first line what
-    is wrong and how to mend it."""
+    is wrong and what to do."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(RedactingFormatter("%(severity)s%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -58,10 +58,10 @@ def cause_and_cure(error: BaseException) -> str:
 
 def _show_cause_first(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
     """A run that was stopped on request is no fault: where it was in the code is of no interest."""
-    told = [cause_and_cure(error)]
+    lines = [cause_and_cure(error)]
     if not isinstance(error, StoppedError):
-        told += ["", *shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset=tb_offset)]
-    shell._showtraceback(kind, error, told)
+        lines += ["", *shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset=tb_offset)]
+    shell._showtraceback(kind, error, lines)
 
 
 def _shell() -> Any:
@@ -84,10 +84,10 @@ class LiveOutput:
         else:
             self._handle.update(dict(content), raw=True)
 
-    def show_bar(self, label: str, share: float, told: str) -> None:
+    def show_bar(self, label: str, share: float, text: str) -> None:
         bar = f'<progress value="{share:.4f}" max="1" style="width: 16em"></progress>'
-        page = f"<div>{html.escape(label)} {bar} {html.escape(told)}</div>"
-        self.show({"text/html": page, "text/plain": f"{label}: {share:.0%}, {told}"})
+        page = f"<div>{html.escape(label)} {bar} {html.escape(text)}</div>"
+        self.show({"text/html": page, "text/plain": f"{label}: {share:.0%}, {text}"})
 
 
 def live_loss(title: str = "training") -> LossCurve:

@@ -44,8 +44,8 @@ class Owner:
 
     @property
     def is_of_here(self) -> bool:
-        """Whether this process can tell if that one lives; of other machines and earlier boots it cannot, and of other
-        users' where the system hides them."""
+        """Whether this process can determine if that one is alive; not for other machines and earlier boots, and of
+        other users' where the system hides them."""
         return self.machine == _machine() and not _is_hidden(self.pid)
 
     def is_dead(self) -> bool:
@@ -59,7 +59,7 @@ def _machine() -> str:
     for path, read in (("/proc/sys/kernel/random/boot_id", Path.read_text), ("/proc/self/ns/pid", os.readlink)):
         try:
             parts.append(str(read(Path(path))).strip())
-        except OSError:  # not Linux: the time of the start tells one boot from another
+        except OSError:  # not Linux: boots are distinguished by their start time
             parts.append("")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 

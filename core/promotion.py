@@ -121,7 +121,7 @@ def keep_promoted(root: Path, config: AnyConfig) -> str | None:
 
 def remove_old_weights(root: Path, config: AnyConfig) -> None:
     """Removes the weights of all runs but the newest `training.keep_runs` and the promoted one; their logs stay. Also
-    what runs that were killed had begun to write."""
+    removes temporary files of killed runs."""
     limit, runs = config.training.keep_runs, root / config.logging.log_dir
     for folder in runs.iterdir():
         remove_abandoned(folder)

@@ -1,7 +1,7 @@
-"""Keeps secrets out of what is written down: logs, run folders, printed configurations, executed notebooks.
+"""Redacts secrets in everything that is written: logs, run folders, printed configurations, executed notebooks.
 
-By known value first, wherever it stands: of variables named like secrets, and what `known_values` was given. By pattern
-second: keys of known forms (`core.secrets`), passwords in addresses, and values given to names of secrets.
+First by known value, everywhere: values of variables with secret-like names, and those of `known_values`. Then by
+pattern: keys of known forms (`core.secrets`), passwords in addresses, and values given to names of secrets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _BASIC = re.compile(r"(\bbasic\s+)(?=[\w+/]*[A-Z0-9+/=])[\w+/]{8,}={0,2}(?![\w-]
 _IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)(?![{$<])[^\s/@]+@")
 # Shorter than `core.secrets` asks for: in a log little else looks like these.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
-# Shorter values stand in other words too.
+# Shorter values also occur within other words.
 _SHORTEST_VALUE = 6
 _SHORTEST_CREDENTIAL = 8
 _given: list[str] = []
@@ -77,7 +77,7 @@ def is_secret(key: str) -> bool:
 
 
 def redacted(value: Any, key: str = "") -> Any:
-    """Plain values with what stands under a secret's name, or looks like one, replaced by `HIDDEN`."""
+    """Plain values, with values under a secret-like key, or of a known form, replaced by `HIDDEN`."""
     if isinstance(value, Mapping):
         return {name: redacted(inner, str(name)) for name, inner in value.items()}
     if value is not None and not isinstance(value, bool) and is_secret(key):
@@ -109,7 +109,7 @@ def redacted_code(code: str) -> str:
 
 @contextmanager
 def known_values(values: Iterable[str]) -> Iterator[None]:
-    """Inside, these values are hidden wherever they stand."""
+    """Within the context, these values are redacted everywhere."""
     _given.extend(values)
     try:
         yield
@@ -137,7 +137,7 @@ def _by_value(text: str) -> str:
 
 
 def _tells(value: str) -> bool:
-    """Folders and words such as `none` stand under names of secrets too."""
+    """Whether a value can be a secret: folders and words such as `none` also occur under secret-like names."""
     return len(value) >= _SHORTEST_VALUE and not value.startswith(("/", "~")) and not is_placeholder(value)
 
 
@@ -165,7 +165,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _is_word(value: str, after_scheme: str) -> bool:
-    """Whether it goes on with a sentence, such as `token: unknown key`."""
+    """Whether a sentence follows, such as `token: unknown key`."""
     is_credential = len(after_scheme) >= _SHORTEST_CREDENTIAL or (after_scheme != "" and not after_scheme.islower())
     return not is_credential and not any(map(str.isdigit, value))
 

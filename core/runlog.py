@@ -43,8 +43,8 @@ class EpochRecord:
 class RunLog:
     """Writes `<log_dir>/<run_id>/`; a context manager, so that a run that dies is recorded as failed with its reason.
 
-    A resumed run goes on in the same folder: `rewind` drops what it will do again and takes up the status. A new run
-    of an old name rewinds to nothing.
+    A resumed run continues in the same folder: `rewind` drops the records that will be repeated and restores the
+    status. A new run of an old name rewinds to nothing.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class RunLog:
         return self._records
 
     def rewind(self, records: int | None, *, step: int, epoch: int) -> None:
-        """Keeps the first so many records, or all that are whole; a torn last line is dropped.
+        """Keeps the first `count` records, or all valid ones; a truncated last line is dropped.
 
         step, epoch: how many the run has done. They do not say which records to keep: under another batch the steps of
         an epoch have other numbers.
@@ -260,7 +260,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics file; a torn last line, as a killed run leaves it, is dropped with a warning."""
+    """The records of a metrics file; a truncated last line, which a killed run may leave, is dropped with a warning."""
     if not path.exists():
         return []
     records = []
@@ -272,7 +272,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
                 raise UnreadableError("is not a record")
             records.append(record)
         except UnreadableError:
-            log.warning("%s: line %d of %d is torn and left out", path, number, len(lines))
+            log.warning("%s: line %d of %d is truncated and skipped", path, number, len(lines))
     return records
 
 
@@ -292,7 +292,7 @@ def write_loss_csv(path: Path, history: Sequence[EpochRecord]) -> None:
 
 
 def read_loss_csv(path: Path) -> list[EpochRecord]:
-    """Raises ValueError for a file of other columns, a torn row or cells that are no numbers."""
+    """Raises ValueError for a file of other columns, a truncated row or cells that are not numbers."""
     columns = list(EpochRecord.__dataclass_fields__)
     header, *rows = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()] or [[]]
     if header != columns or any(len(row) != len(columns) for row in rows):

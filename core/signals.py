@@ -16,7 +16,7 @@ from types import FrameType
 
 from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 
-# SIGUSR1 is how SLURM tells that the time is nearly over; Windows has none.
+# SLURM sends SIGUSR1 shortly before the time limit; Windows has no such signal.
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
 

@@ -28,15 +28,15 @@ _MOST_OF_LIMIT = 0.5
 
 
 class StopRequest:
-    """While active, SIGTERM, SIGUSR1 and the wall-time limit end the work at once, as Ctrl-C does with
-    KeyboardInterrupt, for there is nothing to save; StoppedError is what comes out.
+    """While active, SIGTERM, SIGUSR1 and the wall-time limit end the work immediately with StoppedError, as Ctrl-C does
+    with KeyboardInterrupt, because there is nothing to save.
 
-    Inside `deferred` they only set `reason`, SIGINT too, and the work asks `is_due`; a second SIGINT aborts as usual.
-    Python delivers signals to the main thread only; elsewhere nothing but the time is watched, and only by `is_due`.
+    Inside `deferred` they, and SIGINT, only set `reason`, and the work checks `is_due`; a second SIGINT aborts. Python
+    delivers signals to the main thread only; in other threads only `is_due` checks the time.
 
     timeout_hours: wall time the whole process may take, counted from its start, as a batch system counts.
-    keeps_nothing: a new start does all the work again. If it was ended by the limit although it had most of it, that is
-    a failure, not a stop that a new start goes on from.
+    keeps_nothing: a new start repeats all work. If the time limit ends such work after it had most of the time, it is a
+    failure, because a restart would not get further.
     """
 
     def __init__(self, timeout_hours: float | None = None, *, keeps_nothing: bool = False) -> None:
@@ -76,7 +76,8 @@ class StopRequest:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Inside, the work goes on until it asks, and can save what it has."""
+        """Within the context, a request only sets `reason`: the work continues until it checks `is_due`, and can save
+        its state."""
         self._is_deferred = True
         try:
             yield
@@ -132,7 +133,7 @@ class StopRequest:
         return self._timeout_hours is not None and next_seconds > self._seconds_left()
 
     def _set_alarm(self) -> None:
-        """Work that does not ask is ended, too: reading, measuring a batch, scoring."""
+        """Sets a timer that also ends work without checks: reading, measuring a batch size, scoring."""
         if self._timeout_hours is None:
             return
         self._alarm = threading.Timer(min(self._seconds_left(), threading.TIMEOUT_MAX), self._on_limit)
@@ -155,5 +156,5 @@ def seconds_since_start() -> float:
 
 @functools.cache
 def _process_start() -> float:
-    """On the clock that nobody sets; the other one is asked once."""
+    """Start time on the monotonic clock; the system clock is read once."""
     return time.monotonic() - (time.time() - psutil.Process().create_time())

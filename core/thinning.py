@@ -8,12 +8,12 @@ import numpy as np
 
 
 def kept(value_n: np.ndarray, limit: int) -> np.ndarray:
-    """Positions of at most `limit` (5 or more) values, ascending: all where they are few, else the first, the last, and
-    of each stretch the lowest, the highest and the first that is not finite."""
+    """Positions of at most `limit` (5 or more) values, ascending: all where they are few, else the first, the last,
+    and for each segment the minimum, the maximum and the first non-finite value."""
     if len(value_n) <= limit:
         return np.arange(len(value_n))
-    stretches = (limit - 2) // 3
-    edges = np.arange(stretches + 1) * len(value_n) // stretches
+    num_segments = (limit - 2) // 3
+    edges = np.arange(num_segments + 1) * len(value_n) // num_segments
     found = {0, len(value_n) - 1}
     for first, last in pairwise(edges.tolist()):
         part_m = value_n[first:last]

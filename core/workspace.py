@@ -76,7 +76,7 @@ def relative(path: Path | str, root: Path) -> str:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Gives a temporary path beside `path`; on success it is flushed to disk and renamed over `path`, else removed.
+    """Yields a temporary path next to `path`; on success it is flushed to disk and renamed to `path`, else removed.
 
     Raises WriteError where the disk is full or the folder cannot be written; what `path` held stays.
     """
@@ -131,7 +131,7 @@ def temporary_path(path: Path) -> Path:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """A new folder beside `path` that only this user can open, removed in the end."""
+    """A new folder next to `path` that only this user can open, removed at the end."""
     folder = temporary_path(path)
     folder.mkdir(mode=0o700)
     try:
@@ -148,14 +148,14 @@ def _clean_once(folder: Path, pid: int) -> None:
 def remove_abandoned(folder: Path) -> None:
     """Removes the temporary files in a folder whose writers are dead.
 
-    Of other machines and earlier boots, where that cannot be seen, those nobody has written to for an hour.
+    Files of other machines and earlier boots, whose writers are unknown, are removed an hour after the last write.
     """
     for part in folder.glob(f".*{_PART}"):
         owner = Owner.named_in(part.name)
         is_over = owner.is_dead() if owner is not None and owner.is_of_here else _is_silent(part)
         if not is_over:
             continue
-        log.info("removing %s, which a process that died had begun", part)
+        log.info("removing %s, the unfinished file of a process that died", part)
         if part.is_dir():
             shutil.rmtree(part, ignore_errors=True)
         else:

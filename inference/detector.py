@@ -1,8 +1,8 @@
 """A detector: everything that is fitted to reference data and turns errors into scores and alarms.
 
-It is fitted once and stored beside the checkpoint (`inference.detector_file`), so that new files are scored in the same
-way where the reference data is not available. A detector without a checkpoint has no model: its scores are those of the
-control charts.
+It is fitted once and stored next to the checkpoint (`inference.detector_file`), so that new files are scored in the
+same way where the reference data is not available. A detector without a checkpoint has no model: its scores are those
+of the control charts.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Detector:
         return self.score_with_baseline(errors, windows)[0]
 
     def score_with_baseline(self, errors: PartErrors, windows: WindowSet) -> tuple[PartScores, PartScores | None]:
-        """Scores of a split, and those of the control charts alone; None where there is no detector of these."""
+        """Scores of a split, and those of the control charts alone; None without a detector for them."""
         if self.own_past and (unknown := [name for name in recordings_in(windows) if name not in self.own_past]):
             log.warning(
                 "%d recordings, such as %s, are unknown to the detector, which scores each recording by its own past: "

@@ -86,7 +86,7 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
 
 
 def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -> np.ndarray:
-    """Number of the event each score lies in, -1 outside of all: int64 (S,)."""
+    """Number of the event of each score, -1 outside of events: int64 (S,)."""
     started_s, ended_s = np.zeros(num_scores, dtype=np.int64), np.zeros(num_scores + 1, dtype=np.int64)
     started_s[first_e] = 1
     ended_s[last_e + 1] = 1

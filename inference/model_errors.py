@@ -34,7 +34,7 @@ class PartErrors:
 
     error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches. None
         without a model.
-    row_s: int64 (S,) rows of the series; a window stands at its last row.
+    row_s: int64 (S,) rows of the series; a window is assigned to its last row.
     segment_s: int64 (S,) number of the range that a smoothing runs through, ascending: a segment without a gap, of
         vibration a file.
     rows_per_entry: number of rows that an entry is about, its own row being the last.
@@ -83,7 +83,7 @@ def reference_errors(
     config: AnyConfig, scoring: ScoringModel, reference: Mapping[PartName, WindowSet]
 ) -> dict[PartName, PartErrors]:
     """The model's errors on reference splits: of process sensors on all, because channels have rare states; of
-    vibration on `calibration`, because axes are alike and images are expensive."""
+    vibration on `calibration`, because axes are similar and images are expensive."""
     if config.stream == "swinmae":
         reference = {"calibration": reference["calibration"]}
     step = max(1, config.score_stride // config.data.stride)
@@ -152,7 +152,7 @@ def _inferred(
 
 def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) -> PartErrors:
     """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; and the
-    predictions likewise. These rows lie in the segments of the split; the rows before them in a window may not.
+    predictions likewise. These rows are in the segments of the split; earlier rows of a window may not be.
 
     They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
     value missing in one window is missing in all, so NaN adds up correctly and needs no count of its own.

@@ -26,7 +26,7 @@ _DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalo
 _NOT_DECIDING = ("scoring.batch_size", "data.store_dir", "data.store_gb", "model.size")
 _PACKAGES = ("core", "inference")
 _NO_DETECTOR = "none"
-# What stands in place of the digests of checkpoint and detector where control charts score alone.
+# Replaces the digests of checkpoint and detector for scores of control charts alone.
 _CHARTS_ALONE = "none, control charts alone"
 
 

@@ -176,7 +176,7 @@ def _change(before: Detector | None, now: Detector, errors: PartErrors, windows:
     from inference.detector import calibration_sample
 
     if before is None:
-        return {"sentence": "There was no detector of this model and these settings before: drift is unknown."}
+        return {"sentence": "There was no earlier detector for this model and these settings: drift is unknown."}
     sample = calibration_sample(before.score(errors, windows).score_s, errors, windows, before.sample.span)
     achieved = sample.false_alarms(before.threshold.value, before.alarm_settings)
     ratio = float(np.quantile(sample.score_n, _HIGH) / np.quantile(before.sample.score_n, _HIGH))

@@ -28,7 +28,7 @@ def score_table(
     """One line per score, in order of recording and row.
 
     segments_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that contain all scores.
-    recording: file id · row: row in the recording, of a window its last · stretch: number of its segment ·
+    recording: file id · row: row in the recording, of a window its last · `stretch`: number of its segment ·
     time: datetime64[ns], missing where the file has no time stamps · seconds: from the recording's start ·
     score: float32, NaN where unscored · threshold · alarm: score above the threshold ·
     label: 1 where at least half of the rows of an entry are anomalous, else 0, missing where the recording has no

@@ -1,6 +1,6 @@
 """A trained model as a judge: how badly it predicts what it does not see.
 
-All arithmetic is in 32 bit, whatever precision training used, so that a threshold means the same on every device.
+All arithmetic is float32, regardless of the precision of training, so that a threshold means the same on every device.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
     """The model of a checkpoint, ready on the plan's device.
 
     config: what scoring is asked to use, with its model size resolved; None takes the checkpoint's own.
-    Raises CheckpointError for a missing, torn or foreign file, and naming every key in which `config` would show the
+    Raises CheckpointError for a missing, damaged or foreign file, and naming every key in which `config` would show the
     model other input than it was trained on.
     """
     state, description = checkpoint.load_described(path)

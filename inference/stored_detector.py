@@ -1,7 +1,7 @@
 """Which detector scores: the stored one, where it matches model, configuration and data, else one that is fitted now.
 
-The detector of a model is stored beside its checkpoint. One of the control charts alone is not stored: to fit it is all
-there is to do.
+The detector of a model is stored next to its checkpoint. One of the control charts alone is not stored: to fit it is
+all there is to do.
 """
 
 from __future__ import annotations

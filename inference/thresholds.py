@@ -1,7 +1,8 @@
 """The alarm threshold: set by scores of normal data, with the false alarms that it is to be expected to raise.
 
-Neighbouring scores are alike, so alarms come in bursts, and a thousand scores may hold no more information than thirty
-independent ones. Everything stated here counts bursts. A calibration of independent scores is the special case in which
+Neighbouring scores are correlated, so alarms come in bursts, and a thousand scores may hold no more information than
+thirty independent ones. Everything stated here counts bursts. A calibration of independent scores is the special case
+in which
 each alarm is a burst of its own: the threshold is then the split-conformal quantile (Vovk et al., Algorithmic Learning
 in a Random World, 2005; Angelopoulos and Bates, arXiv 2107.07511).
 
@@ -69,10 +70,10 @@ class CalibratedThreshold:
     """A score above `value` is an alarm.
 
     false_alarm_rate, false_events_per_day: what was asked for, at most. expected: false alarms on the calibration
-    scores that set it, with intervals of what they will be as long as the process stays what it was. shortfall: why the
-    calibration data is too little for what was asked, empty where it is enough. achieved: what the whole procedure,
-    fitted to the first half of the calibration data, had on the second half; None where half is too little. statement:
-    all this in words.
+    scores that set it, with intervals that hold as long as the process does not change. shortfall: why the calibration
+    data is too little for what was asked, empty where it is enough. achieved: what the whole procedure, fitted to the
+    first half of the calibration data, had on the second half; None where half is too little. statement: all this in
+    words.
     """
 
     value: float
@@ -97,7 +98,7 @@ class CalibratedThreshold:
 class CalibrationSample:
     """Scores of normal data.
 
-    score_n: float32 (N,) without NaN, those of a segment beside each other, in order of time. segment_n: int64 (N,),
+    score_n: float32 (N,) without NaN, those of a segment next to each other, in order of time. segment_n: int64 (N,),
     the number of each score's segment, ascending. seconds_per_score: None where the recordings have no time. span: of
     the means that smoothed the scores, in scores.
     """
@@ -173,8 +174,8 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     """The lowest threshold that keeps both promises of `settings.threshold`: `false_alarm_rate` and
     `false_events_per_day`.
 
-    What the sample is too small for, it does not promise: then the threshold is the highest that the sample supports,
-    and `shortfall` says so.
+    If the sample is too small for the request, the threshold is the highest that the sample supports, and `shortfall`
+    says so.
     Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
     """
     asked, num_scores = settings.threshold, len(sample.score_n)

@@ -1,5 +1,5 @@
 """A picture of scores over time: the threshold, the events with their severity, the labels where they are known, and
-beneath, the errors of the channels that tell most."""
+beneath, the errors of the channels with the largest share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_NAMES = 10
 _NAME_LETTERS = 170
 # Points drawn across a panel: more are thinned to the smallest and largest of each bin, so that no peak is lost.
 _MAX_POINTS = 3_000
-# Narrowest stretch drawn, as a share of the panel: a single alarm among a million scores must be seen.
+# Minimum width of a segment, as a share of the panel: a single alarm among a million scores must be visible.
 _MIN_WIDTH = 0.0015
 # A step this many times the median one is a gap, and the line breaks there.
 _GAP_FACTOR = 10.0
@@ -80,7 +80,8 @@ def plot_timeline(
     threshold: float,
     title: str,
 ) -> None:
-    """Writes a PNG of a score table, its events and, beneath, the errors of the channels that tell most of them.
+    """Writes a PNG of a score table, its events and, beneath, the errors of the channels with the largest share in
+    them.
 
     Scales are logarithmic: a score is an error relative to normal. A few recordings get a panel each, over their own
     time; many lie end to end, in rows, over the number of the score.
@@ -256,7 +257,7 @@ def _errors_of(panel: _Panel, channel_error_sc: np.ndarray, shown: np.ndarray) -
 
 
 def _cells(panel: _Panel, error_sk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Edges (X + 1,) of equal stretches across a panel, and the largest error of each channel in them: (K, X)."""
+    """Edges (X + 1,) of equal segments across a panel, and the largest error of each channel in them: (K, X)."""
     left, right = panel.edges_s2[0, 0], panel.edges_s2[-1, 1]
     edges_x = np.linspace(left, right, min(len(panel.x_s), _MAX_CELLS) + 1)
     cell_s = np.clip(np.searchsorted(edges_x, panel.x_s, side="right") - 1, 0, len(edges_x) - 2)
@@ -335,7 +336,7 @@ def _name_recordings(axes: Axes, panel: _Panel) -> None:
             axes.axvline(panel.x_s[first] - 0.5, color="#999999", linewidth=0.6)
         if number % every == 0:
             name = Path(str(panel.table["recording"].iloc[first])).name
-            text = name if len(name) <= length else f"…{name[1 - length :]}"  # ends tell recordings apart
+            text = name if len(name) <= length else f"…{name[1 - length :]}"  # the ends of names distinguish recordings
             axes.text(
                 panel.x_s[first], 1.01, literal(text), transform=axes.get_xaxis_transform(), fontsize=7, clip_on=False
             )

@@ -86,7 +86,7 @@ class Result:
 def run_tasks(
     tasks: Sequence[Task], options: Options, *, jobs: int = 0, on_done: Callable[[Task], None] = lambda task: None
 ) -> list[Result]:
-    """The results in the order of the tasks; `on_done` is called after each. 0 `jobs` decides by the work at hand.
+    """The results in the order of the tasks; `on_done` is called after each. 0 `jobs` chooses by the amount of work.
 
     Worker processes are spawned, not forked, so a script that calls this with more than one job needs the usual
     `if __name__ == "__main__":`.

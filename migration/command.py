@@ -1,10 +1,11 @@
-"""`landfall migrate IN…`: makes local notebooks of Colab ones, checks for what only Colab has, or shows the difference.
+"""`landfall migrate IN…`: converts Colab notebooks to local ones, checks for Colab-only constructs, or shows the
+difference.
 
-    landfall migrate colab_train.ipynb                  writes local_train.ipynb beside it
-    landfall migrate --check notebooks/                 writes nothing; exit 1 where Colab-only constructs remain
+    landfall migrate colab_train.ipynb                  writes local_train.ipynb next to it
+    landfall migrate --check notebooks/                 writes nothing; exit 1 if Colab-only constructs remain
 
-Exit codes: 0 done; 1 `--check` found something, or with `--strict` a person must act; 2 wrong arguments, or a file that
-could not be migrated (all others are done).
+Exit codes: 0 success; 1 `--check` found something, or with `--strict` manual changes are needed; 2 wrong arguments, or
+a file that could not be migrated (all others are migrated).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from migration.report.document import Mode, NotebookReport, Report
 
 _EPILOG = """\
-A folder stands for every notebook below it, but for hidden folders and .ipynb_checkpoints. Inputs are never changed.
+A folder means every notebook below it, except hidden folders and .ipynb_checkpoints. Inputs are never changed.
 docs/migration.md is the guide, docs/migration-rules.md the table of rules.
 """
 
@@ -32,39 +33,39 @@ docs/migration.md is the guide, docs/migration-rules.md the table of rules.
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="landfall migrate",
-        description="Makes local notebooks of Colab ones that behave the same.",
+        description="Converts Colab notebooks to local notebooks with the same behaviour.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("inputs", nargs="*", type=Path, metavar="IN", help="a notebook, or a folder of notebooks")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-o", "--output", type=Path, metavar="OUT", help="output of one notebook (default: local_NAME)")
-    where.add_argument("--out-dir", type=Path, metavar="DIR", help="folder for all outputs, which keep their names")
-    parser.add_argument("--force", action="store_true", help="overwrite outputs that are there; never an input")
+    where.add_argument("--out-dir", type=Path, metavar="DIR", help="folder for all outputs; they keep their names")
+    parser.add_argument("--force", action="store_true", help="overwrite existing outputs; never an input")
     parser.add_argument("--in-place", choices=("never",), default="never", help="inputs are never changed (default)")
     parser.add_argument(
-        "--work-dir", default=".", metavar="DIR", help="what /content becomes: default of the parameter work_dir"
+        "--work-dir", default=".", metavar="DIR", help="replacement for /content: default of the parameter work_dir"
     )
     parser.add_argument(
         "--drive-dir",
         default="drive",
         metavar="DIR",
-        help="what MyDrive becomes, seen from DIR: default of drive_dir",
+        help="replacement for MyDrive, relative to DIR: default of drive_dir",
     )
     parser.add_argument(
         "--rerunnable",
         action="store_true",
         help="also rewrite plain pip, git clone, wget and curl lines, so that a second run repeats nothing",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where Colab-only constructs remain")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if Colab-only constructs remain")
     parser.add_argument("--diff", action="store_true", help="write nothing; print the difference of the sources")
-    parser.add_argument("--strict", action="store_true", help="exit 1 where a person must act on something")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if manual changes are needed")
     parser.add_argument("--report", type=Path, metavar="FILE.json", help="write the full report, and FILE.html")
-    parser.add_argument(
-        "--format", choices=("text", "json", "github", "sarif"), default="text", help="form of what is printed"
-    )
+    parser.add_argument("--format", choices=("text", "json", "github", "sarif"), default="text", help="output format")
     parser.add_argument("--rules", action="store_true", help="print the table of rules and exit")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: as many as help)")
+    parser.add_argument(
+        "--jobs", type=int, default=0, metavar="N", help="number of processes (default: by the amount of work)"
+    )
     return parser
 
 
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """What the command does, after its arguments were read. Raises UsageError where they cannot work."""
+    """The command with parsed arguments. Raises UsageError for invalid ones."""
     if arguments.rules:
         return _print_rules(arguments)
     from migration.batch import Options
@@ -88,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require_report_is_no_input(arguments, plan)
     if not (plan.tasks or plan.failed or plan.left_out):
         names = ", ".join(map(str, arguments.inputs))
-        raise UsageError(f"there is no notebook in {names}", hint="name a notebook, or a folder that holds some")
+        raise UsageError(f"there is no notebook in {names}", hint="pass a notebook, or a folder with notebooks")
     options = Options(
         mode=mode,
         strict=arguments.strict,
@@ -109,18 +110,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _require_sense(arguments: argparse.Namespace) -> None:
     if not arguments.inputs:
-        raise UsageError("no notebook is named", hint="landfall migrate NOTEBOOK; --help tells more")
+        raise UsageError("no notebook was passed", hint="landfall migrate NOTEBOOK; --help lists the options")
     if (arguments.check or arguments.diff) and (arguments.output or arguments.out_dir):
-        raise UsageError("--check and --diff write no notebook", hint="leave -o and --out-dir out")
+        raise UsageError("--check and --diff write no notebook", hint="omit -o and --out-dir")
     if arguments.out_dir is not None and arguments.out_dir.exists() and not arguments.out_dir.is_dir():
-        raise UsageError(f"{arguments.out_dir} is no folder", hint="name one notebook's output with -o")
+        raise UsageError(f"{arguments.out_dir} is not a folder", hint="pass the output of one notebook with -o")
     if arguments.report is not None and arguments.report.suffix != ".json":
-        raise UsageError(f"{arguments.report} is no name for the JSON report", hint="name it FILE.json")
+        raise UsageError(f"{arguments.report} is not a valid name for the JSON report", hint="name it FILE.json")
     if arguments.jobs < 0:
         raise UsageError("--jobs is a number of processes")
     for option in ("work_dir", "drive_dir"):
         if not getattr(arguments, option).strip() or "\n" in getattr(arguments, option):
-            raise UsageError(f"--{option.replace('_', '-')} names no folder")
+            raise UsageError(f"--{option.replace('_', '-')} is not a valid folder name")
 
 
 def _require_report_is_no_input(arguments: argparse.Namespace, plan: Plan) -> None:

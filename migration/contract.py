@@ -1,10 +1,10 @@
-"""The contract that Colab and local assets keep (TR-01 to TR-05), as checks that name each breach.
+"""The contract of Colab and local assets (TR-01 to TR-05), as checks that list each violation.
 
-TR-01 paths are relative to the repository root · TR-02 nothing local names `/content` · TR-03 the Colab notebooks and
-configurations keep their content · TR-04 local notebooks are `notebooks/local_*.ipynb`, complete and runnable by
+TR-01 paths are relative to the repository root · TR-02 no local file contains `/content` · TR-03 the Colab notebooks
+and configurations keep their content · TR-04 local notebooks are `notebooks/local_*.ipynb`, complete and runnable by
 papermill · TR-05 local configurations are `configs/*_local.yaml`; every file of `configs/` can be composed.
 
-The digests of TR-03 are in `colab_originals.json`; who changes an original on purpose renews them with
+The digests of TR-03 are in `colab_originals.json`; after an intended change of an original, update them with
 `python -m migration.contract --write`.
 """
 
@@ -34,7 +34,7 @@ _ABSOLUTE_LITERAL = re.compile(r"""["']((?:/\w|~/|[A-Za-z]:[\\/])[^"'\n]*)["']""
 
 @dataclass(frozen=True)
 class Breach:
-    """One breach: the rule, the file and what in it breaks the rule."""
+    """One violation: the rule, the file and the problem."""
 
     rule: str
     file: str
@@ -46,9 +46,8 @@ class Breach:
 
 @dataclass(frozen=True)
 class Assets:
-    """The notebooks and configurations of a workspace: those on disk, and those that git tracks and that must be there.
-
-    tracked: files as git knows them, relative to the root.
+    """The notebooks and configurations of a workspace: those on disk, and those that git tracks and that must exist.
+    tracked: files that git tracks, relative to the root.
     """
 
     root: Path
@@ -61,7 +60,8 @@ class Assets:
 
     @cached_property
     def configs(self) -> list[str]:
-        """Every configuration and group file but the Colab originals; those of the two streams are always expected."""
+        """Every configuration and group file except the Colab originals; those of the two streams are always
+        expected."""
         found = self._files("configs", "**/*.yaml", [local_config_file(stream) for stream in STREAMS])
         return [file for file in found if file not in colab_originals()]
 
@@ -73,8 +73,8 @@ class Assets:
 
     @cached_property
     def composed(self) -> dict[str, dict[str, Any] | str]:
-        """Per configuration that a run can use, its flat values, or in words why it cannot be composed. The environment
-        is left out: a file is judged by itself."""
+        """For each configuration of a run its flat values, or the reason why it cannot be composed. Environment
+        variables are ignored."""
         return {file: self._composed(file) for file in self.configs if _is_runnable(file) and self.has(file)}
 
     def _composed(self, file: str) -> dict[str, Any] | str:
@@ -92,7 +92,8 @@ class Assets:
 
 
 def breaches(root: Path, tracked: Iterable[str] = (), *, rules: Sequence[str] | None = None) -> list[Breach]:
-    """Every breach in the workspace, in the order of the rules. tracked: files that git knows. rules: default: all."""
+    """Every violation in the workspace, in the order of the rules. tracked: files that git tracks. rules: default:
+    all."""
     assets = Assets(root, frozenset(tracked))
     return [breach for name, check in _RULES.items() if rules is None or name in rules for breach in check(assets)]
 
@@ -103,7 +104,7 @@ def colab_originals() -> dict[str, str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of the text; line ends are those of the system that checked it out, and do not count."""
+    """SHA-256 of the text; line ends are ignored, because they depend on the system."""
     return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -119,7 +120,7 @@ def is_repository_path(text: str) -> bool:
 
 
 def required_values(stream: str) -> dict[str, Any]:
-    """What a local configuration must say."""
+    """Required values of a local configuration."""
     return {
         "device.prefer_cuda": True,
         "device.amp": True,
@@ -201,7 +202,7 @@ _RULES: dict[str, Callable[[Assets], Iterator[Breach]]] = {
 
 
 def _code_cells(notebook: str) -> list[str]:
-    """The code cells' sources; none where the text is no notebook."""
+    """The sources of the code cells; empty if the text is not a notebook."""
     try:
         cells = parse_json(notebook)["cells"]
         return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -222,11 +223,11 @@ def _fault_of_group(text: str) -> str | None:
         values, _ = parse_yaml(text)
     except UnreadableError as error:
         return str(error)
-    return None if isinstance(values, dict) else "holds no mapping of keys to values"
+    return None if isinstance(values, dict) else "is not a mapping of keys to values"
 
 
 def _path_texts(key: str, value: Any) -> list[str]:
-    """The texts of a value whose key holds paths."""
+    """The texts of a value whose key contains paths."""
     if not key.endswith((".files", "_dir", "_path", ".root")):
         return []
     return [str(text) for text in value] if isinstance(value, list) else [str(value)]
@@ -234,7 +235,7 @@ def _path_texts(key: str, value: Any) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------- digests
 def digests_text(root: Path) -> str:
-    """The digests of the originals as they are now."""
+    """The digests of the present originals."""
     patterns = ("notebooks/colab_{}_ssl.ipynb", "configs/{}_ssl.yaml")
     files = [pattern.format(stream) for pattern in patterns for stream in STREAMS]
     return json_text({file: digest_of(root / file) for file in files})

@@ -23,7 +23,7 @@ from migration.rules.rewriting import Candidates, rewrite
 from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
-_REPOSITORY = "landfall"  # what a notebook clones on Colab that lies in a workspace here
+_REPOSITORY = "landfall"  # the repository that a notebook of a workspace clones on Colab
 _ORIGIN = "origin"  # a key that cells have only in here
 _ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 

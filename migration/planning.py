@@ -1,6 +1,6 @@
 """Which notebooks are migrated, and where each goes: files and folders in, one task a notebook out.
 
-No input is ever an output. Beside its input a notebook is named `local_…`; below `--out-dir` it keeps its name, and its
+No input is ever an output. Next to its input an output is named `local_…`; below `--out-dir` it keeps its name, and its
 place in the folder that was asked for.
 """
 

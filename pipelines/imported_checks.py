@@ -36,8 +36,8 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
             try:
                 check(artifact, sources)
             except Exception as error:  # a malicious file may cause any error in its reader
-                told = f"has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-                faults.append(printable(f"{relative(artifact.source, folder)}: {told}"))
+                reason = f"has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+                faults.append(printable(f"{relative(artifact.source, folder)}: {reason}"))
             break
     if faults:
         raise OutputError(

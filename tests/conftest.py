@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _plain_environment() -> Iterator[None]:
-    """No setting of the person who runs the tests reaches them, and what one test sets no other sees: looking at the
-    hardware prepares its allocators through the environment."""
+    """Tests do not see the user's settings, nor settings of other tests: looking at the hardware prepares its
+    allocators through the environment."""
     before = dict(os.environ)
     for name in [name for name in before if name.startswith(("LANDFALL_", "COMPUTE_"))]:
         del os.environ[name]
@@ -71,7 +71,7 @@ def browser():
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium found: install one or name it in $CHROMIUM")
-    # Chromium refuses its sandbox to root, which is who runs tests in a container.
+    # Chromium has no sandbox for root, the user of tests in a container.
     sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with playwright.sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=executable, args=[*_FLAGS, *sandbox])

@@ -108,7 +108,7 @@ def result_of(root: Path) -> dict:
         ("export", 8_192, "training_dashboard/data/"),
     ],
 )
-def test_a_full_disk_is_told_in_a_line_and_what_was_there_is_whole(disk, tmp_path, name, leave, file):
+def test_a_full_disk_is_reported_in_a_line_and_what_was_there_is_whole(disk, tmp_path, name, leave, file):
     if name == "export":
         shutil.rmtree(disk.root / "training_dashboard/data")
     before = set(artifacts(disk.root))
@@ -127,7 +127,7 @@ def test_a_full_disk_is_told_in_a_line_and_what_was_there_is_whole(disk, tmp_pat
     assert faults(disk.root) == []
 
 
-def test_training_goes_on_bit_for_bit_when_there_is_room_again(disk, workspace, tmp_path):
+def test_training_continues_bit_for_bit_when_there_is_room_again(disk, workspace, tmp_path):
     work("train", workspace, tmp_path / "store")
     disk.fill(60_000)
     with pytest.raises(WriteError):
@@ -170,7 +170,7 @@ def test_a_notebook_whose_copy_finds_no_room_says_so(disk):
 
 
 @pytest.mark.parametrize("name", ["train", "score", "export"])
-def test_a_disk_that_may_only_be_read_is_told_in_a_line(disk, tmp_path, name):
+def test_a_disk_that_may_only_be_read_is_reported_in_a_line(disk, tmp_path, name):
     shutil.rmtree(disk.root / "training_dashboard/data")
     disk.mount("ro")
     with pytest.raises(WriteError, match="cannot be written: Read-only file system") as caught:
@@ -180,7 +180,7 @@ def test_a_disk_that_may_only_be_read_is_told_in_a_line(disk, tmp_path, name):
     assert faults(disk.root) == []
 
 
-def test_a_folder_of_somebody_else_is_told_in_a_line(workspace):
+def test_a_folder_of_somebody_else_is_reported_in_a_line(workspace):
     """Without the right to pass over permissions, which root has."""
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", str(workspace)]
     if os.geteuid() == 0:
@@ -232,14 +232,14 @@ def test_a_truncated_file_of_any_kind_is_found(workspace):
     assert {Path(fault.partition(":")[0]).suffix for fault in faults(workspace)} == kinds.keys()
 
 
-def test_training_goes_on_from_the_state_before_a_damaged_one(workspace):
+def test_training_continues_from_the_state_before_a_damaged_one(workspace):
     last = last_path(workspace / "checkpoints/patchtst_ssl.pt")
     last.write_bytes(flipped(last.read_bytes()))
     train(configuration("patchtst", workspace, EPOCHS), root=workspace)
     assert faults(workspace) == []
 
 
-def test_damaged_documents_of_the_dashboard_are_made_anew(workspace):
+def test_damaged_documents_of_the_dashboard_are_made_again(workspace):
     documents = [path for path in artifacts(workspace) if "training_dashboard" in path.parts]
     good = {path: path.read_bytes() for path in documents if path.name != "dashboard-state.json"}
     for path in documents:
@@ -253,7 +253,7 @@ _VANISHING = """
 import pathlib, shutil, sys
 root = pathlib.Path(sys.argv[1])
 names = ["runs/patchtst_ssl", "artifacts/scores", "artifacts/dqvl/fdc", "checkpoints"]
-print("begun", flush=True)
+print("started", flush=True)
 while True:
     for name in names:
         (root / name).rename(root / "away")
@@ -273,7 +273,7 @@ def test_files_that_vanish_between_listing_and_reading_stop_no_export(workspace)
 
 
 def test_a_stop_while_a_checkpoint_is_read_is_a_stop_and_no_damage(workspace, monkeypatch):
-    """The soak has found it: training would have ended as failed, or begun anew."""
+    """Found by the soak: training would have ended as failed, or restarted."""
     monkeypatch.setattr(torch, "load", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
         checkpoint.load(workspace / "checkpoints/patchtst_ssl.pt")
@@ -331,7 +331,7 @@ def test_an_export_removes_what_a_killed_one_left_also_where_nothing_is_to_be_wr
 
 
 @pytest.mark.parametrize("age, stays", [(timedelta(minutes=50), True), (timedelta(minutes=70), False)])
-def test_of_another_machine_goes_what_nobody_wrote_to_for_an_hour(tmp_path, age, stays):
+def test_of_another_machine_goes_what_no_one_wrote_to_for_an_hour(tmp_path, age, stays):
     here = Owner.this_process()
     part = tmp_path / f".state.json.{here.token.replace(here.machine, '0123abcd')}.11112222.part"
     part.touch()
@@ -376,11 +376,11 @@ def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
     kinds = ("--only", "training patchtst", "--only", "export")
     command = [sys.executable, "-m", "tools.soak", "--kills", "5", "--reading", "3", *kinds]
     ended = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False)
-    told = json.loads(ended.stdout)
-    assert told["faults"] == []
-    assert (told["kills"], ended.returncode) == (5, 0)
-    assert told["artifacts_read_while_written"] > 20
-    assert told["completed"]["training patchtst"] >= 2, "so that one was held against the other"
+    output = json.loads(ended.stdout)
+    assert output["faults"] == []
+    assert (output["kills"], ended.returncode) == (5, 0)
+    assert output["artifacts_read_while_written"] > 20
+    assert output["completed"]["training patchtst"] >= 2, "so that one was held against the other"
 
 
 # --------------------------------------------------------------------------------------------------------------- clocks
@@ -410,6 +410,6 @@ def test_whether_a_run_still_goes_does_not_hang_on_the_clock(workspace, owner, s
     token = here.token if owner == "alive" else Owner(here.machine, here.pid, here.started - 1).token
     file = workspace / "runs/patchtst_ssl/run-patchtst/status.json"
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-    told = json.loads(file.read_text()) | {"state": "running", "updated_at": tomorrow, "owner": token}
-    write_text(file, json.dumps(told))
+    output = json.loads(file.read_text()) | {"state": "running", "updated_at": tomorrow, "owner": token}
+    write_text(file, json.dumps(output))
     assert export_state(workspace).streams["patchtst"].state == state

@@ -270,9 +270,9 @@ def test_a_checkpoint_with_code_is_not_imported(workspace, cage, capsys):
     ).model_dump(mode="json")
     sidecar_for(folder / "patchtst_ssl.pt", stream="patchtst", config=values)
     assert import_command([str(cage / "drive"), "--repo-root", str(workspace)]) == EXIT_OUTPUT
-    told = capsys.readouterr().err
-    assert "nothing was imported" in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert "nothing was imported" in output
+    assert "Traceback" not in output
     assert not (workspace / "checkpoints").exists()
 
 
@@ -351,7 +351,7 @@ def test_parameters_of_a_notebook_arrive_as_values(cage):
     "name",
     ["x; open('canary', 'w')", "name\nopen('canary','w')\nx", "__import__('os').system('touch canary')", "", "0"],
 )
-def test_a_name_that_the_notebook_lacks_is_refused(cage, name):
+def test_a_name_that_the_notebook_misses_is_refused(cage, name):
     done = execute(notebook_with_parameters(cage / "n.ipynb"), f"{name}=1")
     assert done.returncode == EXIT_USAGE
     assert "Traceback" not in done.stderr

@@ -25,7 +25,7 @@ SOURCE = REPO_ROOT / "landfall_runtime.py"
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The work folder, which is the current one; nothing has been uploaded yet, and nobody answers."""
+    """The work folder, which is the current one; nothing has been uploaded yet, and no input is available."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -147,7 +147,7 @@ def test_upload_asks_where_nothing_is_named(work, tmp_path, monkeypatch):
     assert files.upload() == {}
 
 
-def test_upload_says_the_way_out_where_nobody_answers(work, monkeypatch):
+def test_upload_says_the_way_out_where_no_one_answers(work, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"LANDFALL_UPLOAD.*uploads"):
         files.upload()
     monkeypatch.setenv("LANDFALL_UPLOAD", "")
@@ -336,7 +336,7 @@ def test_a_mount_point_that_holds_something_stays(work, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_machine_without_links_goes_on_and_says_so(work, monkeypatch, capsys):
+def test_a_machine_without_links_continues_and_says_so(work, monkeypatch, capsys):
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(1314, "A required privilege is not held by the client")
 

@@ -78,7 +78,7 @@ def test_no_step_says_a_secret(workspace):
 
 
 def test_no_file_holds_a_secret(workspace):
-    """But for the notebook as it was given, and checkpoints, which hold where the data lies, to go on there."""
+    """Except the original notebook, and checkpoints, which contain the path of the data for resuming."""
     root, _ = workspace
     given = [root / "colab_mine.ipynb", *root.glob("checkpoints/*.pt"), *root.glob("runs/*/*/model.pt")]
     assert files_that_hold_it(root, but=given) == []

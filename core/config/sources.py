@@ -25,7 +25,7 @@ class Source:
 
 
 def read_sources(path: Path, folders: Sequence[Path], root: Path) -> dict[Path, Source]:
-    """The file and all that its defaults lists name, as far as they lie in `folders`; what Hydra misses it reports.
+    """The file and all files of its defaults lists, as far as they are in `folders`; Hydra reports missing ones.
 
     Raises UsageError, with file and line, for text that is no YAML, a file that expands without end, and one that
     would configure Hydra itself.

@@ -37,7 +37,7 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
         if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise DataError("cannot be read: Permission denied", path=folder, hint="see who owns the folder")
         if not sensors:
-            problem = "matches no sensor file" if folder.is_dir() else "matches nothing: there is no folder"
+            problem = "matches no sensor file" if folder.is_dir() else "matches nothing: no such folder"
             raise DataError(
                 f"the pattern {pattern!r} {problem} {'in ' if folder.is_dir() else ''}{folder}",
                 hint="correct data.parts.*.files, or make sample data: landfall sample-data",

@@ -46,7 +46,7 @@ def _never_raises(kind: DeviceKind, name: str) -> Callable[[Detect], Detect]:
         def guarded(*args: Any) -> DeviceCapabilities | None:
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # what torch warns of, the reason says
+                    warnings.simplefilter("ignore")  # the reason already contains the warnings of torch
                     return detect(*args)
             except Exception as error:
                 log.debug("the detector of %s failed", kind, exc_info=True)

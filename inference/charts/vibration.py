@@ -32,7 +32,7 @@ from inference.charts.vibration_features import CHARTS, Features, features_of, s
 from inference.running import decay_of
 
 FOLDS = 8
-# Of fewer files, segments of time are left out instead: fewer, because neighbours are alike.
+# With fewer files, time segments are left out instead: fewer of them, because neighbouring windows are similar.
 _FEWEST_FILES, _SEGMENTS = 4, 4
 _SMALLEST = 1e-12
 

@@ -52,7 +52,7 @@ class NotebookFacts(PerCell):
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
     """The facts of a notebook's code cells, given in order with their positions as `index`.
 
-    `repository` is the one that the notebook lies in, where it is known.
+    `repository` is the one that contains the notebook, if known.
     """
     folders = _folder_names(cells)
     if language != "python":

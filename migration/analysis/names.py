@@ -66,10 +66,10 @@ class ColabNames(PerCell):
 
     `bindings` are the places (cell, order in the cell) that bind a name to a path below google.colab, or to anything
     else. `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime`
-    still counts. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are
-    names that only Colab branches bind though the rest of the notebook reads them, `as_on_colab` says that a branch for
-    Colab stays which puts files and folders where other cells expect them. `repository` is the one that the notebook
-    lies in, if it is known. `spelt_out` says that code has `google.colab.x` outside of imports.
+    still counts. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are names
+    that only Colab branches bind though the rest of the notebook reads them, `as_on_colab` says that a branch for Colab
+    stays which puts files and folders where other cells expect them. `repository` is the one that contains the
+    notebook, if known. `spelt_out` says that code has `google.colab.x` outside of imports.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)

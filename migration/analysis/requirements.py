@@ -80,7 +80,7 @@ def _text(command: str, lines: tuple[str, ...]) -> str:
 
 
 def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
-    """Every command, with the text it stands in; bounds that the shell would take for files are put in quotes."""
+    """Every command, with its text; version bounds that the shell would read as redirections are quoted."""
     for found in shell_texts(source):
         text = found.text
         spans = [

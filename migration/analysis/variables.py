@@ -76,7 +76,7 @@ _KERNEL_CALLS = frozenset({"run_cell", "ex", "push", "run_code", "safe_execfile"
 
 @dataclass(frozen=True)
 class Use:
-    """A use of a module-level name; `deferred` where it stands in a function, and so may run later."""
+    """A use of a module-level name; `deferred` if it is in a function, and so may run later."""
 
     place: Place
     deferred: bool

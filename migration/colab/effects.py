@@ -131,7 +131,8 @@ def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
 def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
     """What the branch for Colab does that the other one does in no way at all.
 
-    Where both install a package, the local branch is the author's own way to get it here, and all else serves that end.
+    If both install a package, the local branch is the author's own way to install it here, and its other effects belong
+    to it.
     """
     packages, others = (frozenset().union(*(e.about for e in part if e.kind == INSTALL)) for part in (local, colab))
     if packages & others:

@@ -107,7 +107,7 @@ def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top:
     if source.magic is not None and source.magic.name not in ("capture", "time"):
         return FormField(mark, name, None, f"its cell runs under `%%{source.magic.name}`")
     if source.magic is None and re.search(r"^[ \t]*%%", source.text, re.MULTILINE):
-        return FormField(mark, name, None, "a cell magic stands in the middle of its cell")
+        return FormField(mark, name, None, "a cell magic is in the middle of its cell")
     simple = [node for node in statements if isinstance(node, ast.Assign | ast.AnnAssign)]
     target = _single_name(simple[0]) if len(simple) == 1 else ""
     if not target:

@@ -73,8 +73,8 @@ def choices(
 
     `needed` are names that only Colab branches bind though other cells need them; `as_on_colab` says that another
     branch for Colab puts files where it wants them, so that other folders are of no use. `repository` is the one that
-    the notebook lies in: a branch that clones it is not needed. `block` is looked at in place of the whole cell, with
-    the `scope` it stands in.
+    contains the notebook: a branch that clones it is not needed. `block` is analysed instead of the complete cell, with
+    its `scope`.
     """
     if source.tree is None:
         return []

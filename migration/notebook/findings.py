@@ -27,9 +27,9 @@ class Keeps(StrEnum):
 class Finding:
     """What a rule found and did, as the report says it: cells count from 0, lines of the original cell from 1.
 
-    `cell` is None where the finding is about the notebook as a whole; `output_cell` is its position in the migrated
-    notebook, None where it is gone. `before` and `after` are whole lines of source, `line` is the first of `before`;
-    both are free of secrets (`notebook.secrets` masks them when the finding is made).
+    `cell` is None if the finding is about the complete notebook; `output_cell` is its position in the migrated
+    notebook, None if it was removed. `before` and `after` are complete lines of source, `line` is the first of
+    `before`; both are free of secrets (`notebook.secrets` masks them when the finding is made).
     """
 
     rule: str

@@ -26,7 +26,7 @@ _BINARY_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp", "applicat
 def clean_outputs(outputs: list[dict[str, Any]], cell: int, notes: Notes) -> list[dict[str, Any]]:
     """The outputs of a repaired code cell without what is Colab's and without secrets.
 
-    What stays as it was is the same object, the whole list too.
+    Unchanged outputs are the same objects; so is the list if nothing changed.
     """
     new = [_clean(output, cell, notes) for output in outputs]
     if all(after is before for after, before in zip(new, outputs, strict=True)):
@@ -138,9 +138,9 @@ def _masked_stream(value: str | list[str], cell: int, notes: Notes) -> str | lis
 
 
 def _note_secret(kind: str, cell: int, notes: Notes) -> None:
-    # The id of an AWS key is its public half; it stands in every signed link that `wget` prints.
+    # The id of an AWS key is public; it occurs in every signed link that `wget` prints.
     if kind == "AWS key id":
         notes.add(SECRET, f"an output showed a secret ({kind}), now masked", cell, keeps=Keeps.EQUIVALENT)
         return
-    action = "revoke what was shown, for everyone who has this notebook has it"
+    action = "revoke the secret: everyone with this notebook has it"
     notes.add(SECRET, f"an output showed a secret ({kind}), now masked", cell, keeps=Keeps.NEEDS_HUMAN, action=action)

@@ -46,7 +46,7 @@ KERNEL_LANGUAGES = {
 def read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
     """The notebook in a file, in the form of nbformat 4 with texts joined, and what was repaired.
 
-    Raises UsageError, one line that names the file, for anything that is no notebook.
+    Raises UsageError, one line that names the file, for anything that is not a notebook.
     """
     notes = Notes()
     # No variable holds the bytes or the text: each is gone as soon as the next form is made of it.
@@ -101,7 +101,7 @@ def _bytes_of(path: Path) -> bytes:
 def _decoded(data: bytes, name: str, notes: Notes) -> str:
     for first, what in _FIRST_BYTES.items():
         if data.startswith(first):
-            raise UsageError(f"{name} is no notebook: it is {what}")
+            raise UsageError(f"{name} is not a notebook: it is {what}")
     encoding = json.detect_encoding(data)
     if encoding != "utf-8":
         notes.add("LF101", "the file began with a byte order mark" if encoding == "utf-8-sig" else f"was {encoding}")
@@ -157,18 +157,20 @@ codecs.register_error(_json_escape.__name__, _json_escape)
 def _parsed(text: str, name: str, notes: Notes) -> dict[str, Any]:
     start = text[:300].lstrip("\ufeff \t\r\n\0").lower()
     if not start:
-        raise UsageError(f"{name} is no notebook: the file is empty")
+        raise UsageError(f"{name} is not a notebook: the file is empty")
     if start.startswith("version https://git-lfs"):
-        raise UsageError(f"{name} is no notebook but a Git LFS pointer to one", hint="git lfs pull")
+        raise UsageError(f"{name} is a Git LFS pointer instead of a notebook", hint="git lfs pull")
     if start.startswith("<") and not start.startswith("<<<"):
-        raise UsageError(f"{name} is no notebook but an HTML page", hint="download the raw file, not the page about it")
+        raise UsageError(
+            f"{name} is an HTML page instead of a notebook", hint="download the raw file, not the page about it"
+        )
     text = _without_half_pairs(text, notes)
     notebook = _loaded(text, name, notes)
     del text
     if not isinstance(notebook, dict):
-        raise UsageError(f"{name} is no notebook: its JSON is a {type(notebook).__name__}, not an object with cells")
+        raise UsageError(f"{name} is not a notebook: its JSON is a {type(notebook).__name__}, not an object with cells")
     if not any(isinstance(notebook.get(key), list) for key in ("cells", "worksheets")) and "nbformat" not in notebook:
-        raise UsageError(f"{name} is no notebook: its JSON has no cells")
+        raise UsageError(f"{name} is not a notebook: its JSON has no cells")
     return repaired(notebook, notes)
 
 
@@ -199,7 +201,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
         try:
             value, end = decoder.raw_decode(text, len(text) - len(text.lstrip()))
         except RecursionError:
-            raise UsageError(f"{name} is no notebook: its JSON is nested too deeply") from None
+            raise UsageError(f"{name} is not a notebook: its JSON is nested too deeply") from None
         except json.JSONDecodeError as error:
             comma = _trailing_comma(text, error.pos)
             missing = _missing_comma(text, error)
@@ -215,7 +217,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
                 text = text[:missing] + "," + text[missing:]
                 notes.add("LF102", "commas that were missing at the end of a line were put in")
             else:
-                raise UsageError(f"{name} is no notebook: {_reason(text, error)}") from None
+                raise UsageError(f"{name} is not a notebook: {_reason(text, error)}") from None
         except ValueError:
             # A number of more digits than Python turns into an integer.
             parse_int = float

@@ -155,7 +155,7 @@ def repaired_count(value: object, index: int, notes: Notes) -> int | None:
     if value is None or is_count(value):
         return value
     count = as_int(value)
-    notes.add(INVALID, "an execution count that is no number was put right or left out", index)
+    notes.add(INVALID, "an invalid execution count was corrected or removed", index)
     return count if count is not None and count >= 0 else None
 
 

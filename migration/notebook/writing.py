@@ -92,7 +92,7 @@ def _lines(text: Any) -> Any:
 
 # --------------------------------------------------------------------------------------------------------------- JSON
 def _put(value: Any, newline: str, put: _Put) -> None:
-    """The JSON of a value; `newline` is a line end with the indentation of what the value stands in."""
+    """The JSON of a value; `newline` is a line end with the indentation of the parent."""
     inner = newline + " "
     if isinstance(value, _Lines):
         _put_lines(value.text, newline, put)

@@ -10,7 +10,7 @@ from migration.python.source import CellSource
 from migration.python.trees import children, walk
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_CLOSED = (*_SCOPES, ast.Name, ast.Constant)  # nothing of the block's own stands below them
+_CLOSED = (*_SCOPES, ast.Name, ast.Constant)  # nodes whose children do not belong to the block
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 _WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")

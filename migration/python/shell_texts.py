@@ -85,7 +85,7 @@ class ShellText:
         return self.positions[position] if position < len(self.positions) else self.end
 
     def span(self, command: shell.Command) -> tuple[int, int]:
-        """Where a command of the text stands in the cell."""
+        """The position of a command of the text in the cell."""
         return self.at(command.start), self._end_of(command.end - 1)
 
     def edit(self, start: int, end: int, new: str) -> Edit | None:

@@ -13,7 +13,7 @@ from migration.python.source import CellSource
 
 @dataclass(frozen=True)
 class Place:
-    """A statement, the block it stands in, and the compound statements around it, the outermost first."""
+    """A statement, its block, and the compound statements around it, the outermost first."""
 
     statement: ast.stmt
     block: tuple[ast.stmt, ...]

@@ -37,7 +37,7 @@ _DESCRIBED = {"use_attribute_docstrings": True}
 
 # Commands that change the machine, run code of others, or open a way in from outside.
 HAZARDS = frozenset({"LF821", "LF822", "LF823", "LF824", "LF825"})
-# What raises an error, or lacks a program, until a person has acted.
+# Rules whose findings make the notebook fail until the user acts.
 BREAKS = frozenset({"LF218", "LF224", "LF225", "LF229", "LF308", "LF309", "LF520", "LF521", "LF523", "LF524", "LF545"})
 BREAKS |= {"LF546", "LF563", "LF813", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
@@ -85,7 +85,7 @@ class FoundItem:
     message: str
     """What was found."""
     before: str
-    """The lines as they were, secrets masked."""
+    """The original lines, with secrets masked."""
     after: str
     """The lines as they are now; empty where nothing was changed or all went away."""
     action: str

@@ -135,7 +135,7 @@ def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
 def _notebook(notebook: NotebookReport) -> _Markup:
     facts = [
         ("written", notebook.output),
-        ("beside it", ", ".join(notebook.files)),
+        ("next to it", ", ".join(notebook.files)),
         ("made for", notebook.hardware),
         ("installs", ", ".join(notebook.requirements.python)),
         ("installs on the system", ", ".join(notebook.requirements.system)),
@@ -191,7 +191,7 @@ def _cell(value: object) -> _Markup:
 
 
 def _prose(text: str) -> _Markup:
-    """A sentence in which code stands in backticks."""
+    """A sentence with code in backticks."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return _joined(text)

@@ -183,7 +183,7 @@ RULES: tuple[Rule, ...] = (
         "LF201",
         "Import of Colab's modules",
         "`from google.colab import files`, `import google.colab.output as o`, `from google import colab`",
-        f"the same names from `{RUNTIME}`, one module without dependencies beside the notebook",
+        f"the same names from `{RUNTIME}`, one module without dependencies next to the notebook",
         Keeps.EQUIVALENT,
         _find_imports,
         _COLAB,
@@ -213,7 +213,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF204",
         "The drive is mounted at a computed place",
-        "`drive.mount(…)` whose place or result is computed, or beside other uses of `drive`",
+        "`drive.mount(…)` whose path or result is computed, or together with other uses of `drive`",
         "the same call of `landfall_runtime`, which makes a link to the drive folder",
         Keeps.EQUIVALENT,
         _find_mount_calls,

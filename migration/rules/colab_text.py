@@ -258,7 +258,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF236",
         "Texts that name Colab's module",
-        "`google.colab` in a message, or in code that cannot be told",
+        "`google.colab` in a message, or in code that cannot be analysed",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_names_in_strings,

@@ -147,7 +147,7 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
         opening, closing = _detached(text)
         gap = " " if opening.endswith("(") and stripped.lstrip().startswith("(") else ""  # bash calculates in `((`
         changes = edits(text, (start, start, opening + gap), (end, len(stripped), closing))
-        message = "IPython raises for a command that goes on in the background (`&`)"
+        message = "IPython raises for a command in the background (`&`)"
         yield Match(*statement_span(source, text), message, changes)
 
 
@@ -177,7 +177,7 @@ def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                     text.at(command.end),
                     f"`{command.program}` ends Colab's machine or the kernel; here it would end more than that",
                     _removed(source, text, command),
-                    "restart the kernel here (Kernel, Restart), then go on with the next cell",
+                    "restart the kernel here (Kernel, Restart), then continue with the next cell",
                 )
 
 

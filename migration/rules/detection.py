@@ -244,7 +244,7 @@ def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr]
 
 
 def _running(source: CellSource, facts: NotebookFacts) -> list[tuple[ast.expr, bool]]:
-    """The expressions of a cell that run here, each with whether it stands in an f-string."""
+    """The expressions of a cell that run here, each with whether it is in an f-string."""
     return list(_walk_running(source, facts))
 
 

@@ -193,7 +193,7 @@ def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[M
             continue
         guarded = () if is_conditional_on_files(source, text) else guard(text, command, f"[ -s {file} ]")
         if guarded:
-            message = f"`{command.program}` would fetch {file} in every run; delete the file to have it anew"
+            message = f"`{command.program}` would download {file} in every run; delete the file to download it again"
             yield Match(text.at(command.start), text.at(command.end), message, guarded)
 
 

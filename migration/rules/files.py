@@ -44,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF105",
-        "kernel or language not told",
+        "kernel or language missing",
         "missing `kernelspec`, `kernelspec.language` or `language_info.name`, without which papermill runs nothing",
         "the kernel and language the notebook implies, `python3` where nothing does",
         Keeps.EXACT,
@@ -81,7 +81,7 @@ RULES: tuple[Rule, ...] = (
         "LF113",
         "accelerator",
         '`"accelerator": "GPU"` or `"TPU"`, `colab.gpuType`, `colab.machine_shape`',
-        "nothing; the report tells what the notebook was made for",
+        "nothing; the report contains the accelerator of the notebook",
         Keeps.EQUIVALENT,
     ),
     Rule(
@@ -116,7 +116,7 @@ RULES: tuple[Rule, ...] = (
         "LF122",
         "views of widgets",
         "`application/vnd.jupyter.widget-view+json`, whose widget is gone with its session",
-        "the plain text beside it",
+        "the plain text of the same output",
         Keeps.EQUIVALENT,
     ),
     Rule(

@@ -45,7 +45,7 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         mark = field.mark
         text = mark.text.strip()
         edit = Edit(mark.start, mark.end, f"# param: {text}" if text else "# param")
-        reason = reasons.get(field.name) or field.obstacle or "it is no field of the original notebook"
+        reason = reasons.get(field.name) or field.obstacle or "it is not a field of the original notebook"
         name = f"form field `{field.name}`" if field.name else "a form field"
         action = "" if mark.comment != mark.start else "to run with another value, edit it in this cell"
         yield Match(mark.start, mark.end, f"{name} stays in its cell: {reason}", (edit,), action)
@@ -60,7 +60,7 @@ def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
 
 
 def _comment(source: CellSource, mark: Mark, text: str, *, keep_empty: bool) -> Edit:
-    """The mark as a plain comment; one without text goes, with its line where nothing else stands there."""
+    """The mark as a plain comment; one without text is removed, with its line if that is empty then."""
     if text or keep_empty:
         return Edit(mark.start, mark.end, f"# {text}".rstrip())
     first = source.text.rfind("\n", 0, mark.start) + 1

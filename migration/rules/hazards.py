@@ -110,7 +110,7 @@ def _match(text: ShellText, command: shell.Command, message: str, action: str) -
 def _find_sudo(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text, command in _commands(source):
         if any(word.value == "sudo" for word in command.words[: command.program_at]):
-            action = "run this by hand if the machine lacks what it provides, then delete it from the notebook"
+            action = "run this by hand if the machine does not have what it provides, then delete it from the notebook"
             yield _match(text, command, "`sudo`: a command with the rights of the administrator", action)
 
 
@@ -195,7 +195,7 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
         for value in values:
             if is_recursive and not value.startswith("-") and value and whole.match(value):
                 action = "delete the line: the notebook's folder holds your own files now"
-                yield _match(text, command, f"`rm -r {value}` deletes all that lies there", action)
+                yield _match(text, command, f"`rm -r {value}` deletes everything in it", action)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
     for match in _once_a_line(source, facts, removed):
         action = "delete the call: the notebook's folder holds your own files now"

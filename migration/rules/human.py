@@ -64,7 +64,7 @@ _VARIABLE = re.compile(
     r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
 )
 _TPU_ADDRESS_ACTION = (
-    "there is no TPU of Colab's here: leave this part out and let the code run on the GPU or CPU "
+    "Colab's TPU does not exist here: leave this part out and let the code run on the GPU or CPU "
     "(tf.distribute.get_strategy() is the strategy for one device), or give the address of a TPU of your own"
 )
 _OLD_PRINT = re.compile(
@@ -105,9 +105,9 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _prompt(start: int, end: int, name: str) -> Match:
     if name.startswith("getpass"):
-        action = "set the secret in the environment and read it with `os.environ`: nobody answers under papermill"
+        action = "set the secret in the environment and read it with `os.environ`: papermill does not answer prompts"
         return Match(start, end, f"`{name}()` waits for a secret to be typed in", (), action)
-    action = "assign the answer in the parameters cell and use it here: nobody answers under papermill"
+    action = "assign the answer in the parameters cell and use it here: papermill does not answer prompts"
     return Match(start, end, f"`{name}()` waits for an answer", (), action)
 
 

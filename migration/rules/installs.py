@@ -72,7 +72,7 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edits = [found.edit(end, end, _KERNEL_PYTHON)]
         edits += [without(found, item.words[0]) for item in call.items if item.option == "--system"]
         if edits:
-            message = "`uv pip` needs to be told which Python's packages to change; on Colab it was the system's"
+            message = "`uv pip` needs an option that selects the Python environment; on Colab it was the system's"
             yield from match(found, call, message, edits)
 
 

@@ -125,7 +125,7 @@ def _find_terminal(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             use.end,
             "`%xterm` opens a terminal inside Colab",
             removal(source, use.start, use.end),
-            "open a terminal beside the notebook (JupyterLab: File, New, Terminal) and type there what it is for",
+            "open a terminal next to the notebook (JupyterLab: File, New, Terminal) and type there what it is for",
         )
 
 
@@ -175,7 +175,7 @@ RULES: tuple[Rule, ...] = (
         id="LF562",
         name="`%shell` line",
         matches="`%shell command`",
-        writes="`!command`, which goes on where the command fails",
+        writes="`!command`, which continues if the command fails",
         keeps=Keeps.EQUIVALENT,
         find=_find_shell_line,
         trigger=holding("shell", like=r"%[ \t]*shell\b"),

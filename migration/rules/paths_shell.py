@@ -152,7 +152,7 @@ def _shell_places(text: str, start: int, end: int, facts: NotebookFacts, *, is_s
 
 
 def _enclosing(region: str, span: PathSpan) -> tuple[int, int] | None:
-    """The expression in braces around a path that stands in one of its strings."""
+    """The expression in braces around a path in one of its strings."""
     for found in _BRACES.finditer(region):
         if found.start() < span.start < found.end():
             inner = region[found.start() + 1 : span.start]
@@ -172,7 +172,7 @@ def _within_word(region: str, quotes: str, span: PathSpan) -> PathSpan:
 
 
 def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) -> tuple[int, int, str]:
-    """What stands in place of a path in shell text, and the span it replaces: `"$WORK_DIR"` outside quotes."""
+    """The replacement of a path in shell text, and the span it replaces: `"$WORK_DIR"` outside quotes."""
     name = "$" + (facts.drive if span.folder == "drive" else facts.work)
     start, end = span.start, span.end
     if quotes[start] == "u":

@@ -240,7 +240,7 @@ def _string_nodes(source: CellSource) -> list[tuple[int, int, Use]]:
 
 
 def _children(node: ast.AST, use: Use) -> Iterator[tuple[ast.AST, Use]]:
-    """The parts of a node, with the use of a string that stands there."""
+    """The parts of a node, with the use of a string in each."""
     for name in fields(node):
         value = getattr(node, name, None)
         for child in value if isinstance(value, list) else [value]:

@@ -1,7 +1,7 @@
 """Colab's folders in the text below a cell magic: files written by `%%writefile`, programs of other interpreters.
 
-Such text is no Python of the notebook, so no variable of the notebook can stand in it. What runs as a child of the
-kernel reads the folder from the environment; what is only written is put together in Python.
+Such text is not Python code of the notebook, so it cannot contain a variable of the notebook. What runs as a child of
+the kernel reads the folder from the environment; what is only written is put together in Python.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _shell_file(source: CellSource, spans: list[PathSpan], facts: NotebookFacts)
 
 
 def _python_file(source: CellSource, body: str, facts: NotebookFacts) -> Iterator[Found]:
-    """The file's own variable of the folder's name, read from the environment, stands in its strings."""
+    """Uses a variable of the file, with the folder's name and read from the environment, in its strings."""
     inner = CellSource(body)
     spans = find_paths(body, facts.mounts)
     if not spans:

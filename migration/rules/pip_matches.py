@@ -16,7 +16,7 @@ from migration.shell.installs import PipCall, pip_call
 
 @once_a_cell
 def pip_calls(source: CellSource) -> tuple[tuple[ShellText, PipCall], ...]:
-    """Every pip command of the cell, with the text it stands in."""
+    """Every pip command of the cell, with its text."""
     return tuple(
         (found, call)
         for found in shell_texts(source)

@@ -23,7 +23,7 @@ PARAMETERS_TITLE = "# Parameters: edit them here, or let papermill replace them 
 SETUP_TITLE = "# Set-up for this machine: modules beside the notebook, and the programs of its Python, come first."
 _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
-# Programs of the system: any other may be one that pip has put beside the kernel's Python.
+# Programs of the system: any other may be one that pip has installed next to the kernel's Python.
 _OF_THE_SYSTEM = re.compile(
     r"(?:ba|da|z)?sh|apt(?:-\w+)?|add-apt-repository|dpkg|sudo|su|ls|cd|pwd|cp|mv|rm|mkdir|rmdir|ln|cat|head|tail|less|more|"
     r"echo|printf|test|\[|true|false|exit|export|set|unset|source|\.|alias|read|wait|sleep|kill|pkill|killall|ps|top|find|"

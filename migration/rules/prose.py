@@ -17,7 +17,7 @@ _URL = _HOST + r"(?:[^\s()<>\"'`\[\]{}|]|\([^\s()<>]*\)|\{+[\w.]+\}+)*"
 _TITLE = r"""(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?"""
 _ATTRIBUTES = r"(?:\{:?[^}\n]*\})?"
 _IMAGE = r"!\[[^\]\n]*\]\((?:[^()\s]|\([^()\s]*\))*" + _TITLE + r"\s*\)"
-# What shows a badge: a link around an image, the image alone, or a link in HTML.
+# Forms of a badge: a link around an image, the image alone, or a link in HTML.
 _MARKDOWN_BADGE = re.compile(rf"\[\s*{_IMAGE}[^\]\n]*\]\(\s*<?{_URL}>?{_TITLE}\s*\){_ATTRIBUTES}")
 _BADGE_IMAGE = re.compile(
     r"!\[[^\]\n]*\]\([^()\s]*(?:colab-badge|colab_logo)[^()\s]*" + _TITLE + r"\s*\)"
@@ -176,7 +176,7 @@ def _find_menu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_services(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    action = "reword the text: files lie in the work folder and the drive folder, secrets in the environment"
+    action = "reword the text: files are in the work folder and the drive folder, secrets in the environment"
     yield from _once_a_line(source, _SERVICES, "text about Colab's files, drive or secrets", action)
 
 
@@ -199,7 +199,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF701",
         "badge",
-        "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and the table cell it stands in",
+        "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
         "nothing",
         Keeps.EXACT,
         _find_badges,

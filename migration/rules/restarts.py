@@ -15,7 +15,7 @@ from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
 _NOTE = "# The kernel was restarted here."
-_ACTION = "restart the kernel here if freshly installed packages are not picked up, then go on with the next cell"
+_ACTION = "restart the kernel here if freshly installed packages are not picked up, then continue with the next cell"
 _TRIGGER = holding(
     *("do_shutdown", "kill", "_exit", "abort", "exit", "quit", "kernel.restart"),
     like=r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart",

@@ -58,7 +58,7 @@ def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     if not packages and not others:
         return "changes the system's packages, and installs none", "", Keeps.EQUIVALENT
     message = "installs into the system: " + ", ".join([*packages, *others])
-    listed = " (the list of system requirements beside the notebook names them)" if packages else ""
+    listed = " (the list of system requirements next to the notebook contains them)" if packages else ""
     wanted = ", ".join([*packages, *others])
     return message, f"install {wanted} with the system's package manager{listed}", Keeps.NEEDS_HUMAN
 

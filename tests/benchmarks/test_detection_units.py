@@ -25,12 +25,12 @@ def table(values_nc: np.ndarray) -> pd.DataFrame:
 
 
 def files_of(overrides: tuple[str, ...], part: str) -> list[str]:
-    told = [text.split("=", 1)[1] for text in overrides if text.startswith(f"data.parts.{part}.files=")]
-    return json.loads(told[-1])
+    output = [text.split("=", 1)[1] for text in overrides if text.startswith(f"data.parts.{part}.files=")]
+    return json.loads(output[-1])
 
 
 def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, caplog, monkeypatch):
-    """A sensor alone, 300 normal rows, no anomaly; a machine without labels and a torn one; a set that lacks its split;
+    """A sensor alone, 300 normal rows, no anomaly; a machine without labels and a damaged one; a set without its split;
     a bearing that leaves none when it is left out."""
     pack = tmp_path / "päck (1), a=b"
     asd, awfd, femto = pack / "fdc/asd", pack / "fdc/st_awfd_d2", pack / "vibration/femto"
@@ -64,18 +64,18 @@ def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, capl
 
 
 @pytest.mark.parametrize(
-    ("achieved", "told"),
+    ("achieved", "expected"),
     [
         ({"0.01": {"rate": 0.02, "low": 0.005, "high": 0.03}, "0.05": None}, "Kept: "),
         ({"0.01": {"rate": 0.02, "low": 0.015, "high": 0.03}, "0.05": None}, "Not kept at 1.0%: "),
         ({"0.01": None, "0.05": None}, "Unknown with so few scores: "),
     ],
 )
-def test_a_rate_is_said_to_be_kept_only_where_one_is_known(achieved, told):
+def test_a_rate_is_said_to_be_kept_only_where_one_is_known(achieved, expected):
     findings = Findings(seeds=1, quick=True)
     figures = {"auroc": 1.0, "achieved": {"0.001": None, **achieved}, "drift_median": 1.0, "drift_90": 1.1}
     findings.add("fan", "fan_high", 1, {LANDFALL: figures})
-    assert findings.markdown().splitlines()[-1].startswith(f"{told}a normal score")
+    assert findings.markdown().splitlines()[-1].startswith(f"{expected}a normal score")
 
 
 def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path, capsys):

@@ -66,7 +66,7 @@ def test_a_missing_checkpoint_says_so(tmp_path):
 
 def test_a_truncated_checkpoint_is_torn(saved):
     saved.write_bytes(saved.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="is torn or was changed"):
+    with pytest.raises(CheckpointError, match="is damaged or was changed"):
         checkpoint.load(saved)
 
 
@@ -74,7 +74,7 @@ def test_one_changed_byte_is_found(saved):
     data = bytearray(saved.read_bytes())
     data[len(data) // 2] ^= 1
     saved.write_bytes(data)
-    with pytest.raises(CheckpointError, match="is torn or was changed"):
+    with pytest.raises(CheckpointError, match="is damaged or was changed"):
         checkpoint.verify(saved)
 
 
@@ -125,13 +125,13 @@ def test_a_checkpoint_may_be_moved_with_its_sidecar(saved, tmp_path):
 
 # ------------------------------------------------------------------------------------------ killed, and read meanwhile
 def save_epoch(path: Path, epoch: int, keep: int = 1) -> None:
-    """One of a row of checkpoints that tell themselves apart, in file and sidecar, by their epoch."""
+    """One of several checkpoints that differ by their epoch, in file and sidecar."""
     payload = {"weight": torch.full((2000,), float(epoch)), "epoch": epoch}
     checkpoint.save(path, payload, description={"epoch": epoch}, keep=keep)
 
 
 def epoch_of(path: Path) -> int:
-    """Of a checkpoint that is whole, after checking that file and sidecar are of one saving."""
+    """The epoch of a valid checkpoint, after checking that file and sidecar match."""
     payload, description = checkpoint.load_described(path)
     assert (payload["weight"] == payload["epoch"]).all()
     assert description["epoch"] == payload["epoch"] == checkpoint.describe(path)["epoch"]

@@ -87,10 +87,10 @@ def test_what_is_taken_is_given_back(target, tmp_path):
 def test_the_second_is_refused_in_one_line_that_names_the_owner_and_the_way_out(target, holder, tmp_path):
     with pytest.raises(LockedError) as refused:
         take(target)
-    told = str(refused.value)
-    assert f"{target} is being written by run run-1 (process {holder.pid} on " in told
-    assert "give this run another logging.checkpoint_path" in told
-    assert "\n" not in told
+    output = str(refused.value)
+    assert f"{target} is being written by run run-1 (process {holder.pid} on " in output
+    assert "give this run another logging.checkpoint_path" in output
+    assert "\n" not in output
     assert locks(tmp_path) == LOCK, "a refused run leaves nothing"
 
 
@@ -107,7 +107,7 @@ def test_a_lock_in_this_process_is_a_lock_too(target):
             take(target)
 
 
-def test_the_lock_of_a_killed_process_is_taken_over_and_told(target, holder, tmp_path, caplog):
+def test_the_lock_of_a_killed_process_is_taken_over_and_reported(target, holder, tmp_path, caplog):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     take(target)
@@ -122,8 +122,8 @@ def test_left_overs_of_other_locks_are_removed_and_locks_that_are_held_stay(targ
     assert locks(tmp_path) == LOCK
 
 
-def test_a_killed_process_that_nobody_has_waited_for_is_dead(target, tmp_path):
-    """Its number is still there: a zombie, as under a container's first process that waits for nobody."""
+def test_a_killed_process_that_no_one_has_waited_for_is_dead(target, tmp_path):
+    """Its id still exists: a zombie, as under the first process of a container, which does not wait for children."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(target), "run-1"],
         cwd=REPO_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -208,12 +208,12 @@ def test_a_fork_is_another_process():
     assert os.read(read, 10) == b"False"
 
 
-def test_of_another_machine_nobody_is_known_to_be_dead():
+def test_of_another_machine_no_one_is_known_to_be_dead():
     assert not Owner("0123abcd", 2**22 + 1, 1).is_dead()
     assert Owner(owner._machine(), 2**22 + 1, 1).is_dead()
 
 
-def test_of_a_process_that_the_system_hides_nobody_knows_that_it_is_dead(monkeypatch):
+def test_of_a_process_that_the_system_hides_no_one_knows_that_it_is_dead(monkeypatch):
     """Many clusters show a user nothing of the processes of others."""
 
     def forbidden(pid, number):
@@ -250,8 +250,8 @@ def start_step(target, **options) -> subprocess.Popen:
 
 
 def outcome_of(process: subprocess.Popen) -> str:
-    told = process.communicate()
-    return told[0].strip() or told[1].strip()
+    output = process.communicate()
+    return output[0].strip() or output[1].strip()
 
 
 def test_a_parent_shares_its_lock_with_one_of_its_processes_at_a_time_and_with_no_other(target, tmp_path):

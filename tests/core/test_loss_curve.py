@@ -1,4 +1,4 @@
-"""The curve of a run as it grows, and as it lies there in the end."""
+"""The loss curve during a run, and the file at its end."""
 
 import io
 from contextlib import suppress

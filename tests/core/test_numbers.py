@@ -15,7 +15,7 @@ def test_what_is_not_finite_becomes_none_at_any_depth():
 
 
 @pytest.mark.parametrize("num_bytes, words", [(5e10, "50.0 GB"), (1e9, "1.0 GB"), (999e6, "999.0 MB"), (0, "0.0 MB")])
-def test_sizes_are_told_in_their_unit(num_bytes, words):
+def test_sizes_are_reported_in_their_unit(num_bytes, words):
     assert size_in_words(num_bytes) == words
 
 

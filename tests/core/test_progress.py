@@ -61,7 +61,7 @@ def test_ipython_outside_a_kernel_is_no_notebook(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+    ("seconds", "expected"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
 )
-def test_times_are_told_as_people_do(seconds, told):
-    assert span(seconds) == told
+def test_times_are_reported_as_people_do(seconds, expected):
+    assert span(seconds) == expected

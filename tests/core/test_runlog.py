@@ -72,13 +72,13 @@ def test_metrics_are_one_strict_record_a_line(run):
     assert "NaN" not in run.metrics_file.read_text()
 
 
-def test_a_torn_last_line_is_left_out_and_told(run, caplog):
+def test_a_torn_last_line_is_left_out_and_reported(run, caplog):
     with run:
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
     text = run.metrics_file.read_text()
     run.metrics_file.write_text(text[:-20])
     assert [record["step"] for record in read_metrics(run.metrics_file)] == [1]
-    assert "line 2 of 2 is torn" in caplog.text
+    assert "line 2 of 2 is truncated" in caplog.text
 
 
 def test_a_run_without_metrics_has_none(tmp_path):

@@ -174,7 +174,7 @@ def test_a_kind_names_the_issuer_and_never_the_value():
      "your-api-key", "Your API key here", "my_secret_key", "enter your token", "PASTE_HERE", "changeme", "None", "null",
      "***", "abc123", "abcd1234", "dummy", "password", "token", "sk-xxxxxxxxxxxxxxxx", "test", "add-your-key", MASK],
 )  # fmt: skip
-def test_a_placeholder_is_told_from_a_value(value):
+def test_a_placeholder_is_reported_from_a_value(value):
     assert is_placeholder(value)
 
 

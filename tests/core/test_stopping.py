@@ -37,7 +37,7 @@ def after_saving(stop, number):
 def credulous(number):
     with suppress(Exception):
         signal.raise_signal(number)
-    pytest.fail("the work went on")
+    pytest.fail("the work continued")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -61,7 +61,7 @@ def test_who_expects_any_exception_does_not_swallow_a_stop(number):
     """Half a driver raises anything, and `logging` lets no record end a program."""
     with pytest.raises(StoppedError, match=number.name) as caught, StopRequest():
         credulous(number)
-    assert any("raise_signal" in str(entry.statement) for entry in caught.traceback), "where it was is told"
+    assert any("raise_signal" in str(entry.statement) for entry in caught.traceback), "the traceback is kept"
 
 
 def test_a_signal_that_comes_before_the_work_gives_the_handlers_back_too(monkeypatch):
@@ -156,7 +156,7 @@ def test_a_clock_that_is_set_changes_nothing_of_the_limit(monkeypatch):
 
 # --------------------------------------------------------------------------------------- the limit, for who never asks
 def wait() -> None:
-    """Work that asks nobody."""
+    """Work that checks no request."""
     time.sleep(10)
 
 

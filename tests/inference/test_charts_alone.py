@@ -1,4 +1,4 @@
-"""Control charts without a model: they need no training, are causal, and are reported beside the model's scores."""
+"""Control charts without a model: they need no training, are causal, and are reported next to the model's scores."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, 
     assert f"bring {stream}_ssl.detector.npz" in str(caught.value)
 
 
-def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_anew(trained, caplog):
+def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_again(trained, caplog):
     score(trained, "patchtst")
     written = file_of(trained, "patchtst").read_bytes()
     caplog.set_level(logging.INFO)
@@ -137,7 +137,7 @@ def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_anew(trained,
     assert rare.shortfall
 
 
-# ---------------------------------------------------------------------------------------------------------- made anew
+# ---------------------------------------------------------------------------------------------------------- made again
 def append_a_row(root: Path) -> list[str]:
     file = root / "data/fdc/train_1.csv"
     file.write_text(file.read_text() + "2026-02-05 00:00:00,0.1,0.2,0.3,0.4\n")
@@ -165,15 +165,15 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize(("change", "told"), REASONS.values(), ids=REASONS.keys())
-def test_a_detector_that_no_longer_fits_is_made_anew_and_one_line_says_why(trained, change, told, caplog):
+@pytest.mark.parametrize(("change", "expected"), REASONS.values(), ids=REASONS.keys())
+def test_a_detector_that_no_longer_fits_is_made_again_and_one_line_says_why(trained, change, expected, caplog):
     score(trained, "patchtst")
     overrides = change(trained)
     caplog.clear()
     caplog.set_level(logging.INFO)
     again = score(trained, "patchtst", *overrides)
     (line,) = [record.getMessage() for record in caplog.records if "fitting a detector" in record.getMessage()]
-    assert told in line
+    assert expected in line
     assert_same(score(trained, "patchtst", *overrides), again)
 
 
@@ -184,9 +184,9 @@ def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained
     assert "fitting" not in caplog.text
     np.testing.assert_array_equal(one.scores.score_s, both.scores.score_s[: len(one.scores.score_s)])
     file_of(trained, "patchtst").unlink()
-    anew = score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
-    np.testing.assert_array_equal(anew.scores.score_s, one.scores.score_s)
-    assert anew.detector.threshold == one.detector.threshold
+    again = score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
+    np.testing.assert_array_equal(again.scores.score_s, one.scores.score_s)
+    assert again.detector.threshold == one.detector.threshold
 
 
 # ------------------------------------------------------------------------------------------------------------ the file
@@ -237,7 +237,7 @@ def made_up_errors(parts: dict, name: str, seed: int) -> PartErrors:
     return PartErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
 
 
-def test_a_recording_nobody_knows_is_judged_by_the_past_of_all_at_its_level(caplog):
+def test_a_recording_no_one_knows_is_judged_by_the_past_of_all_at_its_level(caplog):
     """Two machines of which each has a past, and one that came later and is like them."""
     machines = Parts([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
     normal_rows = {"train": (0, 1000), "calibration": (1000, 2000)}

@@ -1,4 +1,4 @@
-"""Alarms into events: what joins, what is dropped, and what an event tells."""
+"""Alarms become events: which are joined, which are dropped, and the content of an event."""
 
 from __future__ import annotations
 
@@ -107,16 +107,16 @@ def test_a_million_scores_are_grouped_like_a_plain_loop(make_table):
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "expected"),
     [(1, "a moment"), (60, "59 s"), (121, "2 min"), (3 * 3600 + 1, "3 h"), (3 * 86_400 + 1, "3 days")],
 )
-def test_the_length_of_an_event_is_told_in_the_unit_that_fits(make_table, rows, told):
+def test_the_length_of_an_event_is_reported_in_the_unit_that_fits(make_table, rows, expected):
     table = make_table({"a": [2] * min(rows, 121)}, step_seconds=1.0 if rows <= 121 else (rows - 1) / 120)
-    assert events_of(table)["sentence"][0].startswith(f"{told} from ")
+    assert events_of(table)["sentence"][0].startswith(f"{expected} from ")
 
 
 # ----------------------------------------------------------------------------------------------------------- hysteresis
-def test_an_event_goes_on_until_the_score_is_below_the_release(make_table):
+def test_an_event_continues_until_the_score_is_below_the_release(make_table):
     table = make_table({"a": [0.9, 2, 0.9, 0.8, 0.6, 0.9, 3, 0.2, 0.9]})
     for release, spans in ((1.0, [(1, 1), (6, 6)]), (0.85, [(1, 2), (6, 6)]), (0.7, [(1, 3), (6, 6)]), (0.5, [(1, 6)])):
         found = events_of(table, event_gap=0, event_release=release)

@@ -59,7 +59,7 @@ def test_one_group_is_left_as_it_is():
 
 
 def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
-    """Two recordings have a past and go on; which of them is scored does not matter."""
+    """Two recordings have reference rows and later rows; which of them is scored does not matter."""
     own = {0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}
     machines = Parts([plant(OWN_ROWS + 300, seed=0)] * 2)
     for scored in ({1: (OWN_ROWS, OWN_ROWS + 300)}, {0: (OWN_ROWS, OWN_ROWS + 300)}):
@@ -99,7 +99,7 @@ def test_recordings_that_differ_by_chance_alone_have_one_level():
     assert np.std(np.log(list(scales.scale.values()))) < 0.6 * np.std(np.log(own))
 
 
-def test_what_nobody_scores_has_no_say_in_the_level_of_others():
+def test_what_no_one_scores_has_no_say_in_the_level_of_others():
     parts = two_recordings(1000)
     calibration_s = np.repeat([1.0, 50.0], 1000)
     normalised_s, scales = fit_group_scales(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0",))

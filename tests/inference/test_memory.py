@@ -1,4 +1,4 @@
-"""The memory that scoring takes does not follow the number of rows times channels: their arrays lie in files."""
+"""The memory of scoring does not grow with rows times channels: their arrays are in files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import REPO_ROOT
 
 pytestmark = pytest.mark.slow
 
-# Learns from rows in files and scores others of them, the model's errors being made up; tells the peak after each
+# Fits a detector to rows in files and scores others, with simulated model errors; prints the peak memory after each
 # number of rows, in megabytes.
 _SCORE = """
 import json, resource, sys
@@ -68,7 +68,7 @@ print(json.dumps(peaks))
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the peak is asked for the way Unix tells it")
+@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is read from the Unix API")
 def test_four_times_the_rows_are_scored_in_the_same_memory(tmp_path):
     command = [sys.executable, "-c", _SCORE, str(tmp_path), "100000", "400000"]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)

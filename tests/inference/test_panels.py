@@ -27,7 +27,7 @@ from trainers.run import train
 
 
 class Drawn(NamedTuple):
-    """A workspace whose streams are scored, and the figures of each, by event, as they were drawn."""
+    """A workspace with scored streams, and the figures of each stream by event."""
 
     root: Path
     results: Mapping[str, ScoringResult]
@@ -66,11 +66,11 @@ def keeping(draw, kept):
 def test_the_worst_events_have_a_picture_each_and_older_ones_are_gone(drawn, stream):
     result = drawn.results[stream]
     worst = result.events.sort_values("severity", ascending=False, kind="stable")[: panels.WORST_EVENTS]
-    told = result.summary["panels"]
-    assert [panel["event_id"] for panel in told] == worst["event_id"].tolist()
-    assert [panel["sentence"] for panel in told] == worst["sentence"].tolist()
+    output = result.summary["panels"]
+    assert [panel["event_id"] for panel in output] == worst["event_id"].tolist()
+    assert [panel["sentence"] for panel in output] == worst["sentence"].tolist()
     names = [f"artifacts/scores/{stream}_event_{event}.png" for event in worst["event_id"]]
-    assert [panel["png"] for panel in told] == names
+    assert [panel["png"] for panel in output] == names
     assert all((drawn.root / name).read_bytes().startswith(b"\x89PNG") for name in names)
     found = {path.name for path in (drawn.root / "artifacts/scores").glob(f"{stream}_event_*.png")}
     assert found == {Path(name).name for name in names} | {f"{stream}_event_by_hand.png"}
@@ -125,7 +125,7 @@ def test_without_an_event_there_is_no_picture(tmp_path, make_table):
 
 
 def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataFrame]:
-    """A recording of two stretches, channel 2 the one that strays."""
+    """A recording of two segments; channel 2 deviates."""
     rows = len(table)
     windows = windows_over([coupled(rows, 0)], window=window, stride=4, stretches=[(0, 60), (60, rows)])
     error_sc = np.ones((rows, 6), dtype=np.float32)
@@ -152,8 +152,8 @@ def test_a_long_event_is_shown_around_its_peak_and_lines_break_where_stretches_e
     start, stop = shown_lines(scored, 21, 999)
     assert stop - start == LONGEST_VIEW * 16
     assert start < 300 < stop
-    (told, *_) = write_panels(tmp_path, scored, events, root=tmp_path)
-    assert (tmp_path / told["png"]).is_file()
+    (output, *_) = write_panels(tmp_path, scored, events, root=tmp_path)
+    assert (tmp_path / output["png"]).is_file()
     short, _ = scored_over(make_table({"file_0": np.where(np.arange(120) == 62, 2.0, 0.5)}, stamped=stamped))
     assert shown_lines(short, 62, 62) == (54, 71)
     line = panels._channels_figure(short, 62, 62).axes[0].get_lines()[0]

@@ -77,10 +77,10 @@ def test_another_setting_is_scored_again_and_named(scored, caplog, override, rea
 
 def test_another_threshold_is_in_the_files(scored):
     assert score(scored, "scoring.threshold.false_alarm_rate=0.1") == EXIT_OK
-    told = summary(scored)["threshold"]
+    output = summary(scored)["threshold"]
     table = pd.read_parquet(scored / "artifacts/scores/patchtst_scores.parquet")
-    assert told["false_alarm_rate"] == 0.1
-    assert table["threshold"].iloc[0] == pytest.approx(told["value"])
+    assert output["false_alarm_rate"] == 0.1
+    assert table["threshold"].iloc[0] == pytest.approx(output["value"])
 
 
 @pytest.mark.slow
@@ -145,20 +145,20 @@ def test_changed_reference_data_fits_another_detector(scored, caplog):
 @pytest.mark.slow
 @pytest.mark.parametrize("written", ["scores.parquet", "events.csv", "events.json", "timeline.png", "event", "panel"])
 def test_a_missing_file_is_written_again(scored, caplog, written):
-    told = summary(scored)
-    chosen = {"event": told["files"][4], "panel": told["panels"][0]["png"]}
+    output = summary(scored)
+    chosen = {"event": output["files"][4], "panel": output["panels"][0]["png"]}
     file = scored / chosen.get(written, f"artifacts/scores/patchtst_{written}")
     file.unlink()
     assert score(scored) == EXIT_OK
     assert f"{file.name} is missing" in caplog.text
     assert file.is_file()
-    assert summary(scored)["files"] == told["files"]
+    assert summary(scored)["files"] == output["files"]
 
 
 def test_a_summary_of_an_older_landfall_or_torn_counts_for_nothing(scored, caplog):
-    told = summary(scored)
-    del told["made_of"]
-    summary_file(scored).write_text(json.dumps(told), encoding="utf-8")
+    output = summary(scored)
+    del output["made_of"]
+    summary_file(scored).write_text(json.dumps(output), encoding="utf-8")
     assert score(scored) == EXIT_OK
     assert "does not say what they were made of" in caplog.text
     summary_file(scored).write_text("{torn", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Normal has changed: what is learned anew, what is told of it, and the way back."""
+"""Calibration with newer reference data: what is fitted again, what is reported, and undo."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def write_newer(root: Path, stream: str, *, drift: float) -> None:
 
 @pytest.mark.slow
 @both_streams
-def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream, capsys, caplog):
+def test_drift_is_reported_learned_and_kept_until_it_is_called_back(trained, stream, capsys, caplog):
     write_newer(trained, stream, drift=4.0)
     file = file_of(trained, stream)
     old = score(trained, stream)
     written = file.read_bytes()
     assert calibrate(trained, stream, *NEWER[stream]) == EXIT_OK
-    told = json.loads(capsys.readouterr().out)
-    change = told["change"]
-    assert told["detector"] == f"checkpoints/{stream}_ssl.detector.npz"
-    assert change["threshold"] == {"old": old.detector.threshold.value, "new": told["threshold"]["value"]}
+    output = json.loads(capsys.readouterr().out)
+    change = output["change"]
+    assert output["detector"] == f"checkpoints/{stream}_ssl.detector.npz"
+    assert change["threshold"] == {"old": old.detector.threshold.value, "new": output["threshold"]["value"]}
     assert change["old_on_new"]["low"] > old.detector.threshold.false_alarm_rate
     assert change["high_score_ratio"] > 1.5
     assert "has drifted" in change["sentence"]
@@ -68,7 +68,7 @@ def test_drift_is_told_learned_and_kept_until_it_is_called_back(trained, stream,
     new = score(trained, stream)
     assert "scoring with what `landfall calibrate` fitted at" in caplog.text
     assert "train: " not in caplog.text
-    assert new.detector.threshold.to_json() == told["threshold"]
+    assert new.detector.threshold.to_json() == output["threshold"]
     assert np.nanmedian(new.scores.score_s) < np.nanmedian(old.scores.score_s)
 
     assert calibrate(trained, stream, "--undo") == EXIT_OK
@@ -95,7 +95,7 @@ def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsy
     write_newer(trained, "patchtst", drift=1.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
     assert (
-        "no detector of this model and these settings before"
+        "no earlier detector for this model and these settings"
         in json.loads(capsys.readouterr().out)["change"]["sentence"]
     )
     assert calibrate(trained, "patchtst", "--undo") == EXIT_USAGE
@@ -141,7 +141,7 @@ def test_a_torn_detector_takes_no_place_of_one_that_can_be_read(trained):
     assert previous_path(file).read_bytes() == kept
 
 
-def test_with_other_settings_drift_cannot_be_told(trained, capsys):
+def test_with_other_settings_drift_cannot_be_reported(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], "scoring.smoothing_span=3") == EXIT_OK
@@ -172,7 +172,7 @@ def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(traine
 
 
 @pytest.mark.parametrize(
-    ("achieved", "ratio", "told"),
+    ("achieved", "ratio", "expected"),
     [
         ((0.12, 0.08, 0.17), 1.83, "has drifted"),
         ((0.009, 0.003, 0.018), 1.1, "No clear drift"),
@@ -180,9 +180,9 @@ def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(traine
         ((0.0, 0.0, 0.002), 0.5, "become quieter"),
     ],
 )
-def test_drift_is_told_by_whether_the_interval_holds_the_rate(achieved, ratio, told):
+def test_drift_is_reported_by_whether_the_interval_holds_the_rate(achieved, ratio, expected):
     words = drift_in_words(FalseAlarms(*achieved, scores=1000, bursts=9), 0.01, ratio)
-    assert told in words
+    assert expected in words
     assert f"{ratio_in_words(ratio)} times" in words
 
 
@@ -199,10 +199,10 @@ def test_calibrating_on_rows_of_the_training_is_refused_with_these_rows(trained,
     score(trained, stream)
     written = file_of(trained, stream).read_bytes()
     assert calibrate(trained, stream, *TRAINED[stream]) == EXIT_DATA
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     suffix, last = {"patchtst": ("csv", 540), "swinmae": ("npy", 3000)}[stream]
-    assert f"rows 0 to {last} of data/{'fdc' if suffix == 'csv' else 'vib'}/train_2.{suffix}" in told
-    assert "scoring.allow_training_rows=true" in told
+    assert f"rows 0 to {last} of data/{'fdc' if suffix == 'csv' else 'vib'}/train_2.{suffix}" in output
+    assert "scoring.allow_training_rows=true" in output
     assert file_of(trained, stream).read_bytes() == written
 
     assert calibrate(trained, stream, *TRAINED[stream], "scoring.allow_training_rows=true") == EXIT_OK

@@ -35,8 +35,8 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
         f"{stream}_{name}"
         for name in ("events", "events.csv", "events.json", "scores.parquet", "summary.json", "timeline.png")
     }
-    told = json.loads((folder / f"{stream}_events.json").read_text())
-    assert [event["sentence"] for event in told] == events["sentence"].tolist()
+    output = json.loads((folder / f"{stream}_events.json").read_text())
+    assert [event["sentence"] for event in output] == events["sentence"].tolist()
 
     weights = trained / summary["checkpoint"]
     assert summary["checkpoint_sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()

@@ -35,7 +35,7 @@ def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span, cuts):
 
 @pytest.mark.parametrize("cuts", PIECES)
 @pytest.mark.parametrize("span", [2, 12.5, 300])
-def test_cusum_agrees_with_its_recursion_and_begins_anew_at_every_stretch(span, cuts):
+def test_cusum_agrees_with_its_recursion_and_begins_again_at_every_stretch(span, cuts):
     rng = np.random.default_rng(int(span))
     z_nc = with_gaps(rng.normal(size=(2000, 3)) + np.array([0.0, 1.0, -1.0]), rng)
     found_nc = in_pieces(Cusum(span, 0.5, 3), z_nc, cuts)

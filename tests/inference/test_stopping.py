@@ -47,9 +47,9 @@ def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeyp
     assert score(trained) == 0
 
 
-@pytest.mark.parametrize("age_s, code, told", [(18.0, 75, "start it again"), (0.0, 1, "raise timeout_hours")])
+@pytest.mark.parametrize("age_s, code, expected", [(18.0, 75, "start it again"), (0.0, 1, "raise timeout_hours")])
 def test_the_limit_ends_scoring_with_75_only_if_a_new_start_has_more_time(
-    trained, during, monkeypatch, capsys, age_s, code, told
+    trained, during, monkeypatch, capsys, age_s, code, expected
 ):
     """Six seconds are left, after training took three times as many, or for a start."""
     began = time.monotonic() - age_s
@@ -59,4 +59,4 @@ def test_the_limit_ends_scoring_with_75_only_if_a_new_start_has_more_time(
     assert score(trained, f"timeout_hours={limit_h}") == code
     line = capsys.readouterr().err.splitlines()[-1]
     assert f"the wall-time limit of {limit_h:g} h is near" in line
-    assert told in line
+    assert expected in line

@@ -276,9 +276,9 @@ def test_scores_unlike_those_of_the_calibration_are_named():
     with_fault = rng.gamma(4, size=5000)
     with_fault[700:760] *= 10
     assert departure(threshold, calibration, sample_of(with_fault)) == ""
-    told = departure(threshold, calibration, sample_of(2 * rng.gamma(4, size=5000)))
-    assert "landfall calibrate" in told
-    assert "1.98 times" in told
+    output = departure(threshold, calibration, sample_of(2 * rng.gamma(4, size=5000)))
+    assert "landfall calibrate" in output
+    assert "1.98 times" in output
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_without_details_only_what_waits_for_a_person_is_kept():
 SECRET = "hf_" + "Qz7Rk2Wm9Xv4Tb6Lp1Nc8Yd3Gh5Js0AfEu"
 
 
-def test_secrets_are_told_by_place_and_kind_and_are_nowhere_else():
+def test_secrets_are_reported_by_place_and_kind_and_are_nowhere_else():
     stream = {"output_type": "stream", "name": "stdout", "text": [f"using {SECRET}\n"]}
     cells = code("x = 1"), code(f"print()\ntoken = '{SECRET}'", outputs=[stream])
     path = save(Path("a.ipynb"), *cells)
@@ -164,23 +164,23 @@ def test_secrets_are_told_by_place_and_kind_and_are_nowhere_else():
 
 
 @pytest.mark.parametrize(
-    "data, told",
+    "data, expected",
     [
         (b"", "empty"),
-        (b"not json", "no notebook"),
-        (b"[1]", "no notebook"),
+        (b"not json", "not a notebook"),
+        (b"[1]", "not a notebook"),
         (b"PK\x03\x04", "ZIP"),
         (b"{}", "no cells"),
     ],
 )
-def test_what_is_no_notebook_fails_in_one_line_without_the_path(data, told):
+def test_what_is_no_notebook_fails_in_one_line_without_the_path(data, expected):
     folder = Path("deep") / "down"
     folder.mkdir(parents=True)
     path = (folder / "a.ipynb").absolute()
     path.write_bytes(data)
     report = one(path)
     assert (report.status, report.input, report.sha256) == ("failed", "deep/down/a.ipynb", None)
-    assert told in report.error
+    assert expected in report.error
     assert "\n" not in report.error
     assert str(path) not in report.error
 
@@ -209,13 +209,13 @@ def test_several_processes_give_what_one_gives():
     for number in range(5):
         save(Path(f"nb/{number}.ipynb"), code(f"x = '/content/{number}'"), code("!pip install numpy"))
     Path("nb/bad.ipynb").write_text("nonsense", encoding="utf-8")
-    told: list[str] = []
+    output: list[str] = []
     results = {}
     for jobs in (1, 2):
         plan = make_plan([Path("nb")], out_dir=Path("out"))
-        results[jobs] = run_tasks(plan.tasks, Options(), jobs=jobs, on_done=lambda task: told.append(task.input.name))
-        assert sorted(told) == sorted(task.input.name for task in plan.tasks)
-        told.clear()
+        results[jobs] = run_tasks(plan.tasks, Options(), jobs=jobs, on_done=lambda task: output.append(task.input.name))
+        assert sorted(output) == sorted(task.input.name for task in plan.tasks)
+        output.clear()
     assert results[1] == results[2]
     assert [result.report.status for result in results[1]] == ["migrated"] * 5 + ["failed"]
 

@@ -72,9 +72,9 @@ def test_a_second_run_over_a_folder_changes_nothing_and_says_what_it_left_out(ca
     assert main(["nb"]) == 0
     capsys.readouterr()
     assert main(["nb"]) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert files() == ["nb/colab_a.ipynb", "nb/local_a.ipynb"]
-    assert told.err == ("landfall migrate: nb/local_a.ipynb is left out: it is the local form of colab_a.ipynb\n")
+    assert output.err == ("landfall migrate: nb/local_a.ipynb is left out: it is the local form of colab_a.ipynb\n")
 
 
 def test_folders_become_parameters_of_the_notebook(capsys):
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_notebook_is_one_line_and_the_others_are_done():
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert len(lines) == 2
-    assert lines[0].startswith("landfall migrate: nb/bad.ipynb: it is no notebook")
+    assert lines[0].startswith("landfall migrate: nb/bad.ipynb: it is an HTML page")
     assert lines[1] == "landfall migrate: gone.ipynb: there is no such file or folder"
     assert Path("nb/local_a.ipynb").is_file()
 
@@ -208,9 +208,9 @@ def test_the_report_is_json_by_the_schema_and_a_page(capsys):
     save(Path("nb/b.ipynb"), code("x = 1"))
     Path("nb/bad.ipynb").write_text("", encoding="utf-8")
     assert main(["nb", "--out-dir", "out", "--report", "made/report.json"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "made/report.json, made/report.html" in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "made/report.json, made/report.html" in output.err
     text = Path("made/report.json").read_text(encoding="utf-8")
     report = json.loads(text)
     jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))).validate(report)
@@ -249,24 +249,24 @@ def test_the_table_of_rules_is_printed(capsys):
 
 # ------------------------------------------------------------------------------------------------------------ arguments
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, expected",
     [
-        ([], "no notebook is named"),
+        ([], "no notebook was passed"),
         (["a.ipynb", "--check", "-o", "b.ipynb"], "--check and --diff write no notebook"),
         (["a.ipynb", "--diff", "--out-dir", "b"], "--check and --diff write no notebook"),
         (["a.ipynb", "a.ipynb", "-o", "b.ipynb"], "-o names the output of one notebook"),
-        (["a.ipynb", "--out-dir", "a.ipynb"], "a.ipynb is no folder"),
+        (["a.ipynb", "--out-dir", "a.ipynb"], "a.ipynb is not a folder"),
         (["a.ipynb", "--report", "report.html"], "name it FILE.json"),
-        (["a.ipynb", "--work-dir", " "], "--work-dir names no folder"),
-        (["a.ipynb", "--drive-dir", "a\nb"], "--drive-dir names no folder"),
+        (["a.ipynb", "--work-dir", " "], "--work-dir is not a valid folder name"),
+        (["a.ipynb", "--drive-dir", "a\nb"], "--drive-dir is not a valid folder name"),
         (["a.ipynb", "--jobs", "-1"], "--jobs is a number of processes"),
     ],
 )
-def test_arguments_that_cannot_work_are_one_line(arguments, told, capsys):
+def test_arguments_that_cannot_work_are_one_line(arguments, expected, capsys):
     save(Path("a.ipynb"), COLAB)
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert expected in error
     assert error.count("\n") == 1
     assert files() == ["a.ipynb"]
 

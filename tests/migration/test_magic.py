@@ -54,9 +54,9 @@ def test_what_cannot_work_is_an_error_of_one_line_without_a_traceback(shell, cap
     save(Path("a.ipynb"), COLAB)
     result = shell.run_cell(f"%migrate {line}")
     assert not result.success
-    told = capsys.readouterr()
-    assert "UsageError: " in told.out + told.err
-    assert "Traceback" not in told.out + told.err
+    output = capsys.readouterr()
+    assert "UsageError: " in output.out + output.err
+    assert "Traceback" not in output.out + output.err
 
 
 def test_alone_it_takes_the_notebook_of_the_kernel(shell, capsys, monkeypatch):

@@ -121,7 +121,7 @@ def test_a_rewritten_cell_that_would_not_compile_is_left_and_reported(monkeypatc
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, expected",
     [
         ("x = open('/content/a'\ny = (", True),  # rewritten by its text
         ("print 'a'\nfrom google.colab import files", True),
@@ -131,9 +131,9 @@ def test_a_rewritten_cell_that_would_not_compile_is_left_and_reported(monkeypatc
         ("x = 1", False),
     ],
 )
-def test_a_cell_is_told_that_cannot_be_parsed_where_a_rule_had_to_read_it(text, told):
+def test_a_cell_is_reported_that_cannot_be_parsed_where_a_rule_had_to_read_it(text, expected):
     findings = migrate(notebook_of(text)).findings
-    assert [finding.cell for finding in findings if finding.rule == "LF901"] == [0] * told
+    assert [finding.cell for finding in findings if finding.rule == "LF901"] == [0] * expected
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\n"])

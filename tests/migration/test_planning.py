@@ -168,7 +168,7 @@ def test_one_output_is_for_one_notebook():
         make_plan([Path("a.ipynb")], output=Path("folder"))
 
 
-def test_a_folder_that_cannot_be_read_is_told(monkeypatch):
+def test_a_folder_that_cannot_be_read_is_reported(monkeypatch):
     touch("nb/closed/a.ipynb", "nb/b.ipynb")
     scandir = os.scandir
 

@@ -37,7 +37,7 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a case, or tells why it cannot be run here."""
+    """Runs a case, or skips it with the reason."""
     if sys.platform != "linux":
         pytest.skip("a machine like Colab's, with a folder /content, is made on Linux only")
     folder = tmp_path_factory.mktemp("semantics")
@@ -103,7 +103,7 @@ def test_a_notebook_does_the_same(run: Run, case: Case):
     assert faults(case, run(case)) == {}
 
 
-def test_a_notebook_that_is_left_as_it_was_is_told_apart(run: Run):
+def test_a_notebook_that_is_left_as_it_was_is_reported_apart(run: Run):
     (case,) = [case for case in CASES if case.name == "paths on the drive"]
     outcome = run(case, Migration(notebook=notebook_of(case.cells), findings=[]))
     assert [cell for cell in range(len(case.cells)) if differences(case, outcome, cell)] == list(range(len(case.cells)))

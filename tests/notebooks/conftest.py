@@ -1,4 +1,4 @@
-"""JupyterLab as `make lab` starts it, over a small workspace and away from the settings of who runs the tests."""
+"""JupyterLab as `make lab` starts it, over a small workspace and without the user's settings."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.notebooks.conftest import NOTEBOOK
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELL_PATIENCE_MS = 150_000
-# What stands in the part of the notebook that is drawn: JupyterLab takes out what is scrolled away.
+# The text of the displayed part of the notebook: JupyterLab removes cells outside the visible area.
 WHAT_IS_SEEN = """() => {
   const all = query => [...document.querySelectorAll(".jp-Notebook " + query)];
   return {
@@ -58,7 +58,7 @@ def choose(page, menu, *items):
 
 @pytest.fixture(scope="module")
 def seen(page) -> dict[str, list[Any]]:
-    """All that a person sees who runs all cells and then scrolls from top to bottom."""
+    """Everything that a user sees after running all cells and scrolling from top to bottom."""
     choose(page, "Run", "Run All Cells")
     page.wait_for_function(
         """() => /\\[\\d+\\]/.test([...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].at(-1)?.textContent)
@@ -96,10 +96,10 @@ def test_tables_are_tables(seen):
 
 
 def test_finished_bars_say_so(seen):
-    assert all(share == 1.0 and " in 00:" in told for told, share in seen["bars"])
+    assert all(share == 1.0 and " in 00:" in output for output, share in seen["bars"])
 
 
-def test_nothing_is_fetched_from_other_machines_and_nobody_is_asked_to(page, seen):
+def test_nothing_is_fetched_from_other_machines_and_no_one_is_asked_to(page, seen):
     assert page.elsewhere == []
     assert page.get_by_text("Jupyter news").count() == 0
 
@@ -114,7 +114,7 @@ def test_the_saved_notebook_is_small(page, seen, lab):
 
 
 # --------------------------------------------------------------------------------------------------------- the ■ button
-def test_the_stop_button_saves_and_the_cell_run_again_goes_on(browser, lab):
+def test_the_stop_button_saves_and_the_cell_run_again_continues(browser, lab):
     """Training is asked for more epochs than anybody waits for; ■ is clicked in the third."""
     text = (lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8")
     (lab.root / "notebooks/long.ipynb").write_text(re.sub(r"epochs = \d+\b", "epochs = 40", text), encoding="utf-8")
@@ -124,10 +124,10 @@ def test_the_stop_button_saves_and_the_cell_run_again_goes_on(browser, lab):
         output = page.locator(".jp-Notebook .jp-OutputArea-output")
         output.filter(has_text="epoch 3/40").first.wait_for(timeout=CELL_PATIENCE_MS)
         page.locator('.jp-NotebookPanel-toolbar [data-command="notebook:interrupt-kernel"]').click()
-        told = output.filter(has_text="StoppedError").first
-        told.wait_for(timeout=CELL_PATIENCE_MS)
-        assert "received SIGINT; saved checkpoints/patchtst_ssl.last.pt" in told.inner_text()
-        assert "run this cell again" in told.inner_text()
+        result = output.filter(has_text="StoppedError").first
+        result.wait_for(timeout=CELL_PATIENCE_MS)
+        assert "received SIGINT; saved checkpoints/patchtst_ssl.last.pt" in result.inner_text()
+        assert "run this cell again" in result.inner_text()
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=CELL_PATIENCE_MS)
         (run,) = set(folder.glob("*")) - known
         assert read_status(run)["state"] == "stopped"

@@ -149,9 +149,9 @@ def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
         assert execute(channel, parameters) == []
         for cell in cells[:told_at]:
             assert "error" not in kinds(execute(channel, cell))
-        told = execute(channel, environment)
-        assert kinds(told) == {"stream"}
-        assert "precision 32" in "".join(output["content"]["text"] for output in told)
+        result = execute(channel, environment)
+        assert kinds(result) == {"stream"}
+        assert "precision 32" in "".join(output["content"]["text"] for output in result)
         shown = execute(channel, table)
         assert {"execute_result", "text/html"} <= kinds(shown)
         assert "error" not in kinds(shown)

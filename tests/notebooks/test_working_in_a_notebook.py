@@ -79,7 +79,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """One kernel for all tests, as a person keeps one open; each test runs the cells above training anew."""
+    """One kernel for all tests, as in normal work; each test runs the cells above training again."""
     folder = tmp_path_factory.mktemp("page")
     root = build_small_workspace(folder / "workspace")
     manager = KernelManager(kernel_name="python3", transport="ipc", connection_file=str(folder / "kernel.json"))
@@ -99,7 +99,7 @@ def runs(page: Page) -> set[Path]:
     return set(folder.iterdir()) if folder.is_dir() else set()
 
 
-def test_stop_saves_a_checkpoint_and_the_cell_run_again_goes_on(page):
+def test_stop_saves_a_checkpoint_and_the_cell_run_again_continues(page):
     page.open(epochs=30)
     training, before = page.cell("from trainers.run import train"), runs(page)
 
@@ -122,12 +122,12 @@ def test_stop_saves_a_checkpoint_and_the_cell_run_again_goes_on(page):
     steps = [record["step"] for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == "step"]
     assert steps == list(range(1, read_status(folder)["steps"] + 1))
 
-    anew = page.run(training, stop_when="epoch 1/30")
-    assert "resuming" not in anew.said, "a finished run is not gone on with"
+    again = page.run(training, stop_when="epoch 1/30")
+    assert "resuming" not in again.said, "a completed run is not resumed"
     assert len(runs(page) - before) == 2
 
 
-def test_another_configuration_does_not_go_on_with_a_stopped_run(page):
+def test_another_configuration_does_not_continue_with_a_stopped_run(page):
     training, before = page.cell("from trainers.run import train"), runs(page)
     page.open("training.resume=never", epochs=30)
     page.run(training, stop_when="epoch 1/30")
@@ -166,8 +166,8 @@ def test_a_failure_begins_with_its_cause_and_its_cure(page):
     assert any("load_stream_data" in line for line in trace)
     assert failed.reply["ename"] == "DataError"
 
-    (told, *_) = page.run("no_such_name").reply["traceback"]
-    assert told.splitlines()[1] == "\x1b[1m→ run the cells above first (Run → Run All Above Selected Cell)\x1b[0m"
+    (output, *_) = page.run("no_such_name").reply["traceback"]
+    assert output.splitlines()[1] == "\x1b[1m→ run the cells above first (Run → Run All Above Selected Cell)\x1b[0m"
     assert page.run("raise ValueError()").reply["traceback"][0] == "\x1b[1;31mValueError\x1b[0m"
     assert page.run("1 +").reply["ename"] == "SyntaxError"
 

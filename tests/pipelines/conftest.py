@@ -41,8 +41,8 @@ def run_pipeline(folder: Path) -> None:
         [*command, *PIPELINE_ARGUMENTS, "--run-id", RUN_ID],
         cwd=REPO_ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    told = {"exit_code": ended.returncode, "stdout": ended.stdout, "log": ended.stderr.splitlines()}
-    (folder / "ended.json").write_text(json.dumps(told), encoding="utf-8")
+    output = {"exit_code": ended.returncode, "stdout": ended.stdout, "log": ended.stderr.splitlines()}
+    (folder / "ended.json").write_text(json.dumps(output), encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What scoring, training and migrating leave for the dashboard beside what `tests.dashboard.builders` writes."""
+"""Outputs of scoring, training and migration for the dashboard, in addition to those of `tests.dashboard.builders`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Annotations of events: kept beside the scores, shown in the export, written through the server only."""
+"""Annotations of events: stored next to the scores, shown in the export, written through the server only."""
 
 from __future__ import annotations
 

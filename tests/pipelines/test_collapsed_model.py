@@ -29,7 +29,7 @@ def check(root: Path, stream: str) -> str:
 
 
 def change_weights(root: Path, stream: str, change) -> None:
-    """In a real checkpoint, which stays whole."""
+    """Changes a real checkpoint, which stays valid."""
     path = root / f"checkpoints/{stream}_ssl.pt"
     payload, described = checkpoint.load(path), checkpoint.describe(path)
     for name, values in payload["model"].items():
@@ -88,7 +88,7 @@ def test_a_head_that_answers_one_patch_to_everything_fails(copied, stream):
 
 @both_streams
 def test_a_model_that_never_learned_fails(copied, stream):
-    """A learning rate so small that the weights stay as they were drawn: it hardly varies, or knows nothing."""
+    """A learning rate so small that the weights do not change: the output hardly varies, or has no skill."""
     overrides = [
         "training.learning_rate=1e-12",
         "training.epochs=1",

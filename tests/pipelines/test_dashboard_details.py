@@ -1,4 +1,4 @@
-"""What the export writes beside the state: series, events, quality; and what it says of hardware and migration."""
+"""Documents that the export writes next to the state: series, events, quality; and hardware and migration."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_steps_without_a_loss_are_counted_before_they_are_thinned(tmp_path):
     assert load(tmp_path, f"runs/{SECOND}.json")["streams"]["patchtst"]["nan_steps"] == 7
 
 
-def test_recoveries_are_told(tmp_path):
+def test_recoveries_are_reported(tmp_path):
     folder = write_run(tmp_path, "patchtst", SECOND, recoveries=2)
     with (folder / "metrics.jsonl").open("a") as metrics:
         metrics.write(json.dumps({"kind": "recovery", "epoch": 1, "step": 3, "loss": None}) + "\n")

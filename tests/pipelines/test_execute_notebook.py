@@ -87,7 +87,7 @@ def notebook(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
-def test_cells_are_told_as_they_start_and_end_and_their_words_are_heard(notebook):
+def test_cells_are_reported_as_they_start_and_end_and_their_words_are_heard(notebook):
     ended = execute(
         notebook("print(name * count)", "import os; print(os.getcwd())"), "-p", "count=3", "-p", 'name="ab"'
     )
@@ -118,7 +118,7 @@ def test_parameters_are_those_of_the_tagged_cell(notebook, tmp_path):
     nbformat.write(other, tmp_path / "b.ipynb")
     (tmp_path / "c.ipynb").write_text("no notebook")
     for name in "bc":
-        with pytest.raises(UsageError, match=r"\.ipynb is no notebook with parameters"):
+        with pytest.raises(UsageError, match=r"\.ipynb is not a notebook with parameters"):
             parameters_of(tmp_path / f"{name}.ipynb")
     other.cells[1].source = "count: int = 2\nprint(count)"
     nbformat.write(other, tmp_path / "b.ipynb")
@@ -226,7 +226,7 @@ def test_a_crash_shows_the_lines_that_led_to_it(notebook):
 EAT = "import time\nheld = []\nfor _ in range(200):\n    held.append(b'x' * (10 << 20)); time.sleep(0.02)"
 
 
-def test_a_kernel_over_its_memory_limit_is_ended_and_told_apart(notebook):
+def test_a_kernel_over_its_memory_limit_is_ended_and_reported_apart(notebook):
     ended = execute(notebook(EAT), "--memory-limit", "500")
     assert ended.code == EXIT_FAILURE
     assert "In [2] (First): its kernel died: out of memory: --memory-limit is 500 MiB" in ended.last_line
@@ -263,7 +263,7 @@ def control_group() -> Iterator[Path]:
             time.sleep(0.1)
 
 
-def test_a_kernel_that_the_system_ends_for_want_of_memory_is_told_apart(notebook, control_group):
+def test_a_kernel_that_the_system_ends_for_want_of_memory_is_reported_apart(notebook, control_group):
     path = notebook(EAT)
     enter = f"echo $$ > {control_group}/cgroup.procs && exec "
     words = " ".join([sys.executable, "-m", "pipelines.execute_notebook", str(path), f"{path.parent}/executed/a.ipynb"])

@@ -322,7 +322,7 @@ def test_nothing_of_the_export_loads_torch():
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
 
-def test_a_record_of_another_version_is_read_anew(workspace):
+def test_a_record_of_another_version_is_read_again(workspace):
     export_state(workspace)
     record = workspace / f"training_dashboard/data/runs/{SECOND}.json"
     write_json(record, {"schema_version": 0})

@@ -136,7 +136,7 @@ def other_config(folder: Path) -> None:
 
 
 DAMAGES = {
-    "torn model": (damage(MODEL, "half"), r"checkpoints/patchtst_ssl\.pt: .*is torn or was changed"),
+    "torn model": (damage(MODEL, "half"), r"checkpoints/patchtst_ssl\.pt: .*is damaged or was changed"),
     "model without sidecar": (damage("checkpoints/patchtst_ssl.json", None), r"its sidecar .* is missing"),
     "sidecar without model": (damage(MODEL, None), r"describes patchtst_ssl\.pt, which is not in the bundle"),
     "sidecar of another stream": (other_config, r"patchtst_ssl\.pt: .*swinmae"),
@@ -228,10 +228,10 @@ def test_a_configuration_whose_aliases_expand_is_not_imported_and_holds_up_no_ex
     assert any("config.yaml" in problem.path for problem in export_state(workspace).problems)
 
 
-@pytest.mark.parametrize(("harm", "told"), DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_bundle_places_nothing_and_says_which_file(harm, told, drive, workspace):
+@pytest.mark.parametrize(("harm", "expected"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_bundle_places_nothing_and_says_which_file(harm, expected, drive, workspace):
     harm(drive)
-    with pytest.raises(OutputError, match=told):
+    with pytest.raises(OutputError, match=expected):
         import_artifacts(drive, root=workspace)
     assert not (workspace / "checkpoints").exists()
     assert not (workspace / "artifacts").exists()

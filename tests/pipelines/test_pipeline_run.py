@@ -1,4 +1,4 @@
-"""What the picture of the pipeline makes of the last run's steps, in the export and while the run goes on."""
+"""The stages of the pipeline from the steps of the last run, in the export and during the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def root(tmp_path):
     return build_finished_workspace(tmp_path)
 
 
-def told(*steps: dict, state: str = "completed", pid: int = 4_000_000, at: datetime = LATER) -> dict:
+def output(*steps: dict, state: str = "completed", pid: int = 4_000_000, at: datetime = LATER) -> dict:
     """What `pipeline.json` holds; steps without a stream or a state are of `patchtst` and took 80 s."""
     common = {"stage": "train", "stream": "patchtst", "state": "completed", "seconds": 80.0, "at": at.isoformat()}
     entries = {f"step-{number}": common | step for number, step in enumerate(steps)}
@@ -44,7 +44,7 @@ def exported(root, run: dict):
 # ----------------------------------------------------------------------------------------------------------- the export
 def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
     steps = ({}, {"stream": "swinmae", "seconds": 61.0}, {"stage": "score", "state": "skipped"}, {"stage": "export"})
-    state, nodes = exported(root, told(*steps))
+    state, nodes = exported(root, output(*steps))
     assert nodes["train"].state == nodes["score"].state == "done"
     assert nodes["train"].steps == "took 1 min 20 s and 1 min 1 s"
     assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, skipped")
@@ -55,7 +55,7 @@ def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
 def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_and_why(root):
     why = "local_patchtst_ssl.ipynb, In [8]: DataError: the split validation has no rows"
     steps = ({"state": "failed", "reason": why}, {"stage": "score", "state": "not run", "reason": "train failed"})
-    state, nodes = exported(root, told(*steps, state="failed"))
+    state, nodes = exported(root, output(*steps, state="failed"))
     assert (nodes["train"].state, nodes["train"].detail) == ("failed", f"PatchTST-SSL failed: {why}")
     assert (nodes["score"].state, nodes["score"].detail) == ("attention", "PatchTST-SSL not run: train failed")
     assert state.verdict.detail == f"Train: PatchTST-SSL failed: {why}"
@@ -63,17 +63,17 @@ def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_a
 
 def test_what_was_done_by_hand_since_counts_for_more_than_an_older_failure(root):
     steps = [{"state": "failed", "stage": stage, "reason": "gone wrong"} for stage in ("train", "score")]
-    state, nodes = exported(root, told(*steps, state="failed", at=LONG_AGO))
+    state, nodes = exported(root, output(*steps, state="failed", at=LONG_AGO))
     assert nodes["train"].state == nodes["score"].state == "done"
     assert "gone wrong" not in state.model_dump_json()
 
 
-def test_a_check_that_failed_is_told_with_its_count(root):
+def test_a_check_that_failed_is_reported_with_its_count(root):
     checks = {"stage": "validate", "stream": None, "state": "failed", "reason": "one check failed"}
     report = json.loads((root / "artifacts/validation_report.json").read_text("utf-8"))
     report["items"][0]["status"] = "FAIL"
     write(root / "artifacts/validation_report.json", report | {"passed": False})
-    _, nodes = exported(root, told(checks, state="failed"))
+    _, nodes = exported(root, output(checks, state="failed"))
     assert nodes["validate"].detail == "1 of 8 checks failed, 1 warning, 1 skipped"
     assert nodes["validate"].steps == "failed: one check failed"
 
@@ -83,12 +83,12 @@ def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopp
     write(live, "{}")
     began = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
     steps = ({"state": "running", "note": "cell 3 of 15"}, {"stage": "score", "state": "waiting"})
-    state, nodes = exported(root, told(*steps, state="running", pid=os.getpid(), at=began + timedelta(seconds=1)))
+    state, nodes = exported(root, output(*steps, state="running", pid=os.getpid(), at=began + timedelta(seconds=1)))
     assert (nodes["train"].state, nodes["train"].detail) == ("running", "PatchTST-SSL cell 3 of 15")
     assert (nodes["score"].state, nodes["score"].detail) == ("waiting", "")
     assert state.verdict.title == "Running"
     assert live.exists()
-    state, nodes = exported(root, told(*steps, state="running"))
+    state, nodes = exported(root, output(*steps, state="running"))
     assert (nodes["train"].state, nodes["train"].detail) == (
         "attention",
         "PatchTST-SSL stopped: the pipeline process has ended",
@@ -107,19 +107,19 @@ def test_a_damaged_record_is_a_problem_and_stops_nothing(root, text):
 
 def test_a_record_of_an_earlier_release_says_nothing_of_stages(root):
     before = export_state(root).pipeline
-    run = told({}, state="failed")
+    run = output({}, state="failed")
     run["steps"] = {"notebook-patchtst": {"state": "failed", "reason": "no such luck"}}
     assert exported(root, run)[0].pipeline == before
 
 
-# ------------------------------------------------------------------------------------------------- while it is going on
+# ------------------------------------------------------------------------------------------------------ during a run
 def test_the_live_document_has_a_verdict_while_it_runs_and_after_a_failure_that_no_export_tells():
-    going = live_of(told({"state": "running"}, state="running"))
+    going = live_of(output({"state": "running"}, state="running"))
     assert (going.verdict.title, going.verdict.detail) == ("Pipeline running", f"run {RUN}")
     export = {"stage": "export", "stream": None}
-    over = live_of(told({}, export))
+    over = live_of(output({}, export))
     assert (over.verdict, over.stages) == (None, [])
-    broken = live_of(told({}, export | {"state": "failed", "reason": "disk full"}, state="failed"))
+    broken = live_of(output({}, export | {"state": "failed", "reason": "disk full"}, state="failed"))
     assert broken.verdict.detail == "failed: disk full"
     assert [stage.id for stage in broken.stages] == ["train", "export"]
     for document in (going, over, broken):

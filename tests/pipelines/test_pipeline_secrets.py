@@ -63,7 +63,7 @@ def test_the_pipeline_did_what_it_does(piped):
     assert logs == {*steps, "checklist"}
     assert (artifacts / "report.html").is_file()
     assert (piped.root / "training_dashboard/data/runs" / f"{RUN_ID}.json").is_file()
-    assert "there is no folder share/smb:/reader:***@plant.example" in piped.said
+    assert "no such folder share/smb:/reader:***@plant.example" in piped.said
     assert "run: configuration: patchtst seed was 42, is 3\n" in piped.said_of_next
 
 
@@ -73,7 +73,7 @@ def test_the_pipeline_says_no_secret(piped):
 
 
 def test_no_file_of_the_pipeline_holds_a_secret(piped):
-    """But for the notebook as it was given, and checkpoints, which hold where the data lies, to go on there."""
+    """Except the original notebook, and checkpoints, which contain the path of the data for resuming."""
     given = [piped.root / NOTEBOOK, *piped.root.glob("checkpoints/*.pt"), *piped.root.glob("runs/*/*/model.pt")]
     assert files_that_hold_it(piped.root, but=given) == []
 

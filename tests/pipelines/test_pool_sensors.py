@@ -1,4 +1,4 @@
-"""Sensors of several machines made alike: what is written, what is left out, and what a pool never replaces."""
+"""Normalised sensors of several machines: what is written, what is skipped, and what a pool never replaces."""
 
 import json
 from pathlib import Path

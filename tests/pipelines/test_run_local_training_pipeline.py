@@ -291,7 +291,7 @@ def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
 
 
 @pytest.mark.slow
-def test_data_that_fails_the_quality_check_is_told_and_shown(fresh, capsys):
+def test_data_that_fails_the_quality_check_is_reported_and_shown(fresh, capsys):
     assert run(fresh, "dqvl.hard.rms_max=0.01") == EXIT_DATA
     assert "none of the 4 files passed the data quality check" in last_line(capsys)
     state = load(fresh, "dashboard-state.json")
@@ -362,11 +362,11 @@ def test_a_dry_run_says_what_would_run_and_why_and_does_nothing(copied, capsys):
     labels.write_text("start,end\n1,2\n", encoding="utf-8")
     before = sorted(path for path in copied.rglob("*") if "cache" not in path.parts)
     assert run(copied, "--resume", "--dry-run") == EXIT_OK
-    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert told["notebook-patchtst"] == "skip: its inputs have not changed"
-    assert told["notebook-swinmae"] == "run: data: data/vib/test_good.labels.csv changed"
-    assert told["checklist"] == "skip, unless quality-swinmae changes its inputs"
-    assert told["dashboard"] == "run: always runs"
+    output = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert output["notebook-patchtst"] == "skip: its inputs have not changed"
+    assert output["notebook-swinmae"] == "run: data: data/vib/test_good.labels.csv changed"
+    assert output["checklist"] == "skip, unless quality-swinmae changes its inputs"
+    assert output["dashboard"] == "run: always runs"
     assert sorted(path for path in copied.rglob("*") if "cache" not in path.parts) == before
 
 
@@ -391,7 +391,7 @@ def test_options_that_make_no_sense_are_usage_errors(fresh, words):
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_resume_goes_on_from_there_under_the_same_name(fresh):
+def test_ctrl_c_saves_and_resume_continues_from_there_under_the_same_name(fresh):
     words = ["--only", "notebook-patchtst", "training.epochs=60"]
     command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(fresh)]
     command += [*PIPELINE_ARGUMENTS, "--verbose", *words]

@@ -51,7 +51,7 @@ def test_size_and_manifest(plant):
     assert on_disk == {entry["path"] for entry in manifest["files"]} | {MANIFEST.as_posix()}
 
 
-def test_whole_data_is_kept_and_torn_data_made_anew(plant, tmp_path):
+def test_whole_data_is_kept_and_torn_data_made_again(plant, tmp_path):
     first = make_sample_data(tmp_path, seed=7)
     assert first["files"] == plant[1]["files"]
     assert make_sample_data(tmp_path, seed=7)["kept"]

@@ -20,7 +20,7 @@ from pipelines.serve_dashboard import DashboardHandler, has_display, main, make_
 from tests.dashboard.builders import REPOSITORY, write
 from tests.support.small_workspace import install_page
 
-SECRET = "what nobody may read"
+SECRET = "this must not be served"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support.small_workspace import install_page
 
 pytestmark = pytest.mark.slow
 
-SECRET = b"what nobody may read"
+SECRET = b"this must not be served"
 NUM_REQUESTS = 10_000
 
 PIECES = (

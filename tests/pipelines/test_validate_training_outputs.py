@@ -295,7 +295,7 @@ def test_without_an_executed_notebook_there_is_nothing_to_say(copied, runtime_on
 
 # ---------------------------------------------------------------------------------------------------------------- smoke
 def scored_as(monkeypatch: pytest.MonkeyPatch, change: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
-    """Changes the scores that the smoke sees; `change` is told which call it is."""
+    """Changes the scores of the smoke check; `change` gets the number of the call."""
     from inference import scoring
 
     real, calls = scoring.infer_score, iter(range(100))
@@ -472,7 +472,7 @@ def test_a_notebook_without_parameters_fails(copied):
         static.notebooks(context_of(copied))
 
 
-def test_a_notebook_with_outputs_is_told_but_no_failure(copied):
+def test_a_notebook_with_outputs_is_reported_but_no_failure(copied):
     """Whoever works in the notebook and then validates has outputs in it."""
     change_local_notebook(copied, lambda cell: cell.outputs.append(ERROR))
     with pytest.raises(CheckWarned, match=r"outputs of an interactive run in cells \[\d+\]"):

@@ -44,7 +44,7 @@ def artifacts(root: Path) -> Iterator[Path]:
 
 
 def leftovers(root: Path) -> list[str]:
-    """Temporary files and locks that nobody removed."""
+    """Temporary files and locks that were not removed."""
     return sorted(str(path.relative_to(root)) for path in root.rglob(".*") if _TEMPORARY.fullmatch(path.name))
 
 
@@ -57,7 +57,7 @@ def _read_json(path: Path) -> None:
 
 
 def _read_lines(path: Path) -> None:
-    """The last line may be torn: what was killed while it wrote it goes on before it."""
+    """The last line may be truncated by a kill; a resumed run continues before it."""
     lines = path.read_text(encoding="utf-8").split("\n")
     for line in lines[:-2]:
         json.loads(line)

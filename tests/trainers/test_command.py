@@ -60,7 +60,7 @@ def test_a_damaged_checkpoint_on_resume(plant, capsys):
     last.write_bytes(last.read_bytes()[:50])
     code, line = complaint(capsys, ["--repo-root", str(plant), *TINY, "--resume", "auto"])
     assert code == 4
-    assert "patchtst_ssl.last.pt: is torn or was changed" in line
+    assert "patchtst_ssl.last.pt: is damaged or was changed" in line
 
 
 def test_a_missing_checkpoint_on_resume(plant, capsys):

@@ -228,5 +228,5 @@ def test_a_process_that_dies_while_data_is_read_is_restarted_and_one_that_is_ask
 ):
     module = "tests.trainers.worker_that_stops"
     assert launch(module, [what, str(tmp_path)], 2, Distributed(max_restarts=restarts), notes=notes) == code
-    starts = len(list(tmp_path.glob("begun-0-*")))
+    starts = len(list(tmp_path.glob("started-0-*")))
     assert starts == (2 if what == "died" and restarts else 1)

@@ -254,14 +254,14 @@ def test_where_all_states_are_damaged_the_newest_is_named(trained):
     root, _ = trained
     for name in (LAST, "checkpoints/patchtst_ssl.last.1.pt"):
         (root / name).write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt: is torn or was changed"):
+    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt: is damaged or was changed"):
         run_training(root, *AGAIN)
 
 
 def test_a_requested_file_is_not_replaced_by_another(trained):
     root, _ = trained
     (root / LAST).write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match="is torn or was changed"):
+    with pytest.raises(CheckpointError, match="is damaged or was changed"):
         run_training(root, "training.epochs=3", f"training.resume={LAST}")
 
 

@@ -90,7 +90,7 @@ def test_another_stream_a_damaged_and_a_missing_file_are_rejected(pretrained):
     with pytest.raises(CheckpointError, match="is a model of the stream swinmae, not patchtst"):
         run_training(pretrained, f"training.start_from={PRE}")
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="is torn or was changed"):
+    with pytest.raises(CheckpointError, match="is damaged or was changed"):
         run_training(pretrained, f"training.start_from={PRE}")
     with pytest.raises(CheckpointError, match="does not exist"):
         run_training(pretrained, "training.start_from=checkpoints/none.pt")

@@ -102,7 +102,7 @@ def test_the_newest_valid_state_is_used_and_damaged_ones_are_reported(tmp_path, 
     assert all(text.endswith(f"; using the state before it, {path.name}") for text in warnings)
 
 
-@pytest.mark.parametrize("states, problem", [("t", "is torn"), ("tt", "is torn"), ("mt", "does not exist")])
+@pytest.mark.parametrize("states, problem", [("t", "is damaged"), ("tt", "is damaged"), ("mt", "does not exist")])
 def test_without_a_valid_state_the_newest_is_named(tmp_path, states, problem):
     save_row(tmp_path, states)
     with pytest.raises(CheckpointError, match=rf"patchtst_ssl\.last\.pt: {problem}"):

@@ -1,4 +1,4 @@
-"""Stands in for a training process that reads data: `python -m … died|asked FOLDER`; see test_launching."""
+"""Replaces a training process that reads data: `python -m … died|asked FOLDER`; see test_launching."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def main() -> int:
     elastic.record_process()
     if (code := elastic.final_exit_code()) is not None:
         return code
-    rank, number = os.environ["RANK"], len(list(folder.glob("begun-0-*")))
-    (folder / f"begun-{rank}-{os.getpid()}").touch()
+    rank, number = os.environ["RANK"], len(list(folder.glob("started-0-*")))
+    (folder / f"started-{rank}-{os.getpid()}").touch()
     if what == "died" and number > 0 and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
         return EXIT_OK
-    while not (list(folder.glob("begun-0-*")) and list(folder.glob("begun-1-*"))):
+    while not (list(folder.glob("started-0-*")) and list(folder.glob("started-1-*"))):
         time.sleep(0.01)
     try:
         if rank == "1":

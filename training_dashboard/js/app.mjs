@@ -12,7 +12,7 @@ import { runs } from "./views/runs.mjs";
 import { training } from "./views/training.mjs";
 
 /** The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes or a
- * promise of them. One that follows a run listens to `live` events of the store; other changes draw it anew. */
+ * promise of them. One that follows a run listens to `live` events of the store; other changes draw it again. */
 const VIEWS = { overview, training, runs, data, anomalies, device, migration };
 
 const part = (id) => document.getElementById(id);

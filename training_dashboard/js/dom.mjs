@@ -22,7 +22,7 @@ export function fill(node, ...children) {
   return node;
 }
 
-/** The tone of each state; it gives a colour, and a mark for those who tell fewer colours apart. */
+/** The tone of each state: a colour, and a mark for users with colour vision deficiency. */
 const TONES = {
   good: ["done", "completed", "PASS", "keep", "no event"],
   busy: ["running"],

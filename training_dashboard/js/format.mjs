@@ -53,7 +53,7 @@ export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(i
 export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 /** Hardware and arithmetic in a line: `NVIDIA RTX 4000 Ada · bf16-mixed`. */
 export const hardware = (device) =>
-  [device?.name, device?.precision === "32" ? "32 bit" : device?.precision].filter(Boolean).join(" · ");
+  [device?.name, device?.precision === "32" ? "fp32" : device?.precision].filter(Boolean).join(" · ");
 /**
  * What events are worth, as rows of name, value and note: faults found never without what chance finds, nor without
  * false events in their time.

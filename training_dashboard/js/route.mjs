@@ -19,7 +19,7 @@ export class Route {
     return `#${this.view}${params.size > 0 ? `?${params}` : ""}`;
   }
 
-  /** Changes the address without drawing anew, for settings that a view follows by itself. */
+  /** Changes the address without redrawing, for settings that a view applies itself. */
   note(changes) {
     history.replaceState(null, "", this.href(changes));
     this.params = new Route().params;

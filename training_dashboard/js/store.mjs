@@ -40,7 +40,7 @@ function parse(path, text) {
   throw fault("version", path, `has schema version ${version}; this page reads ${SCHEMA_VERSION}`);
 }
 
-/** Events: `state` (anything may have changed), `live` (a run went on), `contact` (the server went or came back). */
+/** Events: `state` (anything may have changed), `live` (a run made progress), `contact` (the server stopped or returned). */
 export class Store extends EventTarget {
   state = null;
   problems = [];
@@ -110,13 +110,13 @@ export class Store extends EventTarget {
     const stated = this.state.streams[name];
     const live = heard(this.#live[name]);
     if (!live || Date.parse(live.updated_at) < Date.parse(stated.updated_at)) return stated;
-    const [seen, begun] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
+    const [seen, started] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
     const progress = live.state === "completed" ? 1 : live.step / live.steps || 0;
     const { checkpoint } = stated;
-    return { ...stated, ...live, checkpoint, progress, duration_seconds: (seen - begun) / 1000 };
+    return { ...stated, ...live, checkpoint, progress, duration_seconds: (seen - started) / 1000 };
   }
 
-  /** Verdict and stages as exported, or as the pipeline that runs tells them. */
+  /** Verdict and stages as exported, or as the running pipeline reports them. */
   get pipeline() {
     const { verdict, pipeline: stages = [], generated_at: at } = this.state;
     const live = heard(this.#live.pipeline);
@@ -148,7 +148,7 @@ export class Store extends EventTarget {
       index: { runs: [], ...index },
       problems: [...(state.problems ?? []), ...problems],
     });
-    // What other views open with is fetched while nobody waits for it; who needs it hears of a failure.
+    // Documents of other views are fetched in advance; a failure is reported to the view that needs them.
     const soon = Object.values(state.streams ?? {})
       .flatMap((one) => [one.quality_file, one.series])
       .filter(Boolean);
@@ -181,7 +181,7 @@ export class Store extends EventTarget {
       (name) => everything || this.#live[name]?.state === "running",
     );
     const found = await Promise.all(asked.map((name) => this.#follow(name)));
-    // What has begun or ended may have been exported, too.
+    // A run that has started or ended may have been exported.
     const state = everything || found.includes("state") ? await this.#news(STATE) : null;
     if (state) await this.#take(state);
     // That a run has fallen silent shows without news.

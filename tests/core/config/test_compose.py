@@ -113,7 +113,7 @@ def test_every_group_of_the_command_line_is_above_the_file(workspace):
 def test_sizes_of_a_chosen_group_hold_unless_a_size_is_set_over_them(workspace, caplog, size, has_effect):
     file = local_config_file("swinmae")
     load(workspace, file=file)
-    assert not caplog.records, "nobody asked for one"
+    assert not caplog.records, "no warning was expected"
     loaded = load(workspace, "hardware/sizes/swinmae=full", *([f"model.size={size}"] if size else []), file=file)
     assert is_set_with(loaded.origins, "model.embed_dim", "model.size") is (size is None)
     assert ("hardware/sizes/swinmae=full has no effect: model.size = " in caplog.text) is not has_effect
@@ -222,7 +222,7 @@ def test_an_unknown_stream_is_one_clear_fault(workspace, stream):
     assert "one of patchtst, swinmae" in faults_of(workspace, f"stream={stream}")["stream"]
 
 
-def test_a_file_without_a_stream_is_told_what_to_write(workspace):
+def test_a_file_without_a_stream_is_reported_what_to_write(workspace):
     file = write(workspace, "configs/empty.yaml", "")
     assert faults_of(workspace, file=file)["stream"] == "stream: is missing; one of patchtst, swinmae"
 

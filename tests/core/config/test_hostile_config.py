@@ -90,10 +90,10 @@ def test_an_override_of_any_length_is_refused_in_a_line(workspace, text):
 def test_text_that_is_no_configuration_is_refused_at_its_line(workspace, monkeypatch, text, words):
     monkeypatch.chdir(workspace)
     started = time.monotonic()
-    told = refusal(workspace, text)
+    output = refusal(workspace, text)
     assert time.monotonic() - started < 20  # a bomb would take for ever, or all memory
-    assert "plant/site.yaml: " in told
-    assert [word for word in words if word not in told] == []
+    assert "plant/site.yaml: " in output
+    assert [word for word in words if word not in output] == []
     assert not (workspace / "canary").exists()
 
 
@@ -179,15 +179,15 @@ def test_no_resolver_is_called(workspace, monkeypatch, value, where):
     monkeypatch.setenv("CANARY", "a-secret-of-the-environment")
     quoted = '"' + value + '"'
     if where == "file":
-        told = refusal(workspace, f"{BASE}data: {{timestamp: {quoted}}}\n")
+        output = refusal(workspace, f"{BASE}data: {{timestamp: {quoted}}}\n")
     elif where == "list":
-        told = refusal(workspace, f"{BASE}data: {{exclude: [{quoted}]}}\n")
+        output = refusal(workspace, f"{BASE}data: {{exclude: [{quoted}]}}\n")
     elif where == "command line":
-        told = refusal(workspace, BASE, f"data.timestamp={quoted}")
+        output = refusal(workspace, BASE, f"data.timestamp={quoted}")
     else:
-        told = refusal(workspace, BASE, LANDFALL_DATA__TIMESTAMP=quoted)
-    assert "calls a resolver" in told
-    assert "a-secret" not in told
+        output = refusal(workspace, BASE, LANDFALL_DATA__TIMESTAMP=quoted)
+    assert "calls a resolver" in output
+    assert "a-secret" not in output
 
 
 def test_values_of_other_keys_may_be_looked_up(workspace):
@@ -232,17 +232,17 @@ def test_data_may_lie_anywhere(workspace, tmp_path):
 # -------------------------------------------------------------------------------------------------------------- secrets
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"])
 def test_a_configuration_takes_no_secret(workspace, name):
-    told = refusal(workspace, f"{BASE}device: {{environment: {{{name}: hunter2hunter2}}}}\n")
-    assert f"{name} looks like a secret" in told
-    assert "hunter2" not in told
+    output = refusal(workspace, f"{BASE}device: {{environment: {{{name}: hunter2hunter2}}}}\n")
+    assert f"{name} looks like a secret" in output
+    assert "hunter2" not in output
 
 
 def test_a_secret_on_the_command_line_is_not_repeated(workspace, capsys):
     words = ["--config", write(workspace, BASE), "--repo-root", str(workspace), "api_key=hunter2hunter2"]
     assert train(words) == EXIT_USAGE
-    told = capsys.readouterr().err
-    assert "api_key: unknown key" in told
-    assert "hunter2" not in told
+    output = capsys.readouterr().err
+    assert "api_key: unknown key" in output
+    assert "hunter2" not in output
 
 
 def test_a_printed_configuration_hides_passwords_in_addresses(workspace):

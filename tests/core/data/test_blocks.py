@@ -47,7 +47,7 @@ def test_a_file_read_in_blocks_gives_what_it_gives_whole(bad, stream, tmp_path, 
 
 
 LATE = {
-    "day and month, which the last rows tell": [
+    "day and month, which only the last rows show": [
         f"{day:02d}/{month:02d}/2026" for month in (1, 2) for day in range(1, 29)
     ],
     "a zone from the middle on": [f"2026-01-01 00:{n:02d}:00{'Z' * (n > 40)}" for n in range(60)],

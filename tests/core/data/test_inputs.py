@@ -46,7 +46,7 @@ def test_a_row_that_never_changes_does_not_explode():
     assert (transform.deviation == np.float32(SMALLEST_DEVIATION)).all()
 
 
-def test_axes_the_sensor_lacks_stay_missing():
+def test_axes_the_sensor_misses_stay_missing():
     windows = windows_of(vibration(axes=1))
     images = fitted(windows)(windows.batch(torch.arange(3)))
     assert not images[:, 0].isnan().any()

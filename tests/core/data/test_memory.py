@@ -17,7 +17,7 @@ from tests.support import REPO_ROOT
 
 pytestmark = pytest.mark.slow
 
-# Reads files through the store, looks at windows all over them, and tells its peak after each, in megabytes.
+# Reads files through the store, reads windows in all of them, and prints its peak memory after each, in megabytes.
 _READ = """
 import json, resource, sys
 from pathlib import Path
@@ -60,7 +60,7 @@ def write_npy(path: Path, num_bytes: int) -> None:
     np.save(path, np.random.default_rng(0).normal(size=(num_bytes // 12, 3)).astype(np.float32))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the peak is asked for the way Unix tells it")
+@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is read from the Unix API")
 @pytest.mark.parametrize(
     ("suffix", "stream", "write"),
     [("csv", "patchtst", write_csv), ("parquet", "patchtst", write_parquet), ("npy", "swinmae", write_npy)],

@@ -90,7 +90,7 @@ def test_the_transform_is_linear_and_blind_to_an_offset():
 
 
 def full_rate(transform, x):
-    """The definition: every wavelet's output at every sample, in 64 bit."""
+    """The definition: every wavelet's output at every sample, in float64."""
     num_samples = x.shape[-1]
     centred = (x - x.mean(-1, keepdim=True)).double()
     hz = torch.fft.fftfreq(2 * num_samples, 1 / RATE, dtype=torch.float64)

@@ -121,7 +121,7 @@ def test_the_peak_of_a_gpu_is_what_its_allocator_took_since_the_cache_was_emptie
     assert gpu.peak_memory_mb() == 500
 
 
-def test_memory_of_a_gpu_is_told_in_mib(api):
+def test_memory_of_a_gpu_is_reported_in_mib(api):
     assert CachingBackend("cuda", api).memory_mb() == (15_000, 16_384)
     assert MpsBackend("mps", api).memory_mb()[1] == backend("cpu").memory_mb()[1]  # Apple's is the machine's
 
@@ -202,7 +202,7 @@ def test_a_tpu_is_asked_through_torch_xla(monkeypatch, caplog):
         assert "XLA plans" in caplog.text
 
 
-def test_hardware_that_is_not_there_is_told_from_what_is():
+def test_hardware_that_is_not_there_is_reported_from_what_is():
     assert backend("cpu").is_present
     assert backend("cuda").is_present is torch.cuda.is_available()
     assert not XlaBackend(module="no_such_module.core").is_present

@@ -226,7 +226,7 @@ def test_a_full_model_that_was_asked_for_is_not_replaced():
         resolved(local("swinmae", "data.window=256", "model.size=full"), "cpu")
 
 
-def test_where_not_even_the_reduced_model_fits_all_is_told():
+def test_where_not_even_the_reduced_model_fits_all_is_reported():
     loaded = local("swinmae", "data.window=200", "model.size=custom")
     config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update={"window": 100})})
     config = config.model_copy(update={"model": config.model.model_copy(update={"size": "auto"})})

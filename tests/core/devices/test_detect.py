@@ -18,7 +18,7 @@ ABSENT = SimpleNamespace(is_available=lambda: False)
 
 
 class FakeTorch:
-    """torch with hardware this machine lacks: its devices are the CPU in truth, so that operations really run."""
+    """torch with hardware that this machine does not have: its devices are the CPU, so that operations really run."""
 
     def __init__(self, *, cuda=ABSENT, mps=ABSENT, xpu=ABSENT, matmul=torch.matmul, cuda_version="13.0", hip=None):
         self.cuda, self.xpu, self.matmul = cuda, xpu, matmul
@@ -292,12 +292,12 @@ def test_a_driver_that_raises_is_an_unusable_device(detector, namespace):
         warnings.warn("CUDA initialization: unknown error", stacklevel=1)
         raise OSError("libcuda.so.1: invalid ELF header\nand more")
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as output:
         warnings.simplefilter("always")
         found = detector(FakeTorch(**{namespace: SimpleNamespace(is_available=broken)}))
     assert (found.kind, found.usable) == (namespace, False)
     assert found.reason == "its driver fails: libcuda.so.1: invalid ELF header"
-    assert told == []
+    assert output == []
 
 
 def test_a_broken_tpu_library_is_an_unusable_device(monkeypatch):

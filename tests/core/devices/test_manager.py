@@ -325,7 +325,7 @@ def test_the_enumerations_are_what_a_configuration_takes():
 A100_NODE = {"devices": 8, "hardware": {"kind": "cuda", "memory_gb": 40, "compute_capability": 8.0}}
 
 
-def test_a_profile_that_does_not_fit_is_told_point_by_point(caplog):
+def test_a_profile_that_does_not_fit_is_reported_point_by_point(caplog):
     small = replace(TURING, memory_total_mb=15_102, memory_free_mb=15_000)
     chosen = plan(small, CPU, precision="bf16-mixed", **A100_NODE)
     assert any(misfit.startswith("devices = 8: ") for misfit in chosen.misfits)
@@ -392,7 +392,7 @@ def test_one_manager_serves_the_process(fresh):
     assert get_device_manager().config.device.prefer == "cpu", "the newest is kept"
     assert get_device_manager(Device(order=["cpu"]), allow_tpu=True).config.device.allow_tpu
     kept = get_device_manager(prefer="cpu").config.device
-    assert (kept.order, kept.allow_tpu, kept.prefer) == (("cpu",), True, "cpu"), "changed, not made anew"
+    assert (kept.order, kept.allow_tpu, kept.prefer) == (("cpu",), True, "cpu"), "changed, not created again"
     assert get_default_device() == get_device() == get_device("cpu") == torch.device("cpu")
     with pytest.raises(UsageError, match="tpu:0"):
         move_to_device(torch.ones(1), device_id="tpu:0")

@@ -129,7 +129,7 @@ def python(script: str) -> Any:
 
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(torch._C, "_accelerator_getAllocatorSettings"),
-    reason="this torch does not tell its allocator's settings, or has none for this system",
+    reason="this torch does not report its allocator's settings, or has none for this system",
 )
 def test_torch_gets_its_settings_though_it_was_imported_first():
     assert python(
@@ -219,7 +219,7 @@ def test_a_strategys_limit_on_a_cpu_raises_what_training_survives_and_ends_with_
     answer = python(GUARDED_TRAINING)
     assert answer["limit_mb"] == pytest.approx(200, abs=2)
     assert answer["known"]
-    first, _, last = answer["losses"]  # three allocations were refused, and training went on after each
+    first, _, last = answer["losses"]  # three allocations were refused, and training continued after each
     assert last < first
     assert 99 <= answer["peak_mb"] <= 200  # the 100 of one tensor; a page or two held at the start may go meanwhile
     assert answer["restored"]

@@ -82,7 +82,7 @@ def test_nothing_is_left_of_what_happened_inside(stream, fails):
     assert draws() == expected
 
 
-def test_training_goes_on_as_if_nothing_had_happened():
+def test_training_continues_as_if_nothing_had_happened():
     torch.manual_seed(0)
     model, shape = MODELS["patchtst"]()
     twin = deepcopy(model)

@@ -87,10 +87,10 @@ def test_more_memory_never_means_a_smaller_batch():
     assert [result.micro for result in results] == sorted(result.micro for result in results)
 
 
-def test_a_peak_that_was_not_foretold_counts():
+def test_a_peak_that_was_not_predicted_counts():
     """Below the size of the gradients memory seems not to grow at all, then it does."""
     machine = Machine(gradients=20.0)
-    result = machine.probe(limit_mb=168)  # 151 allowed; 32 windows take 164, but 4, 8 and 16 tell 148
+    result = machine.probe(limit_mb=168)  # 151 allowed; 32 windows take 164, but 4, 8 and 16 predict 148
     assert machine.ran[-1] == 32
     assert (result.trials[-1].fits, result.trials[-1].peak_mb) == (False, 164.0)
     assert result.trials[-1].predicted_mb < 151
@@ -322,7 +322,9 @@ def test_the_choice_lives_within_the_limit_of_the_process(limited):
     for answer in limited:
         result = ProbeResult.from_json(answer["result"])
         assert answer["peak_mb"] < answer["limit_mb"]
-        assert all(trial.peak_mb < answer["limit_mb"] for trial in result.trials), "the line told in time"
+        assert all(trial.peak_mb < answer["limit_mb"] for trial in result.trials), (
+            "the fitted line predicted it in time"
+        )
         assert answer["wall"], "the limit is real: four times the batch is refused"
 
 

@@ -54,7 +54,7 @@ def starts(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("seed, count", [({}, 2), ({"PYTHONHASHSEED": "7"}, 2), ({"PYTHONHASHSEED": "42"}, 1)])
-def test_a_command_starts_anew_where_its_hash_seed_is_wrong(folder, seed, count):
+def test_a_command_starts_again_where_its_hash_seed_is_wrong(folder, seed, count):
     expected = run(folder, "-c", "print(hash('x'))", PYTHONHASHSEED="42").stdout.strip()
     result = run(folder, "-m", "seeded", "a b", "training.epochs=2", KEPT="yes", **seed)
     assert result.stdout == f"{expected} yes a b training.epochs=2\n", "same words, same environment"
@@ -67,7 +67,7 @@ def test_the_new_start_is_the_same_process(folder):
     assert len(set(starts(folder))) == 1
 
 
-def test_a_process_that_loses_its_environment_is_started_anew_once(folder):
+def test_a_process_that_loses_its_environment_is_started_again_once(folder):
     result = run(folder, "-m", "seeded", "--forgetful")
     assert len(starts(folder)) == 2
     assert "was restarted with PYTHONHASHSEED=42, which is still not set" in result.stderr

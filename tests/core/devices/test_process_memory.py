@@ -71,7 +71,7 @@ def test_a_sampled_peak_is_seen_by_its_thread():
     assert not thread.is_alive()
 
 
-def test_without_the_kernels_mark_the_peak_is_sampled_and_that_is_told(monkeypatch, tmp_path, caplog):
+def test_without_the_kernels_mark_the_peak_is_sampled_and_that_is_reported(monkeypatch, tmp_path, caplog):
     monkeypatch.setattr(process_memory, "_CLEAR_REFS", tmp_path / "absent")
     process_memory.peak_meter.cache_clear()
     with caplog.at_level(logging.INFO):
@@ -123,7 +123,7 @@ def test_a_limit_below_what_is_held_already_limits_nothing_and_says_so(caplog):
     assert "already holds more" in caplog.text
 
 
-def test_elsewhere_than_on_linux_nothing_is_limited_and_that_is_told(monkeypatch, caplog):
+def test_elsewhere_than_on_linux_nothing_is_limited_and_that_is_reported(monkeypatch, caplog):
     monkeypatch.setattr(sys, "platform", "darwin")
     with process_memory.limited(100_000):
         pass

@@ -74,7 +74,7 @@ def test_the_precision_is_that_of_the_hardware(precision, names):
     assert {name for name in PROFILES if load_profile(name, REPO_ROOT).precision == precision} == names
 
 
-def test_a_profile_that_does_not_exist_is_told_what_there_is():
+def test_a_profile_that_does_not_exist_is_reported_what_there_is():
     with pytest.raises(UsageError, match=r"no device profile 'tpu_pod'.*auto, cloud_v100, cpu"):
         load_profile("tpu_pod", REPO_ROOT)
 
@@ -162,7 +162,7 @@ def test_a_profile_fits_the_hardware_it_was_made_for(name, chosen):
         ([T4, CPU], "cuda: was not chosen"),
     ],
 )
-def test_on_another_platform_only_that_is_told(found, seen):
+def test_on_another_platform_only_that_is_reported(found, seen):
     (misfit,) = misfits(profile("hpc_a100"), found, CPU)
     assert misfit.key == "hardware.kind"
     assert "made for cuda, Plain CPU is cpu" in misfit.problem
@@ -203,7 +203,7 @@ def test_where_nothing_is_mixed_no_type_is_missed(update):
     assert misfits(wanted.model_copy(update={"device": settings}), [T4], T4) == []
 
 
-def test_a_device_without_float16_is_told_to_compute_in_32_bit():
+def test_a_device_without_float16_is_reported_to_compute_in_32_bit():
     pascal = replace(T4, name="GTX 1080", native_dtypes=("float32",))
     (misfit,) = misfits(Execution(precision="16-mixed"), [pascal], pascal)
     assert misfit.remedy == "set precision=32"
@@ -269,7 +269,7 @@ def test_deterministic_kernels_are_really_demanded():
 
 @pytest.mark.usefixtures("_process_as_it_was")
 @pytest.mark.parametrize("found, warned", [("7", True), ("42", False)])
-def test_a_wrong_hash_seed_is_told_where_nothing_can_start_anew(monkeypatch, caplog, found, warned):
+def test_a_wrong_hash_seed_is_reported_where_nothing_can_start_again(monkeypatch, caplog, found, warned):
     monkeypatch.setenv("PYTHONHASHSEED", found)
     with caplog.at_level(logging.WARNING):
         seed_and_fix(Profile(pythonhashseed=42))

@@ -51,7 +51,7 @@ def test_without_tuning_freed_memory_goes_back():
     assert "freed memory" not in said
 
 
-def test_another_c_library_is_told_and_left_alone():
+def test_another_c_library_is_reported_and_left_alone():
     kept, _, said = kept_and_left("other")
     assert kept < 50
     assert "no mallopt" in said

@@ -1,4 +1,4 @@
-"""A regression on all channels' last rows: what it foretells and what not."""
+"""A regression on the last rows of all channels: what it predicts and what it does not."""
 
 from __future__ import annotations
 

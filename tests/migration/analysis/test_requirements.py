@@ -175,7 +175,7 @@ def test_packages_of_the_system():
     )
 
 
-def test_packages_of_conda_are_told_in_a_comment():
+def test_packages_of_conda_are_reported_in_a_comment():
     assert _python("!conda install -y \\\n  -c conda-forge x=1") == [
         "# conda install -y -c conda-forge x=1 (pip cannot install it)"
     ]

@@ -93,7 +93,7 @@ def test_other_things_of_that_name_are_no_uses(text):
     "text",
     ["from a import *", "exec(code)", "%run a.py", "%reset -f", "globals()['x'] = 1", "globals().update(a)", "%pylab"],
 )
-def test_what_may_bind_any_name_is_told(text):
+def test_what_may_bind_any_name_is_reported(text):
     names = _names(text, "x = 1", text)
     assert names.anything_before((1, 0))
     assert not names.anything_before((0, 0))

@@ -16,7 +16,7 @@ def test_the_same_note_on_several_cells_is_one_finding_that_names_them():
     ]
 
 
-def test_two_cells_are_named_and_what_a_person_must_do_is_told_of_each():
+def test_two_cells_are_named_and_what_a_person_must_do_is_reported_of_each():
     notes = Notes()
     for cell in (3, 1):
         notes.add("LF106", "both", cell)

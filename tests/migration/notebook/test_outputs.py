@@ -119,7 +119,7 @@ def test_metadata_of_forms_that_went_and_colabs_tags_go():
     ],
     ids=["stream", "lines", "error", "text", "json"],
 )
-def test_secrets_are_masked_everywhere_and_a_person_is_told(output):
+def test_secrets_are_masked_everywhere_and_a_person_is_reported(output):
     found, findings = cleaned(output)
     assert TOKEN not in str(found)
     assert "‹secret›" in str(found)
@@ -131,7 +131,7 @@ def test_secrets_are_masked_everywhere_and_a_person_is_told(output):
         assert TOKEN not in str(finding)
 
 
-def test_a_key_id_in_a_signed_link_is_masked_but_needs_nobody():
+def test_a_key_id_in_a_signed_link_is_masked_but_needs_no_one():
     link = "https://host.org/f?X-Amz-Credential=AK" + "IAQ7Z2K9M4X1B8V5N3" + "%2F2021\n"
     found, findings = cleaned({"output_type": "stream", "name": "stdout", "text": link})
     assert found[0]["text"] == "https://host.org/f?X-Amz-Credential=‹secret›%2F2021\n"

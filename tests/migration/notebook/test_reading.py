@@ -179,7 +179,7 @@ def test_an_empty_notebook_without_cells_is_a_notebook():
         ({"kernelspec": {"name": "x", "language": ["a"]}, "language_info": {"name": "R"}}, "r"),
     ],
 )
-def test_the_language_is_told_from_whatever_the_metadata_holds(metadata, language):
+def test_the_language_is_reported_from_whatever_the_metadata_holds(metadata, language):
     assert language_of({"metadata": metadata}) == language
     assert language_of({}) == "python"
 

@@ -93,9 +93,9 @@ def test_every_finding_is_of_a_documented_rule():
         (3, "T4", None),
     ],
 )
-def test_the_accelerator_is_told_as_colab_means_it(accelerator, model, hardware):
-    cleaned, told, findings = clean(of_cells(accelerator=accelerator, colab={"gpuType": model}))
-    assert told == hardware
+def test_the_accelerator_is_reported_as_colab_means_it(accelerator, model, hardware):
+    cleaned, output, findings = clean(of_cells(accelerator=accelerator, colab={"gpuType": model}))
+    assert output == hardware
     assert ("LF113" in rules(findings)) == (hardware is not None)
     assert cleaned["metadata"] == PYTHON
 
@@ -168,12 +168,12 @@ def test_papermill_accepts_kernel_and_language(tmp_path, metadata, name, languag
 
 
 def test_a_named_kernel_and_what_is_known_of_it_stays():
-    told = {
+    output = {
         "kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python", "env": {}},
         "language_info": {"name": "python", "version": "3.10.1", "codemirror_mode": {"name": "ipython"}},
     }
-    cleaned, _, findings = clean(of_cells(minor=5, **told))
-    assert (cleaned["metadata"], findings) == (told, [])
+    cleaned, _, findings = clean(of_cells(minor=5, **output))
+    assert (cleaned["metadata"], findings) == (output, [])
 
 
 def test_python_2_and_kernels_of_another_machine_become_python_3_and_the_finding_names_them():

@@ -21,7 +21,7 @@ def test_the_summary_says_what_was_written_and_what_to_do():
     text = summary_text(sample_report(RULE, hostile="a thing"))
     assert text.splitlines() == [
         "nb, ü:1.ipynb → out/nb.ipynb",
-        "  2 changes, made for a GPU T4, beside it nb.requirements.txt",
+        "  2 changes, made for a GPU T4, next to it nb.requirements.txt",
         f"  ! cell 3, line 2: a thing ({RULE})",
         "    → a thing",
         "plain.ipynb is local already",

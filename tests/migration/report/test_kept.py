@@ -77,7 +77,7 @@ def test_a_report_that_cannot_be_kept_costs_a_warning_only(root, caplog):
     assert json.loads((root / "notebooks/local_a.ipynb").read_text())["cells"]
 
 
-def test_bundled_notebooks_are_shown_though_nobody_kept_a_report(root):
+def test_bundled_notebooks_are_shown_though_no_one_kept_a_report(root):
     save(root / "notebooks/colab_a.ipynb", COLAB)
     save(root / "notebooks/local_a.ipynb", code("open('x.txt')"))
     save(root / "notebooks/colab_alone.ipynb", COLAB)

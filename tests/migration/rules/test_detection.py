@@ -215,7 +215,7 @@ else:
         ("if ASK: os.environ['A'] = '1'\n", "os.environ['A'] = '1'\n"),
         ("if ASK:\n    a()\nelif k:\n    x = 1\nelse:\n    x = 2", "a()"),
         ("if k:\n    x = 1\nelif ASK:\n    a()\nelse:\n    x = 2", "if k:\n    x = 1\nelse:\n    a()"),
-        # What else the test asks for, it asks for on.
+        # Other conditions of the test remain.
         (
             "if ASK and not exists(x):\n    !wget u\nelse:\n    y = 1",
             "if not exists(x):\n    !wget u\nelse:\n    y = 1",
@@ -290,7 +290,7 @@ def test_a_repository_that_the_notebook_lies_in_is_not_cloned():
         assert rewrite(source, cell_type="code", rules=RULES, facts=facts)[0].text == expected
 
 
-def test_the_same_secret_or_package_needs_nobody():
+def test_the_same_secret_or_package_needs_no_one():
     text = "if ASK:\n    t = userdata.get('T')\nelse:\n    t = os.environ['T']"
     new, (finding,) = _one(text)
     assert (new, finding.keeps) == ("t = os.environ['T']", Keeps.EQUIVALENT)

@@ -21,7 +21,7 @@ from migration.rules.guards import guard, is_conditional_on_files, is_repeated, 
         ("%%writefile a\n!ls", []),
     ],
 )
-def test_texts_whose_status_nobody_asks_for(text, found):
+def test_texts_whose_status_no_one_asks_for(text, found):
     assert [(shell.text, runs) for shell, runs in run_texts(CellSource(text))] == found
 
 

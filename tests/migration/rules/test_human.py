@@ -56,7 +56,7 @@ def test_what_waits_for_a_person(text, expected):
         ("tf.test.gpu_device_name()", "LF842"),
     ],
 )
-def test_accelerators_are_told_once_a_cell(text, rule):
+def test_accelerators_are_reported_once_a_cell(text, rule):
     assert _found(text) == [(rule, 1)]
 
 
@@ -83,17 +83,17 @@ def test_cells_that_cannot_be_parsed_name_the_line(text, line):
     assert found.before == text.split("\n")[line - 1]
 
 
-def test_the_reason_is_told_whole():
+def test_the_reason_is_reported_whole():
     assert "'(' was never closed" in human.unparsed(CellSource("f(")).message
     assert "Python 2" in human.unparsed(CellSource("print 'a'")).message
 
 
 @pytest.mark.parametrize("text", ["", "x = 1", "!ls {", "%%bash\nls ("])
-def test_cells_that_can_be_read_are_not_told(text):
+def test_cells_that_can_be_read_are_not_reported(text):
     assert human.unparsed(CellSource(text)) is None
 
 
-def test_other_languages_are_told_where_they_use_colab():
+def test_other_languages_are_reported_where_they_use_colab():
     assert _found('setwd("/content/a")', language="r") == [("LF903", 1)]
     assert _found("%%shell\njulia -e 'using Pkg'", language="julia") == [("LF903", 1)]
     assert _found("print(1)", language="r") == []

@@ -115,7 +115,7 @@ def test_bounds_that_the_shell_takes_for_files_are_put_in_quotes(before, after):
         ("!uv sync", "!uv sync"),
     ],
 )
-def test_uv_is_told_the_interpreter_of_the_kernel(before, after):
+def test_uv_is_reported_the_interpreter_of_the_kernel(before, after):
     assert rewritten(before)[0] == after
 
 

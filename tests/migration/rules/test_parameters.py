@@ -242,7 +242,7 @@ def test_a_second_migration_changes_nothing():
     assert add_preamble(once, NotebookFacts(), Folders(work="elsewhere")) == once
 
 
-def test_what_a_migrated_notebook_lacks_is_added():
+def test_what_a_migrated_notebook_misses_is_added():
     once, _ = _migrate("x = 1 #@param\nopen(f'{WORK_DIR}/a')")
     more = [*once, {"cell_type": "code", "metadata": {}, "source": "!ls {DRIVE_DIR}"}]
     new = add_preamble(more, NotebookFacts(), Folders(drive="D:\\drive"))
@@ -265,7 +265,7 @@ def test_what_a_migrated_notebook_lacks_is_added():
     ],
 )
 def test_the_set_up_makes_the_kernel_complete(text, lines):
-    """The programs of its Python, and the modules beside the notebook, wherever later cells go."""
+    """The programs of its Python, and the modules next to the notebook, whatever folder later cells select."""
     cells = [{"cell_type": "code", "metadata": {}, "source": text}]
     new = add_preamble(cells, NotebookFacts(), Folders())
     assert len(new) == 1 + bool(lines)

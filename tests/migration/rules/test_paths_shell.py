@@ -109,7 +109,7 @@ def test_where_no_variable_can_stand_a_person_must_act(text, said):
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """An IPython whose work folder has a blank in its name, and a drive folder beside it."""
+    """An IPython whose work folder has a blank in its name, with a drive folder next to it."""
     work, drive = tmp_path / "work folder", tmp_path / "drive"
     for folder in (work / "a b", drive):
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Edits reach their places, one after the other, and every finding tells the original line."""
+"""Edits are applied in order, and every finding contains the original line."""
 
 import re
 

@@ -34,7 +34,7 @@ COLAB_CONTENT = Path("/content")
 class CellRun:
     """What one cell did: stdout, results and images in order, the error's name, and all variables after it.
 
-    `died` says that the kernel ended; Colab starts it anew, and so does `Machine.run`.
+    `died`: the kernel ended; Colab restarts it, and so does `Machine.run`.
     """
 
     stdout: str = ""

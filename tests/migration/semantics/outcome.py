@@ -41,7 +41,7 @@ Content = str | bytes
 class Case:
     """A small notebook, and what stands around it.
 
-    `rules` are those that must rewrite something in it. `files` lie in /content before the run, `drive` in My Drive,
+    `rules` are those that must rewrite something in it. `files` are in /content before the run, `drive` in My Drive,
     `shared` in Shareddrives, `uploads` on the person's disk. Where the notebook asks whether it runs on Colab, the
     migrated one must do what the original does on a plain machine: `original_on` is "local" then. `gone` are
     variables that the migration takes away; `restarts` says that the original loses its variables on the way.

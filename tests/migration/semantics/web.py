@@ -1,4 +1,4 @@
-"""A web of one folder: a proxy that answers for every host of http:// with the files of `folder`, and asks nobody."""
+"""A web of one folder: a proxy that serves the files of `folder` for every http:// host, without a network."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_what_is_no_pip(text):
     assert _pip(text) is None
 
 
-def test_options_are_told_from_requirements():
+def test_options_are_reported_from_requirements():
     call = _pip("pip -q install -qUr a.txt -e.[b] --index-url c -id --find-links=e --pre -- -f g")
     assert [(item.option, item.value) for item in call.items] == [
         ("--quiet", ""),

@@ -183,7 +183,7 @@ def test_redirections_are_no_words():
         ("a {} {", ["a", "{}", "{"], [True, True, True]),
     ],
 )
-def test_what_is_put_in_later_is_told_from_what_is_written(text, values, literal):
+def test_what_is_put_in_later_is_reported_from_what_is_written(text, values, literal):
     (command,) = shell.commands(text)
     assert [word.value for word in command.words] == values
     assert [word.is_literal for word in command.words] == literal

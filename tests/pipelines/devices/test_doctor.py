@@ -80,10 +80,10 @@ def test_a_check_that_raises_is_a_failed_line_and_the_next_one_runs(monkeypatch,
     def fine(context):
         yield Finding("cpu", "PASS", "well")
 
-    monkeypatch.setattr(doctor, "CHECKS", (Check("odd", half_done, "mend it"), Check("next", fine, "mend that")))
+    monkeypatch.setattr(doctor, "CHECKS", (Check("odd", half_done, "fix it"), Check("next", fine, "fix that")))
     assert run_checks(manager(CPU), tmp_path) == [
         CheckResult(check="odd", subject="cpu", status="PASS", detail="first half"),
-        CheckResult(check="odd", subject="", status="FAIL", detail="KeyError: 'driver'", cure="mend it"),
+        CheckResult(check="odd", subject="", status="FAIL", detail="KeyError: 'driver'", cure="fix it"),
         CheckResult(check="next", subject="cpu", status="PASS", detail="well"),
     ]
 
@@ -122,10 +122,10 @@ def test_a_device_agrees_with_the_cpu_within_the_arithmetic_of_tensor_cores(got,
 
 @pytest.mark.parametrize("status, code", [("PASS", 0), ("WARN", 0), ("SKIP", 0), ("FAIL", 1)])
 def test_only_a_failure_is_an_exit_code(monkeypatch, capsys, status, code):
-    checks = (Check("one", lambda context: iter([Finding("cpu", status, "so")]), "mend it"),)
+    checks = (Check("one", lambda context: iter([Finding("cpu", status, "so")]), "fix it"),)
     monkeypatch.setattr(doctor, "CHECKS", checks)
     assert main(["--doctor", "--json"]) == code
-    cure = "mend it" if status in ("WARN", "FAIL") else None
+    cure = "fix it" if status in ("WARN", "FAIL") else None
     assert json.loads(capsys.readouterr().out)["checks"] == [
         {"check": "one", "subject": "cpu", "status": status, "detail": "so", "cure": cure}
     ]

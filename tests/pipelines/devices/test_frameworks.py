@@ -54,7 +54,7 @@ def test_only_installed_frameworks_are_asked():
     assert set(framework_devices()) == {name for name in ("TensorFlow", "JAX") if installed_frameworks()[name]}
 
 
-def test_a_framework_that_does_not_answer_is_told_in_words(install):
+def test_a_framework_that_does_not_answer_is_reported_in_words(install):
     install("jax", "0.7.1", "raise ImportError('libtpu is broken')")
     assert framework_devices()["JAX"] == "it failed (exit code 1): ImportError: libtpu is broken"
 

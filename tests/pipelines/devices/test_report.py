@@ -151,7 +151,7 @@ def test_every_report_keeps_to_the_schema(found):
     check_schema(report_of(*found))
 
 
-def test_a_report_that_lacks_something_does_not_keep_to_the_schema():
+def test_a_report_that_misses_something_does_not_keep_to_the_schema():
     report = report_of(CPU)
     del report["routing"]["mode"]
     with pytest.raises(jsonschema.ValidationError, match="'mode' is a required property"):
@@ -223,49 +223,49 @@ def test_a_machine_in_order_needs_nothing():
 
 
 @pytest.mark.parametrize("devices, idle", [(1, 7), (5, 3), (8, 0), ("auto", 0)])
-def test_idle_gpus_are_told(devices, idle):
-    told = recommended(A100, cpu("AMD EPYC", 96, 96, 24_105), config=Execution(devices=devices))
-    assert told == ({f"{idle} of 8 × {A100.name} stay idle": "devices=8"} if idle else {})
+def test_idle_gpus_are_reported(devices, idle):
+    output = recommended(A100, cpu("AMD EPYC", 96, 96, 24_105), config=Execution(devices=devices))
+    assert output == ({f"{idle} of 8 × {A100.name} stay idle": "devices=8"} if idle else {})
 
 
-def test_a_preferred_device_that_is_missing_is_told():
+def test_a_preferred_device_that_is_missing_is_reported():
     (finding, action), *_ = recommended(CPU, config=Device(prefer="gpu")).items()
     assert finding == "device.prefer = gpu cannot be satisfied: AMD EPYC is used instead"
     assert "COMPUTE_PREFER" in action
 
 
-def test_a_profile_that_does_not_fit_is_told():
-    told = recommended(T4, CPU, config=Execution(hardware={"kind": "cuda", "memory_gb": 40}))
-    assert any("40" in finding and "local/devices" in action for finding, action in told.items())
+def test_a_profile_that_does_not_fit_is_reported():
+    output = recommended(T4, CPU, config=Execution(hardware={"kind": "cuda", "memory_gb": 40}))
+    assert any("40" in finding and "local/devices" in action for finding, action in output.items())
 
 
 @pytest.mark.parametrize("allow, count", [(False, 1), (True, 0)])
-def test_a_tpu_that_works_but_is_not_allowed_is_told(allow, count):
+def test_a_tpu_that_works_but_is_not_allowed_is_reported(allow, count):
     tpu = replace(V5E, usable=True, native_dtypes=("float32", "bfloat16"), memory_free_mb=15_000, reason="passed")
-    told = recommended(tpu, CPU, config=Device(prefer="cpu", allow_tpu=allow))
-    assert sum("COMPUTE_ALLOW_TPU" in action for action in told.values()) == count
+    output = recommended(tpu, CPU, config=Device(prefer="cpu", allow_tpu=allow))
+    assert sum("COMPUTE_ALLOW_TPU" in action for action in output.values()) == count
 
 
 @pytest.mark.parametrize("free_mb, count", [(1_511, 0), (1_510, 1)])
-def test_less_than_a_tenth_of_the_memory_free_is_told(free_mb, count):
-    told = recommended(replace(T4, memory_free_mb=free_mb), CPU)
-    assert sum("nvidia-smi" in action for action in told.values()) == count
+def test_less_than_a_tenth_of_the_memory_free_is_reported(free_mb, count):
+    output = recommended(replace(T4, memory_free_mb=free_mb), CPU)
+    assert sum("nvidia-smi" in action for action in output.values()) == count
 
 
 @pytest.mark.parametrize("ram_mb, count", [(24_105, 0), (24_500, 0), (64_000, 1)])
-def test_a_memory_limit_below_the_machines_memory_is_told(ram_mb, count):
+def test_a_memory_limit_below_the_machines_memory_is_reported(ram_mb, count):
     assert sum("cgroup" in finding for finding in recommended(CPU, ram_mb=ram_mb)) == count
 
 
 @pytest.mark.parametrize("processes, threads", [(1, 2), (2, 1)])
-def test_threads_beyond_the_physical_cores_are_told(processes, threads):
-    told = recommended(cpu("AMD EPYC", 4, 2, 24_105), config=Execution(devices=processes))
-    assert told["4 threads on 2 physical cores slow each other down"] == f"max_threads={threads}"
+def test_threads_beyond_the_physical_cores_are_reported(processes, threads):
+    output = recommended(cpu("AMD EPYC", 4, 2, 24_105), config=Execution(devices=processes))
+    assert output["4 threads on 2 physical cores slow each other down"] == f"max_threads={threads}"
 
 
 def test_a_gpu_that_cannot_be_used_comes_with_the_cure():
-    told = recommended(HIDDEN_T4, CPU)
-    assert told == {"Tesla T4 cannot be used": "make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130"}
+    output = recommended(HIDDEN_T4, CPU)
+    assert output == {"Tesla T4 cannot be used": "make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130"}
     hidden = recommended(HIDDEN_T4, CPU, environment={"CUDA_VISIBLE_DEVICES": ""})
     assert hidden == {"Tesla T4 cannot be used": "unset CUDA_VISIBLE_DEVICES"}
     torn = recommended(HALF_A_DRIVER, CPU)

@@ -12,7 +12,7 @@ from pathlib import Path
 parser = argparse.ArgumentParser()
 parser.add_argument("--say", default="")
 parser.add_argument("--log", action="append", default=[], help="a line on stderr, as it stands")
-parser.add_argument("--event", action="append", default=[], help="as a notebook tells it")
+parser.add_argument("--event", action="append", default=[], help="as a notebook reports it")
 parser.add_argument("--say-last", default="")
 parser.add_argument("--sleep", type=float, default=0.0)
 parser.add_argument("--saves", action="store_true", help="stops with the exit code of what can be resumed")

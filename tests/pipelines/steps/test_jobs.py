@@ -1,4 +1,4 @@
-"""How far a step is, by what its notebook and its run log tell."""
+"""Progress of a step, from its notebook and its run log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAINING = '{"event": "start", "cell": 2, "title": "Training"}'
 
 @pytest.fixture
 def begin(tmp_path: Path):
-    """Starts a process that tells events and stays; gives its job once the last event was heard."""
+    """Starts a process that reports events and keeps running; returns its job after the last event."""
     jobs = []
 
     def start(*events: str, **facts) -> Job:

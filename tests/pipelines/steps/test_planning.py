@@ -105,11 +105,11 @@ def test_the_name_of_a_run_is_no_reason(done):
     assert done() is None
 
 
-def test_a_changed_configuration_is_told_by_key(done):
+def test_a_changed_configuration_is_reported_by_key(done):
     assert done("training.epochs=5") == "configuration: patchtst training.epochs was 3, is 5"
 
 
-def test_other_weights_to_start_from_are_told(done, root):
+def test_other_weights_to_start_from_are_reported(done, root):
     """The configuration names a file; what is in it decides what is learned."""
     start = "training.start_from=checkpoints/elsewhere.pt"
     (root / "checkpoints").mkdir(exist_ok=True)
@@ -122,11 +122,11 @@ def test_other_weights_to_start_from_are_told(done, root):
     ]
 
 
-def test_a_changed_parameter_is_told(done):
+def test_a_changed_parameter_is_reported(done):
     assert done(bundle=True) == "parameters: bundle is new"
 
 
-def test_a_changed_sensor_or_label_file_is_told(done, root):
+def test_a_changed_sensor_or_label_file_is_reported(done, root):
     data = root / "data/fdc"
     (data / "test_1.labels.csv").write_text("timestamp,anomaly\n", encoding="utf-8")
     shutil.copy(data / "test_2.csv", data / "test_3.csv")
@@ -143,7 +143,7 @@ def test_other_streams_and_what_lies_beside_are_no_reason(done, root):
     assert done() is None
 
 
-def test_a_changed_notebook_is_told_and_its_outputs_are_no_change(done, root):
+def test_a_changed_notebook_is_reported_and_its_outputs_are_no_change(done, root):
     path = root / "notebooks/local_patchtst_ssl.ipynb"
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cell = next(cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", ()))
@@ -155,7 +155,7 @@ def test_a_changed_notebook_is_told_and_its_outputs_are_no_change(done, root):
     assert done() == "code: notebooks/local_patchtst_ssl.ipynb changed"
 
 
-def test_changed_code_is_told(done, root, monkeypatch):
+def test_changed_code_is_reported(done, root, monkeypatch):
     for package in ("core", "trainers", "inference", "pipelines"):
         shutil.copytree(REPO_ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(fingerprints, "CODE_ROOT", root)
@@ -164,18 +164,18 @@ def test_changed_code_is_told(done, root, monkeypatch):
     assert done() == "code: trainers/schedule.py changed"
 
 
-def test_a_missing_or_foreign_result_is_told(done, root):
+def test_a_missing_or_foreign_result_is_reported(done, root):
     (root / "checkpoints/patchtst_ssl.pt").write_text("of another run", encoding="utf-8")
     assert done() == "checkpoints/patchtst_ssl.pt has changed since the step wrote it"
     (root / "checkpoints/patchtst_ssl.pt").unlink()
     assert done() == "checkpoints/patchtst_ssl.pt is missing"
 
 
-def test_a_pattern_without_files_is_told_as_ever(done):
+def test_a_pattern_without_files_is_reported_as_ever(done):
     with pytest.raises(DataError, match="matches nothing"):
         done("data.parts.test.files=[data/none/*]")
 
 
-def test_a_record_nobody_can_read_counts_for_nothing(done, root):
+def test_a_record_no_one_can_read_counts_for_nothing(done, root):
     (root / "artifacts/pipeline/steps/notebook-patchtst.json").write_text("{torn", encoding="utf-8")
     assert done() == "has never completed"

@@ -77,7 +77,7 @@ def test_problems_of_a_step_are_logged_once_and_the_rest_only_if_verbose(do, wor
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_as_many_run_at_once_as_there_are_jobs(do, workspace, jobs):
     do(*(step(name, "--sleep", "0.5", "--write", name) for name in "ab"), jobs=jobs)
-    first, second = sorted((written(workspace, name) for name in "ab"), key=lambda told: told["began"])
+    first, second = sorted((written(workspace, name) for name in "ab"), key=lambda output: output["began"])
     assert (second["began"] < first["ended"]) == (jobs == 2)
 
 
@@ -128,15 +128,15 @@ def test_after_a_failure_nothing_is_started_but_what_always_runs(do, workspace, 
     assert history["steps"]["other"]["reason"] == "bad did not complete"
 
 
-def test_the_page_is_told_of_every_change_and_how_far_each_step_is(do, workspace, monkeypatch):
+def test_the_page_is_reported_of_every_change_and_how_far_each_step_is(do, workspace, monkeypatch):
     monkeypatch.setattr(records, "_SECONDS_BETWEEN_NOTES", 0.1)
     write_text(workspace / livefile.PAGE, "the page")
-    told = []
+    output = []
     write = records.write_document
-    monkeypatch.setattr(records, "write_document", lambda path, live: (told.append(live), write(path, live)))
+    monkeypatch.setattr(records, "write_document", lambda path, live: (output.append(live), write(path, live)))
     cell = '{"event": "start", "cell": 2, "title": "Training"}'
     do(step("one", "--event", cell, "--sleep", "1"), step("two", stage="score", needs=("one",)))
-    stages = [{stage.id: (stage.state, stage.detail) for stage in live.stages} for live in told]
+    stages = [{stage.id: (stage.state, stage.detail) for stage in live.stages} for live in output]
     assert stages[0] == {"train": ("waiting", ""), "score": ("waiting", "")}
     assert {"train": ("running", "cell 2 of 0 (Training)"), "score": ("waiting", "")} in stages
     assert [state for state, _ in stages[-1].values()] == ["done", "done"]

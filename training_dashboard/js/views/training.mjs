@@ -105,7 +105,7 @@ function panel(store, name, ids, settings, leave) {
   const epochs = fold("Figures of every epoch", el("div"));
   let listed;
   const list = (runs) => {
-    // A table that is drawn anew loses its place.
+    // A table that is drawn again loses its scroll position.
     const before = listed;
     listed = runs.map(({ id, history }) => `${id} ${history.length}`).join();
     const isNews = listed !== before;
@@ -183,7 +183,7 @@ function head(run, leave) {
     run.recoveries > 0 &&
       warning(
         `${run.recoveries} times the loss or its gradient was not finite: the step was undone, `,
-        "and the run went on at a higher precision or a lower learning rate. Its folder tells where the data came from.",
+        "and the run continued with a higher precision or a lower learning rate. Its folder contains the origin of the data.",
       ),
     run.collapsed && warning("The model has collapsed: it answers the same whatever it is shown."),
   ];
@@ -238,7 +238,7 @@ const stepOf = (run, point) => point.step ?? point.epoch * perEpoch(run);
 function partsOf({ title, step, epoch, validation }, { history, step_history: steps }, isPerStep) {
   const isFine = step && (isPerStep || !epoch || history.length === 0);
   const [points, key] = isFine ? [steps, step] : [history, epoch];
-  // A loss that is no number is a gap to see; other figures are not taken at every step.
+  // A non-finite loss is a gap in the curve; other values are not recorded at every step.
   const parts = [
     [validation ? "training" : title, points.filter((point) => validation || isNumber(point[key])), key],
     ["validation", history, validation, [6, 4]],

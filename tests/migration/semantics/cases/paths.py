@@ -128,7 +128,7 @@ g
 h = '/content/drive/Shareddrives/team/plan.txt'
 print(open(h).read())
 # ----
-os.path.ismount = os.path.isdir  # the drive of the machine that stands in for Colab's is a folder, too
+os.path.ismount = os.path.isdir  # the drive of the simulated Colab machine is a folder, too
 print(os.path.ismount('/content/drive'))
 # ----
 import shutil
