@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from core.checkpoint import describe, detector_path
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import LoadedConfig, local_config_file
-from core.config.schema import STREAMS, AnyConfig, Parts
+from core.config.data import Parts
+from core.config.schema import STREAMS, AnyConfig
 from core.devices.process import start_right
 from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from core.config.schema import Scoring, Threshold
+from core.config.schema import Scoring
+from core.config.scoring import Threshold
 from core.errors import DataError, UsageError
 from core.numbers import duration_in_words, plain, ratio_in_words
 from inference.alarms import burst_sizes, event_spans

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from core.config import recipe
+from core.config.data import Part
 from core.config.recipe import History
-from core.config.schema import AnyConfig, Part
+from core.config.schema import AnyConfig
 from core.data.files import expand
 from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from core.config.schema import Scaling
+from core.config.data import Scaling
 from core.data.blocks import blocks, by_column
 from core.data.medians import percentiles
 

@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 import torch
 
+from core.config.data import Part
 from core.config.recipe import AUTO, smallest_window
-from core.config.schema import AnyConfig, Part
+from core.config.schema import AnyConfig
 from core.data.files import matches
 from core.data.recording import Recording
 from core.data.segments import window_starts

@@ -21,7 +21,8 @@ from benchmarks.detection.report import Findings
 from benchmarks.detection.sets import QUICK, BenchmarkSet
 from benchmarks.detection.unit import Unit
 from core import checkpoint
-from core.config.schema import PatchTSTModel, Scaling, Scoring
+from core.config.data import Scaling
+from core.config.schema import PatchTSTModel, Scoring
 from core.data.scaling import Scaler
 from core.data.windows import Series
 from tests.inference.charts.plants import plant

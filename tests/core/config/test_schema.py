@@ -2,7 +2,8 @@ import pytest
 from pydantic import BaseModel
 
 from core.config.compose import config_from_dict
-from core.config.schema import SCHEMAS, STREAMS, Part
+from core.config.data import Part
+from core.config.schema import SCHEMAS, STREAMS
 from core.errors import ConfigError
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from core.config.compose import config_from_dict
-from core.config.schema import AnyConfig, Scaling
+from core.config.data import Scaling
+from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_PARTS, StreamData, check_quality, load_stream_data
 from core.data.scaling import Scaler
 from core.data.splits import SCORING_PARTS

@@ -22,7 +22,7 @@ _READ = """
 import json, resource, sys
 from pathlib import Path
 import torch
-from core.config.schema import Scaling
+from core.config.data import Scaling
 from core.data.scaling import Scaler
 from core.data.store import Store
 from core.data.windows import Series, WindowSet

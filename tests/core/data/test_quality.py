@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.config.schema import Data, HardLimits, Quality, WarnLimits
+from core.config.data import HardLimits, WarnLimits
+from core.config.schema import Data, Quality
 from core.data import quality
 from core.data.cleaning import cleaned
 from core.data.files import expand

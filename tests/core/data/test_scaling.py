@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.schema import Scaling
+from core.config.data import Scaling
 from core.data import blocks, scaling
 from core.data.scaling import CONSTANT_SHARE, RUNAWAY, Scaler
 from core.data.windows import Series

@@ -1,0 +1,91 @@
+"""How data is scored: thresholds and events.
+
+Part of `core.config.schema`. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from core.config.charts import Charts
+from core.config.fields import Contradiction, Count, Ratio, Section
+
+# The largest false alarm rate that extrapolation of the tail supports.
+_MOST_OF_A_TAIL = 0.1
+
+
+class Threshold(Section):
+    method: Literal["conformal", "pot"] = Field(
+        "conformal",
+        description="`conformal`: a quantile of the calibration scores, without assumptions. `pot` (peaks over "
+        "threshold): extrapolates the tail of the scores, for rates that are too small for the number of scores.",
+    )
+    false_alarm_rate: Ratio = Field(0.02, description="Maximum share of normal scores that may be alarms.")
+    false_events_per_day: float | None = Field(
+        1.0,
+        gt=0.0,
+        description="Maximum number of false events per day of recorded time, if recordings have times. The threshold "
+        "satisfies this limit and `false_alarm_rate`. If the calibration data is too short for one event, the "
+        "threshold leaves no event in it. null: no limit.",
+    )
+    min_calibration: Count = Field(50, description="Minimum number of calibration scores for a threshold.")
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.method == "pot" and self.false_alarm_rate > _MOST_OF_A_TAIL:
+            yield Contradiction(
+                f"method = pot supports rates of up to {_MOST_OF_A_TAIL}, not false_alarm_rate = "
+                f"{self.false_alarm_rate}; method = conformal supports any",
+                ("false_alarm_rate", "method"),
+            )
+
+
+class Scoring(Section):
+    batch_size: Count = Field(64, description="Windows per scoring pass.")
+    model_weight: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Weight of the model in a score; the rest is the weight of the control charts. 0 uses the charts "
+        "only, 1 the model only.",
+    )
+    look_ahead: bool = Field(
+        False,
+        description="Process sensors: whether the model may also use later rows of a window to predict a row; a score "
+        "is then complete one window later. `false` predicts each patch from previous rows, as a monitor must; a "
+        "score is complete at the end of its patch.",
+    )
+    operating_context: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Process sensors: whether residuals are compared with those of similar operating contexts. `auto` "
+        "does so for a process that repeats itself, such as a recipe.",
+    )
+    smoothing_span: Count = Field(
+        1,
+        description="Span of the causal exponentially weighted means in a score: in rows, for vibration in the "
+        "windows of a file; 1 does not smooth.",
+    )
+    charts: Charts = Field(Charts(), description="Constants of the control charts.")
+    threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
+    allow_training_rows: bool = Field(
+        False,
+        description="Accept calibration rows that the model was trained on, with a warning; otherwise that is an "
+        "error. The errors of the model are smaller on them, so the threshold is too low and there are more false "
+        "alarms.",
+    )
+    event_gap: int = Field(1, ge=0, description="Alarms at most this many scores apart are one event.")
+    event_release: float = Field(
+        1.0,
+        gt=0.0,
+        le=1.0,
+        description="An event continues while the score is above this share of the threshold; 1 ends it with the "
+        "alarm.",
+    )
+    event_min_length: Count = Field(1, description="Minimum number of alarms in an event; shorter events are dropped.")
+    event_min_seconds: float = Field(
+        0.0,
+        ge=0.0,
+        description="Minimum duration of an event, from its first score to its last; a single score lasts 0 seconds.",
+    )
