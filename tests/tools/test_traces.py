@@ -10,6 +10,7 @@ import pytest
 
 from migration.migrate import migrate
 from tests.migration.semantics.outcome import notebook_of
+from tests.support import REPO_ROOT
 from tools.traces.__main__ import _compared, _sandbox
 from tools.traces.compare import compare
 
@@ -42,6 +43,24 @@ def test_what_is_lost_or_added_is_named_by_its_kind():
 
 def test_what_the_report_asks_a_person_about_is_no_silent_difference():
     assert _both([("process", "apt-get install -y x")], [], human=[0]) == ({}, {})
+
+
+OUTSIDE = """\
+import sys
+from tools.traces import runner
+runner._fresh = lambda *_: sys.exit("emptied folders of this machine")
+runner.HOME = runner.Path(sys.argv.pop())
+sys.exit(runner.main())
+"""
+
+
+def test_the_runner_refuses_to_run_outside_its_sandbox(tmp_path):
+    home = tmp_path / "home"
+    command = [sys.executable, "-c", OUTSIDE, "local", "runtime", str(home)]
+    ended = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "sandbox" in ended.stderr
+    assert not home.exists()
 
 
 @pytest.fixture(scope="module")

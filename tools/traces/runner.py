@@ -18,6 +18,7 @@ import sys
 import tempfile
 import types
 import warnings
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from tools.traces import recorders  # noqa: E402 a sandbox has no other path to 
 del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
 SECONDS = 6  # CPU time per notebook
+# What sandbox.sh creates: elsewhere nothing may be emptied.
+SANDBOX_MARKER = Path("/landfall-traces-sandbox")
+HOME = Path("/home/user")
 _ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
 _COLAB_MODULES = (
     *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
@@ -38,12 +42,17 @@ _COLAB_MODULES = (
 
 
 def main() -> int:
+    if not SANDBOX_MARKER.is_file():
+        sys.stderr.write("runner.py empties folders and runs only in the sandbox that sandbox.sh makes\n")
+        return 2
     kind, runtime = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    start = "/content" if kind == "colab" else "/started"
-    _fresh(kind, start)
+    start = Path("/content" if kind == "colab" else "/started")
+    HOME.mkdir(parents=True, exist_ok=True)
+    bound = frozenset((*start.iterdir(), *HOME.iterdir()))  # read-only folders that the sandbox shows there
+    _fresh(kind, start, bound)
     log = recorders.Log()
     shell = _shell(log, is_colab=kind == "colab")
     if kind == "colab":
@@ -56,7 +65,7 @@ def main() -> int:
         read, write = os.pipe()
         child = os.fork()
         if not child:
-            _fresh(kind, start)
+            _fresh(kind, start, bound)
             effects = _run(shell, log, json.loads(line))
             with os.fdopen(write, "w") as pipe:
                 pipe.write(json.dumps({"effects": effects, "ended": False}))
@@ -70,15 +79,14 @@ def main() -> int:
     return 0
 
 
-def _fresh(kind: str, start: str) -> None:
-    """Creates empty folders and the environment of the simulated machine."""
+def _fresh(kind: str, start: Path, bound: Set[Path]) -> None:
+    """Creates empty folders and the environment of the simulated machine; `bound` stays."""
     os.chdir("/")
-    for folder in (start, "/tmp/home"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for path in Path(folder).iterdir():
+    for folder in (start, HOME):
+        for path in set(folder.iterdir()) - bound:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     os.environ.clear()
-    os.environ.update(PATH="/usr/bin:/bin", HOME="/tmp/home", SHELL="/bin/bash", LANG="C.UTF-8", TERM="dumb")
+    os.environ.update(PATH="/usr/bin:/bin", HOME=str(HOME), SHELL="/bin/bash", LANG="C.UTF-8", TERM="dumb")
     if kind == "colab":
         os.environ.update(COLAB_RELEASE_TAG="release", COLAB_GPU="1", COLAB_BACKEND_VERSION="next")
         Path(start, "drive/MyDrive").mkdir(parents=True)

@@ -23,5 +23,6 @@ mount --rbind /proc "$root/proc"
 IFS=:
 for folder in $read; do bind "$folder"; done
 unset IFS
-if [ "$kind" = colab ]; then mkdir "$root/content"; else mkdir "$root/started"; fi
+: > "$root/landfall-traces-sandbox"  # runner.py runs nowhere else
+if [ "$kind" = colab ]; then mkdir -p "$root/content"; else mkdir -p "$root/started"; fi
 exec chroot "$root" "$@"
