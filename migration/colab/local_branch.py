@@ -193,23 +193,27 @@ def _needs_no_try(source: CellSource, choice: Choice, node: ast.Try) -> bool:
     kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     if all(isinstance(kind, ast.Name) and kind.id in _OF_IMPORTS for kind in kinds):
         return not any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in others)
-    return all(cannot_fail(source, statement) for statement in others)
+    return all(_raises_nothing(source, statement) for statement in others)
 
 
-def cannot_fail(source: CellSource, node: ast.stmt) -> bool:
-    """Imports of the standard library aside, what raises nothing: literals, prints of them, shell lines and magics."""
+def _raises_nothing(source: CellSource, node: ast.stmt) -> bool:
+    """What raises nothing but an import: what cannot fail, a mount of Drive, shell lines and magics."""
     match node:
-        case ast.Pass():
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="mount"))):
+            return True  # of a literal place, for any other is an effect that this is asked about
+    return cannot_fail(node) or (isinstance(node, ast.Expr) and source.command_of(node) is not None)
+
+
+def cannot_fail(node: ast.stmt) -> bool:
+    """Whether a statement raises nothing whatever ran before it: `pass`, a string, a literal assigned or printed."""
+    match node:
+        case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
             return True
         case ast.Assign():
             return all(isinstance(target, ast.Name) for target in node.targets) and is_literal(node.value)
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
         case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
             return all(map(is_literal, arguments))
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="mount"))):
-            return True  # of a literal place, for any other is an effect that this is asked about
-    return isinstance(node, ast.Expr) and source.command_of(node) is not None
+    return False
 
 
 def is_literal(node: ast.expr) -> bool:

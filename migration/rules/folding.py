@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from migration.colab.local_branch import Choice, is_literal
+from migration.colab.local_branch import Choice, cannot_fail
 from migration.colab.names import PACKAGE
 from migration.notebook.texts import Edit
 from migration.python.scopes import read_names_of
@@ -109,7 +109,7 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     in_a_line = "\n" not in source.text[start : source.span(node.body[0])[0]]
     shares_line = before and "\n" not in source.text[end_of(source, before[-1]) : source.span(failing)[0]]
     uses_error = handler.name and handler.name in read_names_of(source, handler.body)
-    if uses_error or not all(map(_cannot_fail, before)) or (before and (in_a_line or shares_line)):
+    if uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
         if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
             return ()  # it raises KeyError by itself
         raised = Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE)
@@ -220,18 +220,9 @@ def _handler_colon(source: CellSource, handler: ast.ExceptHandler) -> int:
     return _colon(source, line)
 
 
-def _cannot_fail(node: ast.stmt) -> bool:
-    """Imports, and assignments and prints of literals: what can stand outside of the `try` as well."""
-    match node:
-        case ast.Import() | ast.ImportFrom() | ast.Pass():
-            return True
-        case ast.Assign():
-            return all(isinstance(target, ast.Name) for target in node.targets) and is_literal(node.value)
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
-            return all(map(is_literal, arguments))
-    return False
+def _needs_no_try(node: ast.stmt) -> bool:
+    """What can stand outside of the `try` as well; an import that fails ends the cell with or without it."""
+    return isinstance(node, ast.Import | ast.ImportFrom) or cannot_fail(node)
 
 
 def _does_nothing(node: ast.stmt) -> bool:
