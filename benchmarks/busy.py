@@ -32,10 +32,10 @@ HEADINGS = {
     "two_at_once": "two at once",
 }
 WORKS = ("PatchTST training", "PatchTST scoring", "Swin-MAE training", "Swin-MAE scoring", "scalograms")
-# Ends when its parent ends, for any reason.
+# Ends with its parent, however and whenever that ends.
 _BUSY = """\
-import os
-parent = os.getppid()
+import os, sys
+parent = int(sys.argv[1])
 while os.getppid() == parent:
     for _ in range(100_000):
         pass
@@ -112,8 +112,8 @@ def _wait_for_idle() -> float:
 
 @contextmanager
 def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Starts `count` processes that compute all the time and need no memory."""
-    processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
+    """So many processes that compute all the time and hold nothing."""
+    processes = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(count)]
     try:
         time.sleep(0.3)
         yield processes

@@ -9,6 +9,7 @@ import psutil
 import pytest
 import torch
 
+from benchmarks.busy import busy
 from core.devices import threads
 from core.devices.host import affinity
 from core.devices.threads import CoreUse, Threads, thread_limit, use
@@ -155,12 +156,9 @@ def test_what_others_use_is_what_is_neither_own_nor_elsewhere(readings):
 def test_a_busy_process_is_found():
     """It uses what it is given of the cores, and so do all others there."""
     core_use = CoreUse()
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-        try:
-            threads.time.sleep(1.0)
-            assert core_use.others() > threads.SPARE_SHARE
-        finally:
-            busy.kill()
+    with busy(1):
+        threads.time.sleep(1.0)
+        assert core_use.others() > threads.SPARE_SHARE
 
 
 # --------------------------------------------------------------------------------------------------------- this process
