@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
+from core.config.composition import composed_of, note
 from core.config.execution import Execution
 from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
 from core.config.interpolations import expanded_size
 from core.config.overrides import CONFIG_DIR, Setting, apply, flatten, from_command_line, from_environment, is_group
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Stream
-from core.config.sources import Source, calls_resolver, read_sources
+from core.config.sources import calls_resolver
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.reading import UnreadableError, read_yaml
 from core.redaction import redacted
@@ -167,7 +168,7 @@ def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[
             _merge(values, value)
             keys = list(setting.set_keys())
         for key in keys:
-            _note(origins, key, setting.origin)
+            note(origins, key, setting.origin)
     known = {name: value for name, value in values.items() if name in Execution.model_fields}
     try:
         return Execution.model_validate(known), origins
@@ -224,12 +225,6 @@ def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _note(origins: dict[str, str], key: str, source: str) -> None:
-    """The order of the mapping is the order in which the values were last set."""
-    origins.pop(key, None)
-    origins[key] = source
-
-
 # ------------------------------------------------------------------------------------------------------------ Hydra
 def _compose(path: Path, layers: Sequence[Sequence[Setting]], *, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Values as plain data, and the file or override that set each one. layers: of overrides, weakest first."""
@@ -239,7 +234,7 @@ def _compose(path: Path, layers: Sequence[Sequence[Setting]], *, root: Path) -> 
 
     choices = {setting.key: setting for layer in layers for setting in layer if is_group(setting.key, root)}
     try:
-        composed, origins = _composed(path, [setting.text for setting in choices.values()], root=root)
+        composed, origins = composed_of(path, [setting.text for setting in choices.values()], root=root)
         for layer in layers:
             for chosen in (setting for setting in layer if choices.get(setting.key) is setting):
                 composed = _with_group(composed, chosen, origins, root=root)
@@ -249,7 +244,7 @@ def _compose(path: Path, layers: Sequence[Sequence[Setting]], *, root: Path) -> 
                 except UsageError as error:
                     raise UsageError(f"{relative(path, root)}: {error.message}", hint=error.hint) from error
                 for key in setting.set_keys():
-                    _note(origins, key, setting.origin)
+                    note(origins, key, setting.origin)
         plain = OmegaConf.to_container(composed, resolve=False)
         _refuse_resolvers(plain, relative(path, root), origins)
         if (size := expanded_size(plain)) > _LARGEST_EXPANSION:
@@ -273,34 +268,12 @@ def _with_group(values: DictConfig, chosen: Setting, origins: dict[str, str], *,
     if chosen.override.is_delete() or chosen.override.package is not None:
         return values  # Hydra has done it
     option = root / CONFIG_DIR / chosen.key / f"{chosen.override.value()}.yaml"
-    group, of_group = _composed(option, [f"+{chosen.key}={chosen.override.value()}"], root=root, is_group_only=True)
+    group, of_group = composed_of(option, [f"+{chosen.key}={chosen.override.value()}"], root=root, is_group_only=True)
     for key, origin in of_group.items():
-        _note(origins, key, origin)
+        note(origins, key, origin)
     merged = OmegaConf.merge(values, group)
     OmegaConf.set_struct(merged, False)
     return merged  # type: ignore[return-value]
-
-
-def _composed(
-    path: Path, overrides: Sequence[str], *, root: Path, is_group_only: bool = False
-) -> tuple[DictConfig, dict[str, str]]:
-    """What Hydra composes of a file and chosen groups, or of the groups only, and the line that set each key."""
-    from hydra import compose, initialize_config_dir
-    from omegaconf import OmegaConf
-
-    folder = root / CONFIG_DIR if is_group_only else path.parent
-    sources = read_sources(path, (folder, root / CONFIG_DIR), root)
-    for text in overrides:
-        group, _, option = text.lstrip("+~").partition("=")
-        sources |= read_sources(root / CONFIG_DIR / group / f"{option}.yaml", (root / CONFIG_DIR,), root)
-    configs = str((root / CONFIG_DIR).resolve()).replace("'", r"\'")
-    texts = [f"hydra.searchpath=['file://{configs}']", *overrides]
-    name = None if is_group_only else path.stem
-    with initialize_config_dir(str(folder.resolve()), version_base="1.3", job_name="landfall"):
-        composed = compose(config_name=name, overrides=texts)
-        origins = _file_origins(name, texts, (folder, root / CONFIG_DIR), sources, root=root)
-    OmegaConf.set_struct(composed, False)
-    return composed, origins
 
 
 def _refuse_resolvers(values: Mapping[str, Any], source: str, origins: Mapping[str, str]) -> None:
@@ -318,33 +291,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
     elif isinstance(value, str):
         yield value
-
-
-def _file_origins(
-    name: str | None, overrides: list[str], folders: Sequence[Path], sources: Mapping[Path, Source], *, root: Path
-) -> dict[str, str]:
-    """Walks Hydra's own list of composed files in merge order; the last file that has a key set it, `file:line`."""
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.types import RunMode
-
-    loader = GlobalHydra.instance().config_loader()
-    defaults = loader.compute_defaults_list(name, overrides, RunMode.RUN).defaults
-    origins: dict[str, str] = {}
-    for entry in defaults:
-        file = _source_file(entry.config_path, folders)
-        if file is None or (entry.package or "").split(".")[0] == "hydra":
-            continue
-        source = sources.get(file) or read_sources(file, (), root)[file]
-        prefix = f"{entry.package}." if entry.package else ""
-        for key, line in source.lines.items():
-            if key != "defaults":
-                _note(origins, f"{prefix}{key}", f"{relative(file, root)}:{line}")
-    return origins
-
-
-def _source_file(config_path: str | None, folders: Sequence[Path]) -> Path | None:
-    candidates = [folder / f"{config_path}.yaml" for folder in folders]
-    return next((file for file in candidates if file.is_file()), None)
 
 
 def _first_line(error: Exception) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,11 @@ _RESOLVER = re.compile(r"\$\{[^}]*:")
 
 @dataclass(frozen=True)
 class Source:
-    """A file's dotted keys, each with its line, and the files its defaults list names, without their suffix."""
+    """A file's dotted keys, each with its line, the files its defaults list names, without suffix, and its text."""
 
-    lines: dict[str, int]
+    lines: Mapping[str, int]
     defaults: tuple[str, ...]
+    text: str
 
 
 def read_sources(path: Path, folders: Sequence[Path], root: Path) -> dict[Path, Source]:
@@ -48,12 +50,16 @@ def calls_resolver(value: object) -> bool:
 
 def _read(file: Path, name: str) -> Source:
     try:
-        text = text_of(read_bytes(file, largest=LARGEST_YAML))
-        _, node = parse_yaml(text)
+        return _parsed(text_of(read_bytes(file, largest=LARGEST_YAML)), name)
     except (OSError, UnreadableError) as error:
         hint = "indent with blanks, not with tabs" if "\\t" in str(error) else "a configuration is a page of UTF-8 text"
         problem = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UsageError(f"{name}: {problem}", hint=hint) from error
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str, name: str) -> Source:
+    _, node = parse_yaml(text)
     if node is not None and not isinstance(node, yaml.MappingNode):
         raise UsageError(f"{name}: line 1: no mapping of keys to values", hint="write key: value")
     if package := re.search(r"^#\s*@package\s+hydra", text, re.MULTILINE):
@@ -63,7 +69,7 @@ def _read(file: Path, name: str) -> Source:
     if "hydra" in lines or any(key.startswith("hydra.") for key in lines):
         raise _configures_hydra(name, min(line for key, line in lines.items() if key.split(".")[0] == "hydra"))
     defaults = [value for key, value in entries if key.value == "defaults"]
-    return Source(lines, tuple(entry for value in defaults for entry in _named(value, name)))
+    return Source(lines, tuple(entry for value in defaults for entry in _named(value, name)), text)
 
 
 def _configures_hydra(name: str, line: int) -> UsageError:

@@ -33,7 +33,7 @@ del sys.path[0]  # notebooks import nothing of this repository but the runtime
 SECONDS = 6  # CPU time per notebook
 # What sandbox.sh creates: elsewhere nothing may be emptied.
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
-HOME = Path("/home/user")
+HOME = Path("/home", "user")
 _ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
 _COLAB_MODULES = (
     *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
