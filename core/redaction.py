@@ -33,15 +33,16 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _GAP = r"(?:\s|\x1b\[[\d;]*m)*"
 _SCHEME = r"(?:bearer|basic|digest|negotiate)\s+"
 # `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it, nor the end of a
-# picture in base64, `pwd==`, nor an expression such as `token=os.environ['X']`.
+# picture in base64, `pwd==`, nor an expression such as `token=os.environ['X']`. It matches from the word on, which may
+# stand within a name: a pattern that begins with the name takes a second for a picture in base64.
 _ASSIGNED = re.compile(
-    rf"(?P<name>[\w-]*(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
+    rf"(?P<name>(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
     rf"(?:[rbuf]{{0,2}}(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)"
     rf"|(?P<plain>(?:{_SCHEME})?[^\s'\",;}})\]=\\\x1b][^\s'\",;}})\]\\\x1b]*))",
     re.IGNORECASE,
 )
 # `api_keys = ['x', 'y']`
-_LISTED = re.compile(rf"(?P<name>(?P<word>[\w-]*s)['\"]?\]?{_GAP}[=:]{_GAP})(?P<list>[\[({{][^\])}}]*)")
+_LISTED = re.compile(rf"(?P<sign>s['\"]?\]?{_GAP}[=:]{_GAP})(?P<list>[\[({{][^\])}}]*)")
 _LITERAL = re.compile(r"(['\"])(?:\\.|(?!\1).)*\1")
 _TEXT_IN_CODE = re.compile(
     r"(?P<triple>\"{3}|'{3})(?:\\.|(?!(?P=triple)).)*(?P=triple)|(?P<single>['\"])(?:\\.|(?!(?P=single))[^\n])*(?P=single)"
@@ -123,9 +124,9 @@ def _in_literal(found: re.Match[str]) -> str:
 
 
 def _all_hidden(found: re.Match[str]) -> str:
-    return (
-        found["name"] + _LITERAL.sub(rf"\g<1>{HIDDEN}\g<1>", found["list"]) if _KEYS.search(found["word"]) else found[0]
-    )
+    if not _KEYS.search(_before(found) + "s"):
+        return found[0]
+    return found["sign"] + _LITERAL.sub(rf"\g<1>{HIDDEN}\g<1>", found["list"])
 
 
 def _by_value(text: str) -> str:
@@ -151,7 +152,7 @@ def _by_form(text: str) -> str:
 
 def _hidden(found: re.Match[str]) -> str:
     """The value of a name of a secret is hidden; of other names, and in other forms, it stays."""
-    name, value, plain = found["name"], found["quoted"], found["plain"]
+    name, value, plain = _before(found) + found["name"], found["quoted"], found["plain"]
     start = found.start("quoted" if plain is None else "plain") - found.start()
     if not is_secret(name) and not (plain is None and _KEYS.search(name)):
         return found[0]
@@ -162,6 +163,14 @@ def _hidden(found: re.Match[str]) -> str:
     if "," in found["sign"] or _EXPRESSION.match(plain) or (":" in found["sign"] and _is_word(plain, after_scheme)):
         return found[0]
     return found[0][:start] + HIDDEN
+
+
+def _before(found: re.Match[str]) -> str:
+    """The part of a name before its word of a secret."""
+    text, start = found.string, found.start()
+    while start and (text[start - 1] in "-_" or text[start - 1].isalnum()):
+        start -= 1
+    return text[start : found.start()]
 
 
 def _is_word(value: str, after_scheme: str) -> bool:
