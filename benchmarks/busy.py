@@ -32,7 +32,7 @@ HEADINGS = {
     "two_at_once": "two at once",
 }
 WORKS = ("PatchTST training", "PatchTST scoring", "Swin-MAE training", "Swin-MAE scoring", "scalograms")
-# Ends with its parent, however and whenever that ends.
+# Ends when its parent ends, for any reason, even before this process looks.
 _BUSY = """\
 import os, sys
 parent = int(sys.argv[1])
@@ -112,7 +112,7 @@ def _wait_for_idle() -> float:
 
 @contextmanager
 def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many processes that compute all the time and hold nothing."""
+    """Starts `count` processes that compute all the time and need no memory."""
     processes = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(count)]
     try:
         time.sleep(0.3)
