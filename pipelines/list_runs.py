@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
 from core.errors import EXIT_OK, CheckpointError
+from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
 
-_COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started")
+_COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started", "events",
+            "faults found", "row AUROC", "tags")  # fmt: skip
 
 
 def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
@@ -42,6 +44,8 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
                 "has_weights": promotion.weights_path(root, config, folder.name).is_file(),
                 "promoted": folder.name == promoted,
                 "started_at": status.get("started_at"),
+                "detection": read_detection(folder),
+                **read_notes(folder),
             }
         )
     return sorted(found, key=lambda run: str(run["started_at"]), reverse=True)
@@ -62,11 +66,23 @@ def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
                 "" if skill is None else f"{skill:.3f}",
                 "yes" if run["has_weights"] else "",
                 str(run["started_at"] or "")[:19].replace("T", " "),
+                *_detection(run["detection"] or {}),
+                " ".join([*run["tags"], *([f"({run['note']})"] if run["note"] else [])]),
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Events, faults found and AUROC of the latest scoring; empty where it has none, or the data has no labels."""
+    events, total, auroc = (found.get(name) for name in ("events", "faults_total", "auroc"))
+    return (
+        "" if events is None else str(events),
+        "" if total is None else f"{found['faults_found']} of {total}",
+        "" if auroc is None else f"{auroc:.3f}",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -121,6 +121,27 @@ class Progress(Document):
     recoveries: int = Field(0, ge=0, description="How often the run rolled back a non-finite step and continued.")
 
 
+class RunDetection(Document):
+    """Figures of the latest scoring with the model of a run; those against labels are null without labels."""
+
+    scored_at: Time | None = Field(None, description="When.")
+    events: int | None = Field(None, description="Events found.")
+    alarms: int | None = Field(None, description="Scores above the threshold.")
+    threshold: Number = Field(None, description="The threshold.")
+    faults_total: int | None = Field(None, description="Labelled faults.")
+    faults_found: int | None = Field(None, description="Labelled faults found.")
+    false_events: int | None = Field(None, description="Events that are matched to no labelled fault.")
+    false_events_per_hour: Number = Field(None, description="`false_events` per recorded hour.")
+    auroc: Number = Field(None, description="Area under the ROC curve of rows; chance is 0.5.")
+    f1: Number = Field(None, description="F1 of the alarms.")
+    data: Text | None = Field(None, description="Digest of the scored files: runs compare only where it is equal.")
+
+
+class RunNotes(Document):
+    tags: list[Text] = Field(default_factory=list, description="Tags that people gave the run.")
+    note: Text = Field("", description="A note.")
+
+
 class RunStream(Progress):
     """One stream of a run; its state is `unreadable` if the status of the run could not be read."""
 
@@ -133,6 +154,8 @@ class RunStream(Progress):
     collapsed: bool = Field(False, description="The training loss was constant, or rose far above its minimum.")
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
+    detection: RunDetection | None = Field(None, description="Null where its model has not scored.")
+    notes: RunNotes | None = Field(None, description="Null where nobody noted anything.")
     config: dict[str, Any] | None = Field(None, description="The composed configuration.")
 
 
@@ -157,6 +180,9 @@ class RunEntryStream(Document):
     epoch: int = Field(0, description="Epochs done.")
     epochs: int = Field(0, description="Epochs planned.")
     best_val_loss: Number = Field(None, description="Lowest validation loss.")
+    events: int | None = Field(None, description="Events of its latest scoring.")
+    auroc: Number = Field(None, description="AUROC of its latest scoring against labels.")
+    tags: list[Text] = Field(default_factory=list, description="Tags that people gave the run.")
 
 
 class RunEntry(Document):

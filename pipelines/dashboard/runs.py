@@ -17,6 +17,7 @@ from core.config.schema import STREAMS, Stream
 from core.names import is_run_id
 from core.owner import Owner
 from core.reading import parse_json, read_yaml
+from core.run_facts import DETECTION, NOTES
 from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Number, Time, encodable
@@ -30,8 +31,10 @@ from pipelines.dashboard.run_documents import (
     Environment,
     EpochPoint,
     Progress,
+    RunDetection,
     RunEntry,
     RunEntryStream,
+    RunNotes,
     RunRecord,
     RunsIndex,
     RunState,
@@ -45,11 +48,11 @@ MAX_STEPS = 2000
 SILENCE = timedelta(minutes=2)
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
-_RECORD_FORMAT = 4
+_RECORD_FORMAT = 5
 # A loss that is this factor above its minimum has diverged; one that changes by less than this share never improved.
 _FALLEN_BACK, _MOVES = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
-_FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json")
+_FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json", DETECTION, NOTES)
 # The state of a run is that of its most urgent stream.
 _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
 _OLDEST = datetime.min.replace(tzinfo=UTC)
@@ -145,6 +148,9 @@ def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:
                 epoch=stream.epoch,
                 epochs=stream.epochs,
                 best_val_loss=stream.best.val_loss if stream.best else None,
+                events=stream.detection.events if stream.detection else None,
+                auroc=stream.detection.auroc if stream.detection else None,
+                tags=stream.notes.tags if stream.notes else [],
             )
             for name, stream in record.streams.items()
         },
@@ -194,6 +200,8 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         "nan_steps": sum(step.loss is None for step in steps),
         "collapsed": has_collapsed(epochs),
         "environment": read_model(folder / "environment.json", Environment, problems),
+        "detection": read_model(folder / DETECTION, RunDetection, problems),
+        "notes": read_model(folder / NOTES, RunNotes, problems),
         "config": read_config(folder / "config.yaml", problems),
     }
     status_file = folder / "status.json"

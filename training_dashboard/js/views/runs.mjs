@@ -1,6 +1,6 @@
 /** All runs as a table; one that is picked shows what it ran on and with, several show where they differ. */
 import { advice, badge, card, el, facts, fill, fold, quiet, small } from "../dom.mjs";
-import { MISSING, duration, figure, hardware, time } from "../format.mjs";
+import { MISSING, count, duration, figure, hardware, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -73,6 +73,21 @@ const columnsOf = (store, chosen, pick) => [
     ),
     first: 1,
   })),
+  ...store.streams.flatMap((name) => [
+    number(
+      `events-${name}`,
+      `Events, ${store.stream(name).title}`,
+      (run) => run.streams[name]?.events,
+      count,
+    ),
+    number(
+      `auroc-${name}`,
+      `AUROC, ${store.stream(name).title}`,
+      (run) => run.streams[name]?.auroc,
+      figure,
+    ),
+  ]),
+  text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING),
   number("duration", "Duration", (run) => run.duration_seconds, duration),
   text("device", "Hardware", (run) => run.device ?? MISSING),
   text(
@@ -83,6 +98,8 @@ const columnsOf = (store, chosen, pick) => [
       el("a", { href: href("training", { run }), "aria-label": `Curves of ${run}` }, "show"),
   ),
 ];
+
+const tagsOf = (run) => [...new Set(Object.values(run.streams).flatMap(({ tags }) => tags ?? []))];
 
 async function details(store, ids) {
   const failed =
@@ -114,12 +131,19 @@ function single(title, { id, environment, config, ...run }) {
       ["Duration", duration(run.duration_seconds)],
       ["Reason", run.reason],
       ["Hardware", hardware(environment?.device)],
+      ["Events", run.detection && count(run.detection.events)],
+      ["Faults found", run.detection?.faults_total && faultsFound(run.detection)],
+      ["Row AUROC", run.detection?.auroc && figure(run.detection.auroc)],
+      ["Tags", run.notes?.tags?.join(" ")],
+      ["Note", run.notes?.note],
       ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`],
     ]),
     listing("configuration", config),
     listing("environment", environment),
   );
 }
+
+const faultsFound = ({ faults_found: found, faults_total: total }) => `${found} of ${total}`;
 
 const listing = (what, tree) =>
   tree
@@ -145,7 +169,9 @@ const leaves = (tree, prefix = "") =>
 
 /** What is not the same in all of `trained`. */
 function difference(title, trained) {
-  const trees = trained.map(({ config, environment }) => leaves({ config, environment }));
+  const trees = trained.map(({ detection, notes, config, environment }) =>
+    leaves({ ...(detection && { detection }), ...(notes && { notes }), config, environment }),
+  );
   const keys = [...new Set(trees.flatMap((tree) => [...tree.keys()]))];
   const items = keys.filter((key) => trees.some((tree) => tree.get(key) !== trees[0].get(key)));
   const columns = [

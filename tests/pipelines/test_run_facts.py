@@ -1,0 +1,71 @@
+"""What is kept about a run: how its model detects, tags and a note; in the list of runs and on the dashboard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.config.compose import load_config
+from core.errors import EXIT_OK, EXIT_USAGE
+from core.run_facts import NOTES, read_detection, read_notes, record_detection
+from inference.run_scoring_example import read_summary
+from pipelines import list_runs, tag_run
+from pipelines.export_training_dashboard_state import export_state
+from tests.support.small_workspace import CONFIGS, RUN_ID
+
+
+def folder_of(root: Path) -> Path:
+    return root / "runs/patchtst_ssl" / RUN_ID
+
+
+def index_of(root: Path) -> dict:
+    export_state(root)
+    (run,) = json.loads((root / "training_dashboard/data/runs/index.json").read_text())["runs"]
+    return run
+
+
+def test_a_scoring_leaves_its_figures_with_the_run_of_its_model(copied):
+    summary = read_summary(load_config(CONFIGS["patchtst"], root=copied).config, root=copied)
+    kept = read_detection(folder_of(copied))
+    assert kept["events"] == summary["events"]
+    assert kept["auroc"] == summary["detection"]["auroc"]
+    assert kept["faults_total"] == summary["detection"]["faults_total"]
+    assert kept["data"] == summary["made_of"]["data"]["content of data.parts.test"]
+    run = index_of(copied)
+    assert run["streams"]["patchtst"]["events"] == summary["events"]
+    assert run["streams"]["patchtst"]["auroc"] == summary["detection"]["auroc"]
+
+
+def test_figures_are_not_kept_where_the_run_is_gone(tmp_path):
+    record_detection(tmp_path / "gone", {})
+    assert not (tmp_path / "gone").exists()
+
+
+def test_tags_and_a_note_are_listed_and_exported(copied, capsys):
+    arguments = ["--repo-root", str(copied)]
+    assert tag_run.main([RUN_ID, "pump-7", "baseline", "--note", "before the overhaul", *arguments]) == EXIT_OK
+    assert tag_run.main([RUN_ID, "good", "--remove", "baseline", "--stream", "patchtst", *arguments]) == EXIT_OK
+    capsys.readouterr()
+    assert list_runs.main(["--json", *arguments]) == EXIT_OK
+    runs = {run["stream"]: run for run in json.loads(capsys.readouterr().out)}
+    assert runs["patchtst"]["tags"] == ["pump-7", "good"]
+    assert runs["swinmae"]["tags"] == ["pump-7", "baseline"]
+    assert runs["patchtst"]["note"] == "before the overhaul"
+    assert list_runs.main(arguments) == EXIT_OK
+    assert "pump-7 good (before the overhaul)" in capsys.readouterr().out
+    assert index_of(copied)["streams"]["patchtst"]["tags"] == ["pump-7", "good"]
+
+
+def test_only_runs_that_are_there_can_be_tagged(copied, capsys):
+    assert tag_run.main(["no-such-run", "good", "--repo-root", str(copied)]) == EXIT_USAGE
+    assert "no-such-run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"tags": 3}', '{"tags": [1], "note": null}'])
+def test_damaged_notes_are_read_as_far_as_they_go(tmp_path, text):
+    (tmp_path / NOTES).write_text(text, encoding="utf-8")
+    found = read_notes(tmp_path)
+    assert found["note"] == ""
+    assert all(isinstance(tag, str) for tag in found["tags"])
