@@ -99,9 +99,8 @@ train-swinmae: $(READY) $(SAMPLE)  ## Train Swin-MAE from the command line
 	$(BIN)/python -m trainers.train_swinmae_ssl $(ARGS)
 
 .PHONY: score
-score: $(READY)  ## Score both streams with their checkpoints
-	$(BIN)/python -m inference.run_scoring_example --stream patchtst $(ARGS)
-	$(BIN)/python -m inference.run_scoring_example --stream swinmae $(ARGS)
+score: $(READY)  ## Score every stream in use with its checkpoint
+	$(BIN)/python -m inference.run_scoring_example $(ARGS)
 
 .PHONY: export
 export: $(READY)  ## Write what the dashboard shows

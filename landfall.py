@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Command] = {
     "train swinmae": Command("trainers.train_swinmae_ssl", "train Swin-MAE on vibration scalograms"),
     "runs": Command("pipelines.list_runs", "list the training runs and the promoted models"),
     "promote": Command("pipelines.promote_run", "make the weights of a run the model of its stream"),
+    "tag": Command("pipelines.tag_run", "set tags and a note of a run"),
     "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
     "calibrate": Command("inference.recalibrate", "refit the detector to newer reference data; the model stays"),
@@ -42,6 +44,7 @@ COMMANDS: dict[str, Command] = {
     "devices": Command("pipelines.devices.command", "list the hardware and what a run would use"),
     "import-artifacts": Command("pipelines.import_artifacts", "import the files of a run from Colab or a drive"),
     "lab": Command("pipelines.open_lab", "open the notebooks of the workspace in JupyterLab"),
+    "completion": Command("pipelines.completion", "print a script that completes commands in a shell"),
     "sample-data": Command("pipelines.sample_data.command", "generate the sample data of a synthetic plant"),
 }
 
@@ -72,16 +75,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The command owns this process: it reads the remaining arguments, and may restart the process.
         sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
         return module.main()
+    if words == ["train"]:
+        sys.stderr.write(f"landfall train: name a stream: {_streams()}\n")
+        return EXIT_USAGE
     asked_for_help = not words or words[0] in ("-h", "--help")
     stream = sys.stdout if asked_for_help else sys.stderr
     if not asked_for_help:
-        stream.write(f"landfall: no command {' '.join(words[:2])!r}\n\n")
+        stream.write(f"landfall: no command {' '.join(words[:2])!r}{_close_to(words)}\n\n")
     width = max(map(len, COMMANDS))
     stream.write(
         "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
     )
     stream.writelines(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
     return EXIT_OK if asked_for_help else EXIT_USAGE
+
+
+def _streams() -> str:
+    return ", ".join(f"{name} ({command.summary})" for name, command in COMMANDS.items() if name.startswith("train "))
+
+
+def _close_to(words: Sequence[str]) -> str:
+    """The commands with a similar name."""
+    close = get_close_matches(" ".join(words[:2]), COMMANDS, cutoff=0.75)
+    close += [name for name in get_close_matches(words[0], COMMANDS) if name not in close]
+    return f"; did you mean {' or '.join(close[:2])}?" if close else ""
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -27,6 +27,7 @@
 - `panels`: events as pictures
 - `provenance`: what scores were made of
 - `summary`: what a scoring reports
+- `score_text`: the same for a person
 - `run_scoring_example`: the command `landfall score`
 - `recalibrate`: the command `landfall calibrate`
 """

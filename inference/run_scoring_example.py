@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from core.checkpoint import describe
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
-from core.config.compose import LoadedConfig, local_config_file
+from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
+from core.data.in_use import streams_off
 from core.devices.process import start_right
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
+from core.run_facts import record_detection
 from core.stopping import StopRequest
 from core.switching import finish
 from core.workspace import atomic_file, relative, write_json, write_text
@@ -186,6 +188,8 @@ def _score_stream(
     summary["files"] = [*written, *(panel["png"] for panel in summary["panels"])]
     summary["made_of"] = sources
     write_json(paths.summary, summary)
+    if model is not None and model.run_id:
+        record_detection(root / config.logging.log_dir / model.run_id, summary)
     _log_result(summary)
     return ScoringResult(scores, events, threshold, summary, paths)
 
@@ -218,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall score", description="Scores the test split of a stream and finds events."
     )
-    parser.add_argument("--stream", choices=STREAMS, required=True, help="what to score")
+    parser.add_argument("--stream", choices=STREAMS, help="what to score (default: every stream in use)")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     parser.add_argument(
         "--detector",
@@ -230,8 +234,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_config_arguments(
         parser, default=local_config_file("<stream>"), example="scoring.threshold.false_alarm_rate=0.001"
     )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON instead of the events")
     parser.set_defaults(config=None)
-    return run_command(_score, parser, argv)
+    return run_command(_score_streams, parser, argv)
+
+
+def _score_streams(arguments: argparse.Namespace) -> int:
+    if arguments.stream is not None or arguments.config is not None:
+        return _score(arguments)
+    if arguments.checkpoint is not None or arguments.print_config:
+        raise UsageError("name the stream", hint=f"--stream {' or --stream '.join(STREAMS)}")
+    root = root_of(arguments)
+    configs = {stream: load_config(local_config_file(stream), arguments.overrides, root=root) for stream in STREAMS}
+    off = streams_off(configs, root)
+    for stream in STREAMS:
+        if stream in off:
+            log.info("%s is not in use: %s", stream, off[stream])
+        else:
+            _score(argparse.Namespace(**{**vars(arguments), "stream": stream}))
+            arguments.owns_process = False  # the process has been set up
+    return EXIT_OK
 
 
 def _score(arguments: argparse.Namespace) -> int:
@@ -250,8 +272,13 @@ def _score(arguments: argparse.Namespace) -> int:
     if arguments.owns_process:
         start_right(loaded.config)
     result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector)
-    json.dump(result.summary, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    if arguments.json:
+        text = json.dumps(result.summary, indent=2)
+    else:
+        from inference.score_text import score_text
+
+        text = score_text(result.summary, result.events, events_file=relative(result.paths.events, root_of(arguments)))
+    sys.stdout.write(text + "\n")
     return EXIT_OK
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.cli import add_root_argument, root_of, run_command
+from core.colour import with_colour
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_DATA, EXIT_OK, LandfallError
@@ -76,7 +77,8 @@ def _check(arguments: argparse.Namespace) -> int:
         document = {each.stream: _document(each) for each in checked}
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write("\n\n".join(_text(each) for each in checked) + "\n")
+        text = "\n\n".join(_text(each) for each in checked) + "\n"
+        sys.stdout.write(with_colour(text, sys.stdout))
     return EXIT_OK if all(each.found.is_ready for each in checked) else EXIT_DATA
 
 

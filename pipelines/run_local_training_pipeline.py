@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from core.cli import add_root_argument, root_of, run_command, run_name
+from core.colour import with_colour
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.devices.host import usable_cores
@@ -216,7 +217,8 @@ def _show(outcomes: Sequence[Outcome], order: Order, root: Path, *, as_json: boo
     if as_json:
         sys.stdout.write(json.dumps(run_summary.as_json(summaries, report), indent=2) + "\n")
     else:
-        sys.stdout.write(run_summary.summary_text(summaries, report, root, off=order.off) + "\n")
+        text = run_summary.summary_text(summaries, report, root, off=order.off)
+        sys.stdout.write(with_colour(text, sys.stdout) + "\n")
     sys.stdout.flush()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.cli import add_root_argument, root_of, run_command
+from core.colour import with_colour
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError
@@ -140,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lock.take(root / REPORT, key="--repo-root")
             finish(root)
             report = validate(context, skip_smoke=arguments.skip_smoke)
-        text = as_text(report, verbose=arguments.verbose)
+        text = with_colour(as_text(report, verbose=arguments.verbose), sys.stdout)
         sys.stdout.write((json.dumps(report.to_json(), indent=2) if arguments.json else text) + "\n")
         if not report.passed:
             sys.stdout.flush()

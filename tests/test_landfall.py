@@ -1,6 +1,10 @@
+import subprocess
+
 import pytest
 
 import landfall
+from core.config.schema import STREAMS
+from pipelines import completion
 
 
 @pytest.mark.parametrize("argv", [[], ["-h"], ["--help"]])
@@ -12,11 +16,11 @@ def test_help_lists_every_command_with_what_it_does(argv, capsys):
         assert command.summary in text
 
 
-@pytest.mark.parametrize("argv", [["fly"], ["train"], ["train", "tides"]])
+@pytest.mark.parametrize("argv", [["fly"], ["train", "tides"]])
 def test_an_unknown_command_is_a_usage_error(argv, capsys):
     assert landfall.main(argv) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"landfall: no command {' '.join(argv)!r}\n")
+    assert captured.err.startswith(f"landfall: no command {' '.join(argv)!r}")
     assert "train patchtst" in captured.err
     assert captured.out == ""
 
@@ -32,3 +36,48 @@ def test_every_command_explains_itself(name, capsys):
 def test_arguments_after_the_command_reach_it(capsys):
     assert landfall.main(["train", "patchtst", "training.epochs=7", "--print-config"]) == 0
     assert "epochs: 7" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv, meant",
+    [
+        (["scroe"], "score"),
+        (["pipelien"], "pipeline"),
+        (["train", "patchst"], "train patchtst"),
+        (["trian", "swinmae"], "train swinmae"),
+        (["xyz"], None),
+    ],
+)
+def test_a_similar_command_is_suggested(argv, meant, capsys):
+    assert landfall.main(argv) == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert ("did you mean" in first) == (meant is not None)
+    assert (meant or "") in first
+
+
+def test_training_without_a_stream_says_which_there_are(capsys):
+    assert landfall.main(["train"]) == 2
+    told = capsys.readouterr().err
+    assert all(stream in told for stream in STREAMS)
+    assert len(told.splitlines()) == 1
+
+
+def test_bash_completes_commands_streams_and_options():
+    script = completion.script_for("bash", completion.command_options())
+
+    def completed(*words: str) -> set[str]:
+        listed = " ".join(f"'{word}'" for word in ("landfall", *words))
+        call = f"COMP_WORDS=({listed}); COMP_CWORD={len(words)}; _landfall; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        ended = subprocess.run(["bash", "-c", script + call], capture_output=True, text=True, check=True)
+        return set(ended.stdout.split())
+
+    assert completed("sc") == {"score"}
+    assert completed("score", "--stream", "") == set(STREAMS)
+    assert "--until-done" in completed("train", "--un")
+    assert {"patchtst"} <= completed("train", "pa")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_every_shell_gets_every_command(shell):
+    script = completion.script_for(shell, {"train patchtst": ["--resume"], "score": ["--stream"]})
+    assert all(word in script for word in ("train", "patchtst", "resume", "score", "swinmae"))

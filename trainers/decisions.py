@@ -142,7 +142,9 @@ def start_report(
         "tier": f"{size.tier.name}: default batch size {size.tier.batch_size}",
         "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({size.reason})",
         "batch": f"global batch size {batch.effective}, {at_once} ({batch.reason})",
-        "checkpointing": "on: activations are recomputed" if batch.gradient_checkpointing else "off",
+        "activations": "recomputed in the backward pass (activation checkpointing on)"
+        if batch.gradient_checkpointing
+        else "kept (activation checkpointing off)",
         "time": _time(batch, windows, config.training.epochs, plan.count),
         "disk": f"{states_mb:.1f} MiB for {keep} training states, {free_gb:.0f} GB free",
     }

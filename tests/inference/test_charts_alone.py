@@ -36,7 +36,7 @@ def run(root: Path, stream: str, *arguments: str) -> int:
 
 @both_streams
 def test_charts_score_without_a_model_and_write_what_every_scoring_writes(untrained, stream, capsys):
-    assert run(untrained, stream, "--detector", "charts") == EXIT_OK
+    assert run(untrained, stream, "--detector", "charts", "--json") == EXIT_OK
     summary = json.loads(capsys.readouterr().out)
     folder = untrained / "artifacts/scores"
     assert summary == json.loads((folder / f"{stream}_summary.json").read_text())

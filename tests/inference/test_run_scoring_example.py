@@ -21,9 +21,22 @@ def run(root: Path, stream: str, *arguments: str) -> int:
     return main(["--stream", stream, "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *arguments])
 
 
+def test_a_person_reads_the_worst_events_and_what_to_do_next(trained, capsys):
+    assert run(trained, "patchtst") == EXIT_OK
+    told = capsys.readouterr().out
+    events = pd.read_csv(trained / "artifacts/scores/patchtst_events.csv")
+    worst = events.loc[events["severity"].idxmax()]
+    lines = told.splitlines()
+    assert lines[0].startswith(f"patchtst: {len(events)} events")
+    assert lines[3].split()[0] == str(worst["event_id"])
+    assert worst["recording"] in lines[3]
+    assert worst["top_channels"].split("; ")[0] in lines[3]
+    assert lines[-1].startswith("next: landfall export")
+
+
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_every_output_agrees_with_every_other(trained, stream, capsys):
-    assert run(trained, stream) == EXIT_OK
+    assert run(trained, stream, "--json") == EXIT_OK
     printed = json.loads(capsys.readouterr().out)
     folder = trained / "artifacts/scores"
     summary = json.loads((folder / f"{stream}_summary.json").read_text())

@@ -1,0 +1,25 @@
+"""Colour on a terminal: none in a pipe, under NO_COLOR (https://no-color.org) or on a terminal without colours."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TextIO
+
+# What a line of a report starts with, and its colour.
+_MARKS: Mapping[str, str] = {"✗": "31", "!": "33", "✓": "32"}
+_MARKED = re.compile(rf"^(\s*)([{''.join(_MARKS)}])(?= )((?: +(?:FAIL|WARN|PASS)\b)?)", re.MULTILINE)
+
+
+def has_colour(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def with_colour(text: str, stream: TextIO) -> str:
+    """The text with its marks (✗ ! ✓) in colour, where `stream` shows colours."""
+    if not has_colour(stream):
+        return text
+    return _MARKED.sub(lambda mark: f"{mark[1]}\x1b[{_MARKS[mark[2]]}m{mark[2]}{mark[3]}\x1b[0m", text)

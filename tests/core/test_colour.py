@@ -1,0 +1,35 @@
+"""Marks are coloured on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from core.colour import has_colour, with_colour
+
+TEXT = "  ✗ FAIL  a ! b\n  ✓ V-01\n  a ✗ b\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "environment, coloured",
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_shows_colours_unless_told_not_to(environment, coloured):
+    assert has_colour(Terminal(), environment) == coloured
+    assert not has_colour(io.StringIO(), environment)
+
+
+def test_only_marks_at_the_start_of_a_line_are_coloured(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert with_colour(TEXT, io.StringIO()) == TEXT
+    told = with_colour(TEXT, Terminal())
+    assert told.count("\x1b[0m") == 2
+    assert "\x1b[31m✗ FAIL\x1b[0m" in told
+    assert "  a ✗ b" in told
