@@ -23,6 +23,7 @@ _IGNORED_BY_GIT = "/data/\n/samples/\n/runs/\n/checkpoints/\n/artifacts/\n/cache
 _NEXT = """\
 {folder} is a workspace now. In it:
   landfall sample-data     write sample data to samples/, or copy your own files to data/fdc and data/vib
+  landfall check           what your data has and needs
   landfall pipeline        train both models, score, check everything, export the dashboard
   landfall dashboard       show the results
   landfall lab             open the notebooks

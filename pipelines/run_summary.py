@@ -123,8 +123,8 @@ def _where_to_look(root: Path) -> str:
 def _next_steps() -> str:
     return "\n".join(
         [
-            "Next, with your own data (README.md says how files are named)",
-            "  .venv/bin/landfall train patchtst      files in data/fdc/; swinmae for those in data/vib/",
-            "  .venv/bin/landfall score --stream patchtst",
+            "Next, with your own data (in data/fdc/ and data/vib/, named train_… and test_…)",
+            "  landfall check       what each split has and needs",
+            "  landfall pipeline    all steps again; or landfall train STREAM and landfall score",
         ]
     )
