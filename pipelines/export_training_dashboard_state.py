@@ -84,7 +84,7 @@ def export_state(
         stream.collapsed |= failed_as_collapsed(checklist, name, stream)
     summary = write_history(runs, out.parent / "runs", problems) if persist_run_history else summarise(runs)
     in_use = {name: stream for name, stream in streams.items() if name not in off}
-    nodes, pipeline = pipeline_nodes(in_use, checklist, migration), read_pipeline_run(root, problems)
+    nodes, pipeline = pipeline_nodes(in_use, checklist, migration), read_pipeline_run(root, now, problems)
     if pipeline is not None:
         nodes = with_pipeline_run(nodes, pipeline, known_since(in_use, checklist))
     state = DashboardState(

@@ -104,9 +104,9 @@ def test_a_name_that_is_not_utf8_is_reported(workspace):
     assert "unexpected" not in done.stderr
 
 
-@pytest.mark.parametrize("status", ['{"state": "running", "pid": -1, "updated_at": "2026-01-01T00:00:00Z"}',
-                                    '{"state": "completed", "epochs": -5}', '{"state": "running", "pid": 1e400}',
-                                    "[" * 100_000, '{"pid": ' + "9" * 100_000 + "}", "null"])  # fmt: skip
+@pytest.mark.parametrize("status", ['{"state": "running", "owner": -1, "updated_at": "2026-01-01T00:00:00Z"}',
+                                    '{"state": "completed", "epochs": -5}', '{"state": "running", "epoch": 1e400}',
+                                    "[" * 100_000, '{"epoch": ' + "9" * 100_000 + "}", "null"])  # fmt: skip
 def test_a_damaged_status_of_a_run_holds_up_no_export(workspace, status):
     from pipelines.export_training_dashboard_state import export_state
 

@@ -16,7 +16,7 @@ from core.names import RunId
 from core.progress import span
 from pipelines.dashboard.documents import Time
 from pipelines.dashboard.inputs import Input, Problems, read_model
-from pipelines.dashboard.processes import is_alive
+from pipelines.dashboard.processes import has_ended
 from pipelines.dashboard.state_documents import (
     TITLES,
     LivePipeline,
@@ -63,7 +63,7 @@ class PipelineRun(Input):
 
     run_id: RunId
     state: Literal["running", "completed", "failed"]
-    pid: int | None = None
+    owner: str = ""
     updated_at: Time
     steps: dict[str, StepNow] = Field(default_factory=dict)
 
@@ -72,13 +72,13 @@ class _Last(Input):
     run_id: RunId | None = None
 
 
-def read_pipeline_run(root: Path, problems: Problems) -> PipelineRun | None:
+def read_pipeline_run(root: Path, now: datetime, problems: Problems) -> PipelineRun | None:
     """The last run of the pipeline; if its process has died, running steps are marked as stopped."""
     last = read_model(root / FOLDER / "last.json", _Last, problems)
     if last is None or last.run_id is None:
         return None
     run = read_model(root / FOLDER / last.run_id / "pipeline.json", PipelineRun, problems)
-    if run is not None and run.state == "running" and not is_alive(run.pid, run.updated_at):
+    if run is not None and run.state == "running" and has_ended(run.owner, run.updated_at, now):
         run.state = "failed"
         for step in run.steps.values():
             if step.state in ("running", "waiting"):

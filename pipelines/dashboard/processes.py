@@ -1,24 +1,18 @@
-"""Whether the process that wrote a file is still running."""
+"""Whether the process that wrote a file has ended."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import psutil
+from core.owner import Owner
 
-# Maximum difference between the clock of processes and that of files.
-_TOLERANCE = timedelta(seconds=1)
+SILENCE = timedelta(minutes=2)
 
 
-def is_alive(pid: int | None, seen: datetime | None) -> bool:
-    """Whether the process `pid` of this host that last wrote at `seen` is still running. The id alone is not
-    sufficient: another process may have it by now, which then started later.
-    """
-    if pid is None or not 0 < pid < 1 << 31 or seen is None:
-        return False
-    try:
-        process = psutil.Process(pid)
-        began = process.create_time()
-        return process.status() != psutil.STATUS_ZOMBIE and began <= (seen + _TOLERANCE).timestamp()
-    except psutil.Error:
-        return False
+def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
+    """owner: token of the process (`core.owner`). If it cannot be looked up, as from another host of a shared folder or
+    in a record of an older version, a process that has not written for `SILENCE` counts as ended."""
+    process = Owner.named_in(owner)
+    if process is not None and process.is_of_here:
+        return process.is_dead()
+    return updated_at is None or now - updated_at > SILENCE

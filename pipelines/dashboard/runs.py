@@ -6,7 +6,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from pydantic import BaseModel, field_validator
 
 from core.config.schema import STREAMS, Stream
 from core.names import is_run_id
-from core.owner import Owner
 from core.reading import parse_json, read_yaml
 from core.run_facts import DETECTION, NOTES
 from core.thinning import kept
@@ -24,7 +23,7 @@ from pipelines.dashboard.documents import Number, Time, encodable
 from pipelines.dashboard.hardware import in_words
 from pipelines.dashboard.inputs import Problems, explain, listed, read_model
 from pipelines.dashboard.places import CONTRACT, Places
-from pipelines.dashboard.processes import is_alive
+from pipelines.dashboard.processes import has_ended
 from pipelines.dashboard.run_documents import (
     Best,
     DeviceSummary,
@@ -45,7 +44,6 @@ from pipelines.dashboard.run_documents import (
 log = logging.getLogger(__name__)
 
 MAX_STEPS = 2000
-SILENCE = timedelta(minutes=2)
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
 _RECORD_FORMAT = 5
@@ -64,7 +62,6 @@ class _Status(Progress):
     state: Literal["running", "completed", "stopped", "failed"]
     checkpoint: str | None = None
     peak_memory_mb: Number = None
-    pid: int | None = None
     owner: str = ""
 
     @field_validator("best", mode="before")
@@ -73,17 +70,6 @@ class _Status(Progress):
         """A run whose validation loss was never finite has a best epoch without a loss."""
         loss = value.get("val_loss") if isinstance(value, dict) else 0.0
         return None if loss is None or loss != loss else value
-
-    def is_abandoned(self, now: datetime) -> bool:
-        """Whether the run is marked as running but its process has ended, or, if that is unknown, has not written for
-        some time. A process id is valid on one host only; the waiting time keeps a live run on another host of a shared
-        folder from being shown as dead.
-        """
-        owner = Owner.named_in(self.owner)
-        if owner is not None and owner.is_of_here:
-            return self.state == "running" and owner.is_dead()
-        silent = self.updated_at is None or now - self.updated_at > SILENCE
-        return self.state == "running" and silent and not is_alive(self.pid, self.updated_at)
 
 
 # ------------------------------------------------------------------------------------------------------------- history
@@ -214,8 +200,8 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         return RunStream(
             state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
         )
-    stream = RunStream(**{**status.model_dump(exclude={"pid", "owner"}), **common})
-    if status.is_abandoned(now):
+    stream = RunStream(**{**status.model_dump(exclude={"owner"}), **common})
+    if status.state == "running" and has_ended(status.owner, status.updated_at, now):
         stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
     if stream.state != "running":
         stream.eta_seconds = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, Literal, Self
 from core import livefile
 from core.fingerprints import Fingerprint
 from core.names import is_run_id
+from core.owner import Owner
 from core.reading import read_json_object
 from core.workspace import utc_now, write_json
 from pipelines.dashboard.pipeline_run import FOLDER, live_of
@@ -68,7 +68,7 @@ class RunRecord:
         self._told: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
-            "pid": os.getpid(),
+            "owner": Owner.this_process().token,
             "state": "running",
             "started_at": earlier.get("started_at", utc_now()),
             "updated_at": utc_now(),

@@ -73,7 +73,7 @@ def write_run(
     done: int = 12,
     epochs: int = 12,
     scale: float = 1.0,
-    pid: int = 4_000_000,
+    owner: str = "",
     **changes: Any,
 ) -> Path:
     """One stream's run folder; `changes` override fields of the status."""
@@ -99,7 +99,7 @@ def write_run(
         "best": {"epoch": losses[min(losses)], "val_loss": min(losses)} if losses else None,
         "checkpoint": f"checkpoints/{stream}_ssl.pt",
         "peak_memory_mb": 960.0,
-        "pid": pid,
+        "owner": owner,
     }
     write(folder / "status.json", status | changes)
     write(

@@ -8,13 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import psutil
 import pytest
 
+from core.owner import Owner
 from core.workspace import write_json
-from pipelines.dashboard import runs
 from pipelines.dashboard.inputs import Problems
 from pipelines.dashboard.run_documents import RunRecord, StepPoint
 from pipelines.dashboard.runs import decimate, read_metrics
@@ -144,44 +144,36 @@ def test_a_finding_that_repeats_in_every_file_is_named_once(root):
 
 
 # ------------------------------------------------------------------------------------------------------------ run state
-BEGAN = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
-NOBODY = 4_000_000
+OWN = Owner.this_process()
 
 
-def running_run(root, pid, updated):
-    return write_run(root, "patchtst", SECOND, state="running", done=4, pid=pid, updated_at=updated.isoformat())
+def running_run(root, owner, age=timedelta(hours=1)):
+    updated = (datetime.now(UTC) - age).isoformat()
+    return write_run(root, "patchtst", SECOND, state="running", done=4, owner=owner, updated_at=updated)
 
 
-@pytest.mark.parametrize(
-    "age, expected",
-    [(timedelta(minutes=3), "stopped"), (timedelta(minutes=1), "running")],
-    ids=["old", "just heard of"],
-)
-def test_a_run_whose_process_is_gone_is_running_only_while_it_was_just_heard_of(root, age, expected):
-    running_run(root, NOBODY, datetime.now(UTC) - age)
+@pytest.mark.parametrize("owner", ["", replace(OWN, machine="0" * 8).token], ids=["unknown", "on another host"])
+@pytest.mark.parametrize("age, expected", [(timedelta(minutes=3), "stopped"), (timedelta(minutes=1), "running")])
+def test_a_run_whose_process_cannot_be_looked_up_is_running_until_it_is_silent(root, owner, age, expected):
+    running_run(root, owner, age)
     stream = export_state(root).streams["patchtst"]
     assert stream.state == expected
     assert stream.reason == ("no longer running" if expected == "stopped" else None)
 
 
-@pytest.mark.parametrize(
-    "updated, expected", [(BEGAN, "running"), (BEGAN - timedelta(hours=1), "stopped")], ids=["its own", "another's"]
-)
-def test_a_silent_run_is_running_while_its_process_lives_and_not_where_another_has_its_number(
-    root, updated, expected, monkeypatch
-):
-    monkeypatch.setattr(runs, "SILENCE", timedelta(0))
-    running_run(root, os.getpid(), updated)
+@pytest.mark.parametrize("owner, expected", [(OWN, "running"), (replace(OWN, started=OWN.started + 1), "stopped")])
+def test_a_process_of_this_host_is_looked_up_and_another_with_its_number_is_not_taken_for_it(root, owner, expected):
+    running_run(root, owner.token)
     assert export_state(root).streams["patchtst"].state == expected
 
 
-def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root, monkeypatch):
-    monkeypatch.setattr(runs, "SILENCE", timedelta(0))
-    folder = running_run(root, os.getpid(), BEGAN)
+def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root):
+    folder = running_run(root, OWN.token)
     assert export_state(root).streams["patchtst"].state == "running"
     status = json.loads((folder / "status.json").read_text())
     stamp = (folder / "status.json").stat()
-    write(folder / "status.json", status | {"pid": int("9" * len(str(os.getpid())))})
+    ended = replace(OWN, started=OWN.started ^ 1)  # as long
+    write(folder / "status.json", status | {"owner": ended.token})
     os.utime(folder / "status.json", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert export_state(root).streams["patchtst"].state == "stopped"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import psutil
 import pytest
 
+from core.owner import Owner
 from pipelines.dashboard.pipeline_run import live_of
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.builders import START, build_finished_workspace, write
@@ -24,11 +23,11 @@ def root(tmp_path):
     return build_finished_workspace(tmp_path)
 
 
-def output(*steps: dict, state: str = "completed", pid: int = 4_000_000, at: datetime = LATER) -> dict:
+def output(*steps: dict, state: str = "completed", owner: str = "", at: datetime = LATER) -> dict:
     """What `pipeline.json` holds; steps without a stream or a state are of `patchtst` and took 80 s."""
     common = {"stage": "train", "stream": "patchtst", "state": "completed", "seconds": 80.0, "at": at.isoformat()}
     entries = {f"step-{number}": common | step for number, step in enumerate(steps)}
-    run = {"schema_version": 1, "run_id": RUN, "state": state, "pid": pid, "updated_at": at.isoformat()}
+    run = {"schema_version": 1, "run_id": RUN, "state": state, "owner": owner, "updated_at": at.isoformat()}
     return run | {"steps": entries}
 
 
@@ -81,9 +80,9 @@ def test_a_check_that_failed_is_reported_with_its_count(root):
 def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopped(root):
     live = root / "training_dashboard/data/live/pipeline.json"
     write(live, "{}")
-    began = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
+    owner = Owner.this_process().token
     steps = ({"state": "running", "note": "cell 3 of 15"}, {"stage": "score", "state": "waiting"})
-    state, nodes = exported(root, output(*steps, state="running", pid=os.getpid(), at=began + timedelta(seconds=1)))
+    state, nodes = exported(root, output(*steps, state="running", owner=owner))
     assert (nodes["train"].state, nodes["train"].detail) == ("running", "PatchTST-SSL cell 3 of 15")
     assert (nodes["score"].state, nodes["score"].detail) == ("waiting", "")
     assert state.verdict.title == "Running"
