@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch import distributed
 
+from core.devices.backend import Backend
 from core.devices.retry import is_out_of_memory
 from core.reading import read_json_object
 from core.workspace import utc_now, write_json
@@ -38,14 +39,6 @@ PATIENCE = 2
 FITTED = 3
 # Timed steps of a size: up to three, up to ten where they are short; fewer where they take this share of the budget.
 USUAL_STEPS, MOST_STEPS, ENOUGH_S, SLOW_SHARE = 3, 10, 0.25, 0.2
-
-
-class Meter(Protocol):
-    """What the probe asks of a device; a `Backend` has it."""
-
-    def synchronize(self) -> None: ...
-    def reset_peak_memory(self) -> None: ...
-    def peak_memory_mb(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,7 @@ class _Probe:
 
     train_step: Callable[[int], None]
     validation_step: Callable[[int], None]
-    meter: Meter
+    meter: Backend
     limit_mb: float | None
     largest: int
     group: int
@@ -227,7 +220,7 @@ def find_batch_size(
     train_step: Callable[[int], None],
     validation_step: Callable[[int], None],
     *,
-    meter: Meter,
+    meter: Backend,
     limit_mb: float | None,
     largest: int,
     group: int = 1,
@@ -239,6 +232,7 @@ def find_batch_size(
 
     train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass; it comes
         after the train steps of the same size.
+    meter: measures the peak memory of the device.
     limit_mb: memory the process may take, `HEADROOM` of which stays free; None knows no limit.
     largest: most windows of use: those of an optimizer step, or of the data set.
     group: windows that batch normalisation takes together; whole groups are preferred.
