@@ -28,6 +28,7 @@ def outcome_of(page: Page) -> Outcome:
 
 def kill_when(page: Page, code: str, words: str) -> None:
     """Runs a cell, kills its kernel -9 as soon as the cell has said that, and starts another kernel."""
+    page.hold(words)
     request, said = page.client.execute(code), ""
     while words not in said:
         message = page.client.get_iopub_msg(timeout=PATIENCE_S)

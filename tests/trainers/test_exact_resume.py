@@ -13,7 +13,7 @@ from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 pytestmark = pytest.mark.slow
 
-KILLS = 10
+KILLS = 6
 WORDS = (
     *(
         "deterministic=true",
