@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from inference import panels
 from tests.inference.trained_workspace import build
 from tests.support import built_once
 
@@ -26,6 +27,13 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(trained_once: Path, tmp_path: Path) -> Path:
     """A copy of its own, before any scoring."""
     return Path(shutil.copytree(trained_once, tmp_path / "workspace"))
+
+
+@pytest.fixture(autouse=True)
+def one_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture of the worst event, not of three: drawing takes most of a scoring. `test_panels` has all."""
+    if request.module.__name__.rpartition(".")[2] != "test_panels":
+        monkeypatch.setattr(panels, "WORST_EVENTS", 1)
 
 
 @pytest.fixture
