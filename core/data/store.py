@@ -49,7 +49,7 @@ from core.workspace import relative, write_json
 log = logging.getLogger(__name__)
 
 # Counts up whenever readers, cleaning or metrics change their result for the same file.
-VERSION = 7
+VERSION = 8
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9

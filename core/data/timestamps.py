@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -193,9 +194,18 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
         return orders[name], f"dates read {name}: it reads more rows"
     fits = {order: _disorder(parsed) for order, parsed in orders.items()}
     if fits["day first"] == fits["month first"]:
-        return day, "dates are ambiguous (day or month first) and were read day first"
+        return _by_convention(day, month, forms)
     name = min(fits, key=lambda order: fits[order])
     return orders[name], f"dates read {name}: the rows are in better order"
+
+
+def _by_convention(day: pd.Series, month: pd.Series, forms: Sequence[tuple[str, str]]) -> tuple[pd.Series, str | None]:
+    """Dates that the rows do not decide: with dots, the day is first; with slashes and AM or PM, the month."""
+    if all("." in day_first.split("%y")[0].split("%Y")[0] for day_first, _ in forms):
+        return day, None
+    if all("/" in day_first and "%p" in day_first for day_first, _ in forms):
+        return month, "dates are ambiguous (day or month first) and were read month first, as usual with AM and PM"
+    return day, "dates are ambiguous (day or month first) and were read day first"
 
 
 def _disorder(parsed: pd.Series) -> tuple[int, int]:

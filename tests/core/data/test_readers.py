@@ -415,3 +415,18 @@ def test_a_column_with_the_name_of_times_is_preferred(tmp_path):
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     (recording,) = read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())
     assert str(recording.time_ns[:1].astype("datetime64[ns]")[0]).startswith("2026")
+
+
+@pytest.mark.parametrize(
+    "stamp, expected",
+    [
+        ("03.04.2026 06:00:0{}", "2026-04-03"),
+        ("03/04/2026 06:00:0{} AM", "2026-03-04"),
+        ("03/04/2026 06:00:0{}", "2026-04-03"),
+    ],
+)
+def test_dates_that_the_rows_do_not_decide_are_read_by_convention(tmp_path, stamp, expected):
+    rows = "".join(f"{stamp.format(second)};{second}\n" for second in range(5))
+    (tmp_path / "a.csv").write_text("time;p\n" + rows, encoding="utf-8")
+    (recording,) = read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())
+    assert str(recording.time_ns[:1].astype("datetime64[ns]")[0]).startswith(expected)
