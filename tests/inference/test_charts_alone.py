@@ -19,6 +19,7 @@ from pipelines.dashboard.inputs import Problems, read_scores
 from pipelines.run_summary import summary_text
 from pipelines.validate_training_outputs import ValidationReport
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
+from tests.support.small_workspace import write_process_data
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 
@@ -183,3 +184,12 @@ def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, 
     arguments = ["--stream", "patchtst", "--repo-root", str(trained), *OVERRIDES["patchtst"], *SHARED, *newer]
     assert recalibrate.main(arguments) == EXIT_OK
     assert json.loads(capsys.readouterr().out)["threshold"]["value"] > 0
+
+
+def test_without_a_stream_every_stream_in_use_is_scored(workspace, capsys):
+    write_process_data(workspace / "data/fdc")
+    assert main(["--detector", "charts", "--repo-root", str(workspace), "max_threads=1"]) == EXIT_OK
+    told = capsys.readouterr().out
+    assert told.startswith("patchtst: ")
+    assert "swinmae" not in told
+    assert [path.name for path in (workspace / "artifacts/scores").glob("*_summary.json")] == ["patchtst_summary.json"]

@@ -1,0 +1,101 @@
+"""The commands of a new user on one plant, in a workspace of its own, and what they find."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.plants.files import START, STYLES, StyleName, write_plant
+from benchmarks.plants.plant import FaultName, Plant, make_plant
+from core.errors import LandfallError
+from core.workspace import CODE_ROOT
+from pipelines.init_workspace import init_workspace
+
+
+@dataclass(frozen=True)
+class Found:
+    """f1: of the alarms, by row. event_f1: of the rows that are in events. onset_s: from the start of the fault to that
+    of the first event that overlaps it, negative where the event is early; None where none does. sensors: whether the
+    top channel of that event is one that the fault changed."""
+
+    fault: FaultName
+    seed: int
+    detector: str
+    f1: float
+    event_f1: float
+    events: int
+    false_events: int
+    onset_s: float | None
+    end_s: float | None
+    sensors: bool | None
+    auroc: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def journey(
+    fault: FaultName, seed: int, root: Path, *, with_model: bool = True, style: StyleName = "plain"
+) -> list[Found]:
+    """What is found with control charts alone and, `with_model`, after a training. root: an empty folder."""
+    plant = make_plant(fault, seed)
+    init_workspace(root)
+    write_plant(plant, root / "data/fdc", STYLES[style])
+    run(root, "check", "--no-time")
+    found = []
+    for detector in ("charts", "model") if with_model else ("charts",):
+        if detector == "model":
+            run(root, "train", "patchtst")
+        run(root, "score", "--stream", "patchtst", "--detector", detector)
+        found.append(judged(plant, root, detector))
+    return found
+
+
+def run(root: Path, *words: str) -> str:
+    """The stdout of a command. Raises LandfallError where it fails."""
+    environment = {**os.environ, "PYTHONPATH": str(CODE_ROOT)}
+    command = [sys.executable, "-m", "landfall", *words]
+    ended = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise LandfallError(f"landfall {' '.join(words)} ended with {ended.returncode}: {ended.stderr[-500:]}")
+    return ended.stdout
+
+
+def judged(plant: Plant, root: Path, detector: str) -> Found:
+    """The figures of the latest scoring."""
+    folder = root / "artifacts/scores"
+    summary = json.loads((folder / "patchtst_summary.json").read_text(encoding="utf-8"))
+    events = pd.read_csv(folder / "patchtst_events.csv", parse_dates=["start", "end"]).astype(
+        {"start": "datetime64[ns]", "end": "datetime64[ns]"}
+    )
+    start, stop = ((START["test"] + pd.Timedelta(seconds=row)) for row in (plant.start, plant.stop - 1))
+    overlapping = events[(events["start"] <= stop) & (events["end"] >= start)]
+    onset = end = sensors = None
+    if len(overlapping):
+        onset = (overlapping["start"].min() - start).total_seconds()
+        end = (overlapping["end"].max() - stop).total_seconds()
+        longest = overlapping.loc[overlapping["duration_seconds"].idxmax()]
+        sensors = str(longest["top_channels"]).split("; ")[0] in plant.sensors
+    detection = summary["detection"]
+    return Found(
+        plant.fault, plant.seed, detector, detection["f1"] or 0.0, _event_f1(events, start, stop), len(events),
+        detection["false_events"], onset, end, sensors, detection["auroc"],
+    )  # fmt: skip
+
+
+def _event_f1(events: pd.DataFrame, start: pd.Timestamp, stop: pd.Timestamp) -> float:
+    """Of the seconds that are in an event, against those of the fault."""
+
+    def seconds(first: pd.Series, last: pd.Series) -> float:
+        return float((last - first).dt.total_seconds().add(1).clip(lower=0).sum())
+
+    inside = seconds(events["start"].clip(lower=start), events["end"].clip(upper=stop))
+    claimed, true = seconds(events["start"], events["end"]), (stop - start).total_seconds() + 1
+    return 2 * inside / (claimed + true) if claimed else 0.0
