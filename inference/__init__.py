@@ -2,7 +2,7 @@
 
 - `metrics`: figures of scores against labels
 - `running`: exponentially weighted means and CUSUM along rows
-- `alarms`: which alarms join to events and bursts
+- `alarms`: joins alarms to events and bursts
 - `thresholds`: thresholds and the false alarms to expect
 - `groups`: which recordings are scored together
 - `charts`: control charts, which need no model
@@ -12,22 +12,22 @@
 - `group_scales`: the scale of scores in each group
 - `score_table`: the table of scores
 - `calibration`: calibration data in halves
-- `detector`: what is fitted to reference data, as one object
+- `detector`: everything that is fitted to reference data, as one object
 - `detector_file`: its file
-- `fitting`: how it is fitted
-- `stored_detector`: which detector scores
+- `fitting`: fits a detector
+- `stored_detector`: selects the detector for scoring
 - `top_channels`: the channels with the largest errors of an event
 - `events`: alarms grouped into events
 - `event_figures`: events against labelled faults
 - `what_if`: events at other thresholds
-- `timeline`: the picture of all scores
-- `reconstruction`: scalograms that the model expected
+- `timeline`: the figure of all scores
+- `reconstruction`: scalograms that the model predicts
 - `event_views`: the data around an event
 - `event_documents`: events as documents for the dashboard
-- `panels`: events as pictures
-- `provenance`: what scores were made of
-- `summary`: what a scoring reports
-- `score_text`: the same for a person
+- `panels`: events as figures
+- `provenance`: the inputs of scores
+- `summary`: the summary of a scoring
+- `score_text`: the summary as text
 - `run_scoring_example`: the command `landfall score`
 - `recalibrate`: the command `landfall calibrate`
 """

@@ -67,6 +67,6 @@ def burst_sizes(alarm_m: np.ndarray, segment_m: np.ndarray, gap: int) -> np.ndar
 
 
 def _first(ones_b: np.ndarray, pieces_b: np.ndarray) -> np.ndarray:
-    """1 for the first so many pieces of each burst, 0 for the others."""
+    """1 for the first pieces of each burst, as many as given, 0 for the others."""
     number_p = np.arange(pieces_b.sum()) - np.repeat(np.cumsum(pieces_b) - pieces_b, pieces_b)
     return (number_p < np.repeat(ones_b, pieces_b)).astype(np.int64)

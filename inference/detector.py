@@ -80,8 +80,8 @@ class Detector:
         """Scores of a split, and those of the control charts alone; None without a detector for them."""
         if self.own_past and (unknown := [name for name in recordings_in(windows) if name not in self.own_past]):
             log.warning(
-                "%d recordings, such as %s, are unknown to the detector, which scores each recording by its own past: "
-                "they are scored by that of all recordings, with lower sensitivity; `landfall calibrate` adds them",
+                "%d recordings, such as %s, are unknown to the detector, which scores each recording separately: "
+                "they are scored with that of all recordings, with lower sensitivity; `landfall calibrate` adds them",
                 len(unknown), unknown[0],
             )  # fmt: skip
         chart_sc = self.charts.errors(windows) if self.charts else None
@@ -179,7 +179,7 @@ def calibration_sample(score_s: np.ndarray, errors: PartErrors, windows: WindowS
 # ------------------------------------------------------------------------------------------------------------- identity
 def identity(windows: WindowSet) -> str:
     """Digest of the rows and windows of a split: fingerprints of its recordings, its ranges in them, and the starts of
-    its windows. The place of the files does not count."""
+    its windows. The path of the files does not count."""
     segments, recordings = windows.segments, windows.series.recordings
     made_of = {
         "recordings": [digest_of_recording(recordings[index]) for index in segments.recordings],

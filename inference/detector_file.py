@@ -72,7 +72,7 @@ def load_detector(path: Path) -> Detector:
     if version not in READABLE_VERSIONS:
         raise _Unusable(path, f"has format version {version}, this Landfall reads {READABLE_VERSIONS}")
     if digest != _digest(arrays):
-        raise _Unusable(path, "is damaged or was changed: its sha256 is not the one it holds")
+        raise _Unusable(path, "is damaged or was changed: its sha256 differs from the stored one")
     try:
         return _detector(header, arrays)
     except (KeyError, ValueError, TypeError) as error:

@@ -23,7 +23,7 @@ from inference.timeline import event_lines
 SCHEMA_VERSION = 1
 # An event of vibration has nine maps, ten times the bytes of a process event, and costs a pass through the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
-# A curve of more points, or a map of more cells, shows no more on a screen.
+# Maximum number of points of a curve, and of cells of a map: a screen shows no more.
 MAX_POINTS = 2_000
 MAX_ROWS, MAX_COLUMNS = 96, 224
 _SIGNIFICANT = 5
@@ -155,7 +155,7 @@ def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, 
 
 
 def _pooled(values_hw: np.ndarray) -> np.ndarray:
-    """Means of neighbouring cells, so that no side is longer than a screen can use."""
+    """Means of neighbouring cells, so that no side exceeds the limit."""
     for side, longest in enumerate((MAX_ROWS, MAX_COLUMNS)):
         size = values_hw.shape[side]
         if size > longest:

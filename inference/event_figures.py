@@ -1,6 +1,6 @@
 """How found events compare with labelled faults, and with events at random times.
 
-A labelled fault is a run of scores labelled anomalous. An event is matched to a fault by its start alone: it must lie
+A labelled fault is a run of scores labelled anomalous. An event is matched to a fault by its start alone: it must be
 inside the fault, or at most `event_gap` + 1 scores before it. So one long event that runs over many faults counts for
 one of them at most, and an event that began earlier for another reason counts for none.
 """
@@ -52,7 +52,7 @@ class LabelledFaults:
 
     @property
     def found_f(self) -> np.ndarray:
-        """Which faults an event is matched to: bool (F,)."""
+        """The faults with a matched event: bool (F,)."""
         return np.isin(np.arange(len(self.first_f)), self.fault_s[self.start_e])
 
     @property
@@ -64,7 +64,7 @@ class LabelledFaults:
 
     @property
     def num_false(self) -> int:
-        """Events that are matched to no fault."""
+        """Events without a matched fault."""
         return int((self.fault_s[self.start_e] < 0).sum())
 
 
@@ -130,7 +130,7 @@ def _median_delay(second_s: np.ndarray, faults: LabelledFaults) -> float:
 
 
 def _recorded_hours(scores: pd.DataFrame) -> float:
-    """As many steps between scores as there are scores, of the labelled recordings; gaps do not count."""
+    """Recorded time of the labelled recordings: one median step per score; gaps do not count."""
     second_s, segment_s = scores["seconds"].to_numpy(), scores["stretch"].to_numpy()
     hours = 0.0
     for first, stop in _recordings(scores):

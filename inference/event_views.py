@@ -60,7 +60,7 @@ class Scored:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """While the model computes what is shown: its limit of memory."""
+        """Context in which the model computes views: its memory limit."""
         with memory.applied(self.scoring.plan) if self.scoring is not None else nullcontext():
             yield
 
@@ -143,7 +143,7 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
 
 
 def _expected_by_model(scored: Scored, start: int, stop: int) -> np.ndarray | None:
-    """In the channels' own units; None where it was not kept."""
+    """In the channels' own units; None if it was not kept."""
     if scored.expected_sc is None:
         return None
     expected_nc, scaler = scored.expected_sc[start:stop].astype(np.float64), scored.windows.series.scaler

@@ -1,8 +1,8 @@
 """Figures of scores against labelled anomalies, point by point.
 
-No point adjustment: it credits a whole anomaly for one lucky point, so that random scores look excellent (Kim et al.,
-Towards a Rigorous Evaluation of Time-Series Anomaly Detection, AAAI 2022). No best F1 either: the threshold is the
-calibrated one, because in operation there are no labels to choose it by.
+No point adjustment: it counts a complete anomaly as found for a single point, so that random scores look excellent (Kim
+et al., Towards a Rigorous Evaluation of Time-Series Anomaly Detection, AAAI 2022). No best F1 either: the threshold is
+the calibrated one, because in operation there are no labels to choose it by.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures of the worst events: measured values, what the model expected, and the errors of the top channels.
+"""Figures of the worst events: measured values, predictions of the model, and the errors of the top channels.
 
 Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibration, h frequency, w time of an image.
 """
@@ -35,7 +35,7 @@ _SMALLEST_ERROR = 1e-3
 # Windows shorter than this many seconds are drawn in milliseconds.
 _MILLISECONDS_BELOW = 2.0
 _TITLE_LETTERS = 110
-# A picture of a vibration, from top to bottom: titles, a row for each axis, and a footer with the scales.
+# A figure of vibration, from top to bottom: titles, a row for each axis, and a footer with the scales.
 _HEADER_INCHES, _ROW_INCHES, _FOOTER_INCHES = 0.8, 1.9, 1.0
 _BAR_INCHES, _BAR_HEIGHT_INCHES = 0.42, 0.09
 
@@ -157,7 +157,12 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
     level, difference = _draw_levels(grid[:, 1:], view.levels, worst, duration)
 
-    titles = (f"waveform from second {view.begin:,.2f}", "seen", "expected while hidden", "seen less expected")
+    titles = (
+        f"waveform from second {view.begin:,.2f}",
+        "measured",
+        "predicted while masked",
+        "measured minus predicted",
+    )
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize=10, loc="left")
     for axes in grid.flat:

@@ -1,6 +1,5 @@
-"""What scores were made of, so that a later command can report whether they are current, and if not, what has changed.
-
-Nothing here imports torch: current scores are recognised without loading a model.
+"""The inputs of scores, so that a later command can report whether they are current, and if not, what has changed. This
+module does not import torch: current scores are recognised without loading a model.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from core.redaction import redacted
 
 # Settings that decide what is scored, how errors become scores, thresholds and events, and what is written of them.
 _DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalogram.")
-# How a result is computed, not which; the sizes that `model.size` stands for are those of the checkpoint.
+# Settings that do not affect the result; the sizes of `model.size` are those of the checkpoint.
 _NOT_DECIDING = ("scoring.batch_size", "data.store_dir", "data.store_gb", "model.size")
 _PACKAGES = ("core", "inference")
 _NO_DETECTOR = "none"
@@ -31,7 +30,7 @@ _CHARTS_ALONE = "none, control charts alone"
 
 
 def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoint_sha256: str | None) -> Fingerprint:
-    """Of what scores would be made now: digests of checkpoint, detector, files and code, and the deciding settings.
+    """The present inputs of scores: digests of checkpoint, detector, files and code, and the settings that affect them.
 
     config: as it was loaded, without the sizes of the checkpoint. checkpoint: None for control charts alone.
     Raises DataError where `data.parts.test` matches no sensor file.
@@ -69,7 +68,7 @@ def reasons_to_score(
     if summary is None:
         return ["there are none"]
     if "made_of" not in summary or "files" not in summary:
-        return ["their summary does not say what they were made of"]
+        return ["their summary does not contain their inputs"]
     missing = [name for name in summary["files"] if not (root / name).is_file()]
     if missing:
         return [f"{missing[0]} is missing"]

@@ -121,7 +121,8 @@ def previous_path(path: Path) -> Path:
 
 
 def original_path(path: Path) -> Path:
-    """The file of the newest detector that no calibration fitted: it stays over any number of calibrations."""
+    """The file of the newest detector that was not fitted by a calibration: it is kept over any number of
+    calibrations."""
     return path.with_name(path.name.replace(".detector.", ".detector.original."))
 
 
@@ -149,7 +150,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error}", hint="see who owns it, and the disk") from error
+        raise OutputError(f"{path} cannot be written: {error}", hint="check its permissions, and the disk") from error
 
 
 def _report(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
@@ -233,7 +234,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         return print_config(arguments, loaded)
     if calibrate is recalibrate and not names_data:
         raise UsageError(
-            "no newer data is named",
+            "no newer data was passed",
             hint=f"{_PARTS}.files=[data/newer_*.csv] {_PARTS}.start=0.0, or --from-config for the configuration's own",
         )
     if arguments.owns_process and not arguments.undo:

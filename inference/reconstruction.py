@@ -1,4 +1,4 @@
-"""What a model expected of a vibration window while it was hidden, in dB: next to what was seen, it explains a score.
+"""The prediction of a model for a masked vibration window, in dB: compared with the measurement, it explains a score.
 
 Suffixes: b window of a batch, a axis of a vibration, h frequency, w time of an image.
 """
@@ -18,9 +18,8 @@ from inference.scoring import ScoringModel
 
 @dataclass(frozen=True)
 class Levels:
-    """The scalogram of a vibration window, as it was seen and as the model fills it in while it is hidden.
-
-    seen_ahw, expected_ahw: float32 (A, H, W), in dB; 0 is the amplitude that is usual in training. NaN is missing.
+    """The scalogram of a vibration window, measured and as the model predicts it while masked. seen_ahw, expected_ahw:
+    float32 (A, H, W), in dB; 0 is the mean amplitude of the training data. NaN is missing.
     edge_hz: (H + 1,) edges of the rows, ascending.
     """
 

@@ -70,7 +70,7 @@ def score_stream(
     checkpoint: Path | str | None = None,
     detector: DetectorKind = "model",
 ) -> ScoringResult:
-    """Scores the test split and writes table, events, pictures and summary.
+    """Scores the test split and writes table, events, figures and summary.
 
     checkpoint: relative to `root`; default: the configuration's. detector: "model" uses the detector of the checkpoint,
     fitted where there is none that matches; "charts" fits control charts to the reference splits of the configuration,
@@ -80,7 +80,7 @@ def score_stream(
     limit if a restart has more time.
     """
     if detector == "charts" and checkpoint is not None:
-        raise UsageError("control charts need no checkpoint", hint="leave out --checkpoint, or --detector charts")
+        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
     with (
         StopRequest(loaded.config.timeout_hours, keeps_nothing=True),
         scoring_lock(loaded, root, checkpoint, detector=detector),
@@ -222,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall score", description="Scores the test split of a stream and finds events."
     )
-    parser.add_argument("--stream", choices=STREAMS, help="what to score (default: every stream in use)")
+    parser.add_argument("--stream", choices=STREAMS, help="stream to score (default: every stream in use)")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     parser.add_argument(
         "--detector",
@@ -230,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default="model",
         help="charts: control charts alone, without training and without a checkpoint (default: model)",
     )
-    parser.add_argument("--unless-current", action="store_true", help="do nothing where the scores on disk are current")
+    parser.add_argument("--unless-current", action="store_true", help="do nothing if the scores on disk are current")
     add_config_arguments(
         parser, default=local_config_file("<stream>"), example="scoring.threshold.false_alarm_rate=0.001"
     )

@@ -1,4 +1,4 @@
-"""The table of scores, from which files, events, figures and pictures are made."""
+"""The table of scores, the source of files, events, metrics and figures."""
 
 from __future__ import annotations
 

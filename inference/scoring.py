@@ -1,4 +1,4 @@
-"""A trained model as a judge: how badly it predicts what it does not see.
+"""Scores of a trained model: its prediction errors for masked values.
 
 All arithmetic is float32, regardless of the precision of training, so that a threshold means the same on every device.
 """
@@ -35,17 +35,17 @@ _MUST_AGREE = ("model.", "scalogram.", "data.scaling.", "data.window", "data.rem
 # -------------------------------------------------------------------------------------------------------------- a batch
 @torch.no_grad()
 def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor, dict[str, Tensor]]:
-    """Scores of model input: the mean squared error of each sample, every value predicted only while hidden.
+    """Scores of model input: the mean squared error of each sample, with every value predicted while it is masked.
 
     batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing.
-    Returns (score, aux). score: float32 (B,), NaN for a sample without a single observed value: 0 would call it
+    Returns (score, aux). score: float32 (B,), NaN for a sample without a single observed value, because 0 would mean
     healthy. aux, all float32 and means over observed values only:
         error: the shape of the batch, NaN where it is missing
         expected: the shape of the batch, what the model predicts of it
         channel_error: (B, C), or (B, 3) for images
         time_error: (B, T), or (B, W) for images
 
-    Nothing is drawn at random and samples do not see each other: the same sample gets the same score at every call and
+    There is no randomness, and samples do not affect each other: the same sample gets the same score at every call and
     in every batch, up to the rounding of the device's matrix products.
     """
     expected, error = model.inpaint(batch)
@@ -72,7 +72,7 @@ def infer_forecast(batch: Tensor, model: nn.Module) -> dict[str, Tensor]:
 # ------------------------------------------------------------------------------------------------------------ the model
 @dataclass(frozen=True)
 class ScoringModel:
-    """A trained model and everything its input went through in training.
+    """A trained model and the preprocessing of its input.
 
     config: the configuration it was trained with. sampling_rate_hz: of the training data, where known.
     mean_input: the mean training input, the shape of one sample; None where the checkpoint holds none.
@@ -109,7 +109,7 @@ class ScoringModel:
 def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None = None) -> ScoringModel:
     """The model of a checkpoint, ready on the plan's device.
 
-    config: what scoring is asked to use, with its model size resolved; None takes the checkpoint's own.
+    config: the configuration of scoring, with its model size resolved; None uses that of the checkpoint.
     Raises CheckpointError for a missing, damaged or foreign file, and naming every key in which `config` would show the
     model other input than it was trained on.
     """

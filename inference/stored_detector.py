@@ -1,7 +1,8 @@
-"""Which detector scores: the stored one, where it matches model, configuration and data, else one that is fitted now.
+"""Selects the detector for scoring: the stored one, if it matches model, configuration and data, else a newly fitted
+one.
 
-The detector of a model is stored next to its checkpoint. One of the control charts alone is not stored: to fit it is
-all there is to do.
+The detector of a model is stored next to its checkpoint. A detector of the control charts alone is not stored, because
+scoring fits it each time.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
     elif "calibration" not in available:
         raise DataError(
             f"the files of data.parts.calibration are not here to fit a detector: {reason}",
-            hint=f"bring {detector_path(scoring.path).name} from the machine of the training, or these files",
+            hint=f"copy {detector_path(scoring.path).name}, or these files, from the machine of the training",
         )
     else:
         data = load_parts(config, scoring, (*available, "test"), root=root)
@@ -125,7 +126,7 @@ def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Dete
     missing = [name for name in PART_NAMES if name != "test" and name not in reference]
     if missing:
         log.warning(
-            "the files of %s are not here: control charts are fitted to fewer reference rows than on the machine of "
+            "the files of %s are missing: control charts are fitted to fewer reference rows than on the machine of "
             "the training, and the threshold differs",
             " and ".join(missing),
         )
@@ -155,7 +156,7 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
         raise DataError(
             problem,
             path=shared[0].recording.path,
-            hint="name other rows in data.parts.calibration (files, start, stop); scoring.allow_training_rows=true "
+            hint="select other rows in data.parts.calibration (files, start, stop); scoring.allow_training_rows=true "
             "accepts such a threshold",
         )
     log.warning("%s; accepted, because scoring.allow_training_rows = true", problem)
@@ -203,7 +204,7 @@ def _log_use(detector: Detector) -> None:
             detector.made_at, named,
         )  # fmt: skip
     else:
-        log.info("scoring with the detector of %s, fitted to %s: its data is not here", detector.made_at, named)
+        log.info("scoring with the detector of %s, fitted to %s: its data is missing", detector.made_at, named)
 
 
 def _keep(detector: Detector, scoring: ScoringModel, *, before: Detector | None) -> None:

@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ScoringPaths:
-    """What scoring writes."""
+    """The output files of scoring."""
 
     scores: Path
     events: Path
@@ -40,7 +40,7 @@ class ScoringPaths:
 
     @property
     def tables(self) -> tuple[Path, ...]:
-        """Those that every scoring writes, but the summary."""
+        """The files of every scoring, except the summary."""
         return self.scores, self.events, self.events_json, self.timeline
 
     @classmethod
@@ -121,7 +121,7 @@ def summary_of(
 def _charts_alone(
     scores: pd.DataFrame, charts_alone: PartScores | None, detector: Detector, settings: Scoring
 ) -> dict[str, Any] | None:
-    """What the control charts find without the model, with a threshold of their own."""
+    """Metrics of the control charts without the model, with their own threshold."""
     from inference.events import event_spans
 
     if charts_alone is None:

@@ -1,10 +1,8 @@
-"""The alarm threshold: set by scores of normal data, with the false alarms that it is to be expected to raise.
-
-Neighbouring scores are correlated, so alarms come in bursts, and a thousand scores may hold no more information than
-thirty independent ones. Everything stated here counts bursts. A calibration of independent scores is the special case
-in which
-each alarm is a burst of its own: the threshold is then the split-conformal quantile (Vovk et al., Algorithmic Learning
-in a Random World, 2005; Angelopoulos and Bates, arXiv 2107.07511).
+"""The alarm threshold: set by scores of normal data, with the expected false alarms. Neighbouring scores are
+correlated, so alarms come in bursts, and a thousand scores may contain no more information than thirty independent
+ones. All intervals here count bursts. A calibration of independent scores is the special case in which each alarm is a
+separate burst: the threshold is then the split-conformal quantile (Vovk et al., Algorithmic Learning in a Random World,
+2005; Angelopoulos and Bates, arXiv 2107.07511).
 
 Suffixes: n score, m alarm or excess, b burst.
 """
@@ -49,7 +47,7 @@ _TELLING = 1000.0
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """False alarms of a threshold on normal scores, with 95 % intervals of what they are in the long run.
+    """False alarms of a threshold on normal scores, with 95 % intervals of their long-run mean.
 
     rate, low, high: share of the scores that are alarms. scores, bursts: how many scores, and in how many independent
     bursts the alarms among them come. events_per_day and its low, high: events (`inference.alarms.event_spans`) in the
@@ -70,11 +68,10 @@ class FalseAlarms:
 class CalibratedThreshold:
     """A score above `value` is an alarm.
 
-    false_alarm_rate, false_events_per_day: what was asked for, at most. expected: false alarms on the calibration
-    scores that set it, with intervals that hold as long as the process does not change. shortfall: why the calibration
-    data is too little for what was asked, empty where it is enough. achieved: what the whole procedure, fitted to the
-    first half of the calibration data, had on the second half; None where half is too little. statement: all this in
-    words.
+    false_alarm_rate, false_events_per_day: the requested maximum. expected: false alarms on the calibration scores that
+    set it, with intervals that hold as long as the process does not change. shortfall: why the calibration data is too
+    little for the request, empty if it is enough. achieved: what the whole procedure, fitted to the first half of the
+    calibration data, had on the second half; None where half is too little. statement: all this in words.
     """
 
     value: float
@@ -142,7 +139,7 @@ class CalibrationSample:
         return len(event_spans(self.score_n, value, self.segment_n, second_n, settings)[0])
 
     def false_alarms(self, value: float, settings: Scoring) -> FalseAlarms:
-        """What a threshold has on these scores. The intervals are those of a Poisson number of bursts (Garwood,
+        """False alarms of a threshold on these scores. The intervals are those of a Poisson number of bursts (Garwood,
         Biometrika 1936), wider by as much as bursts differ in size."""
         size_b, num_scores = self.bursts(value), len(self.score_n)
         mean_size, met_size = self.burst_size(value)
@@ -172,7 +169,7 @@ def poisson_interval(count: float) -> tuple[float, float]:
 
 # ---------------------------------------------------------------------------------------------------------- calibration
 def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThreshold:
-    """The lowest threshold that keeps both promises of `settings.threshold`: `false_alarm_rate` and
+    """The lowest threshold within both limits of `settings.threshold`: `false_alarm_rate` and
     `false_events_per_day`.
 
     If the sample is too small for the request, the threshold is the highest that the sample supports, and `shortfall`
@@ -305,7 +302,7 @@ def _too_few(found: int, needed: int, instead: str) -> DataError:
 
 # ------------------------------------------------------------------------------------------------------------- in words
 def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> str:
-    """What the threshold promises and what it rests on, as a person reads it."""
+    """The statement about the false alarms of the threshold, and its data."""
     expected = threshold.expected
     told = [
         "False alarms expected while the process stays as calibrated: "
@@ -330,9 +327,9 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
 
 
 def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, scored: CalibrationSample) -> str:
-    """What is to be said where scores are unlike those of the calibration, empty where they are not: more of them alarm
-    than any threshold error explains, and most have grown, which faults that pass do not do. Nobody can tell by scores
-    alone whether a fault lasts or the process has changed."""
+    """A warning if scores differ from those of the calibration, else empty: more of them alarm than the error of the
+    threshold explains, and most have grown, which temporary faults do not cause. Scores alone cannot distinguish a
+    lasting fault from a change of the process."""
     if not len(scored.score_n):
         return ""
     found = scored.false_alarms(threshold.value, Scoring())

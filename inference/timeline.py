@@ -1,4 +1,4 @@
-"""A picture of scores over time: the threshold, the events with their severity, the labels where they are known, and
+"""A figure of scores over time: the threshold, the events with their severity, the labels where they are known, and
 beneath, the errors of the channels with the largest share."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from core.pictures import literal, save_png
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
-# Up to this many recordings get a panel each, with their own time; more lie end to end in rows.
+# Up to this many recordings get a panel each, with their own time; more are shown end to end in rows.
 _MAX_PANELS = 6
 _MAX_ROWS, _RECORDINGS_PER_ROW = 5, 8
 _MAX_NAMES = 10
@@ -84,7 +84,7 @@ def plot_timeline(
     them.
 
     Scales are logarithmic: a score is an error relative to normal. A few recordings get a panel each, over their own
-    time; many lie end to end, in rows, over the number of the score.
+    time; many are shown end to end, in rows, over the number of the score.
     channel_error_sc: (S, C) normalised errors, one line per line of the table.
     """
     scores = scores.reset_index(drop=True)
@@ -145,7 +145,7 @@ def _own_time(table: pd.DataFrame) -> _Panel:
 
 
 def _end_to_end(recordings: Sequence[pd.DataFrame]) -> list[_Panel]:
-    """Whole recordings dealt to rows of about equal length, in order."""
+    """Complete recordings, distributed to rows of about equal length, in order."""
     num_rows = min(_MAX_ROWS, -(-len(recordings) // _RECORDINGS_PER_ROW))
     ends_r = np.cumsum([len(table) for table in recordings])
     middle_r = ends_r - np.array([len(table) for table in recordings]) / 2
@@ -160,8 +160,8 @@ def _end_to_end(recordings: Sequence[pd.DataFrame]) -> list[_Panel]:
 
 
 def _limits(score_s: np.ndarray, threshold: float) -> tuple[float, float]:
-    """Smallest and largest score shown, with room at the foot for labels and at the head for severities. Zero has no
-    place on a log scale."""
+    """Smallest and largest score shown, with room at the foot for labels and at the head for severities. Zero cannot be
+    shown on a log scale."""
     positive_s = score_s[score_s > 0]
     low = float(np.quantile(positive_s, 0.0005)) if len(positive_s) else threshold / 10
     high = 1.1 * max(float(positive_s.max(initial=0)), threshold)

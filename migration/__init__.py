@@ -5,16 +5,16 @@ Layers, lowest first; each imports only itself and those above it in this list (
 - `notebook`: the file: read, repaired, cleaned, written; findings, secrets, edits of texts
 - `shell`: what shell text says
 - `python`: a code cell as IPython reads it: commands, tree, strings, scopes, its shell texts
-- `colab`: what a name, a path, a form or a branch means on Colab and here
+- `colab`: the meaning of a name, a path, a form or a branch on Colab and locally
 - `analysis`: facts of a whole notebook, by pure passes in a fixed order
-- `rules`: the table of rules, and the means to apply it to a cell
-- `report`: what was found and done, as a document, a page, and other forms
+- `rules`: the table of rules, and the engine that applies it to a cell
+- `report`: findings and changes, as a document, a page, and other formats
 - `migrate`: one notebook in memory
-- `planning`: which notebooks, and where each goes
+- `planning`: the input notebooks, and the output path of each
 - `batch`: many notebooks and their files
 - `command`: the command line
 - `magic`: the command in Jupyter
-- `contract`: what local notebooks and configurations of a workspace keep to
+- `contract`: rules for local notebooks and configurations of a workspace
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext migration` calls."""
+    """Called by `%load_ext migration`."""
     from migration.magic import register
 
     register(shell)

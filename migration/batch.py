@@ -1,4 +1,4 @@
-"""Many notebooks, each read, migrated and written by itself: one that cannot be read takes nothing from the others."""
+"""Many notebooks, each read, migrated and written separately: one that cannot be read does not affect the others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from migration.rules.preamble import Folders
 log = logging.getLogger(__name__)
 
 RUNTIME_FILE = Path(__file__).resolve().parents[1] / f"{RUNTIME_MODULE}.py"
-# Starting processes costs what a dozen notebooks or some megabytes of them cost.
+# Starting processes takes as long as a dozen notebooks or some megabytes of them.
 _FEWEST_IN_PARALLEL = 16
 _LEAST_BYTES_IN_PARALLEL = 16 * 2**20
 _PIECE = 2**20
@@ -59,11 +59,10 @@ _SELDOM = (50_000, 10, 10)  # thresholds of the garbage collector
 
 @dataclass(frozen=True)
 class Options:
-    """How notebooks are migrated.
-
-    With `mode` other than `write` nothing is written. `check` reports what Colab alone has, and with `strict` whatever
-    a person must act on. `diff` asks for the difference of the sources. `force` overwrites what is there. `details`
-    reports every finding; without it only those a person must act on. `rerunnable` rewrites plain installs, too.
+    """Options of a migration. With `mode` other than `write` nothing is written. `check` reports Colab-only constructs,
+    and with `strict` everything that needs manual changes. `diff` returns the difference of the sources. `force`
+    overwrites existing outputs. `details` reports every finding; without it only those that need manual changes.
+    `rerunnable` rewrites plain installs, too.
     """
 
     mode: Mode = "write"
@@ -77,7 +76,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one notebook; `diff` only in that mode."""
+    """The result of one notebook; `diff` only in that mode."""
 
     report: NotebookReport
     diff: str = ""
@@ -101,12 +100,12 @@ def run_tasks(
 
 
 def migrate_file(task: Task, options: Options) -> Result:
-    """Migrates one notebook. Raises nothing: a failure is a result that says why."""
+    """Migrates one notebook. Raises nothing: a failure is a result with the reason."""
     return _begin(task, options)()
 
 
 def _begin(task: Task, options: Options) -> Callable[[], Result]:
-    """Migrates a notebook in memory. The call that it gives writes the files. Neither raises anything."""
+    """Migrates a notebook in memory. The returned function writes the files. Neither raises anything."""
     try:
         write_files = _migrated(task, options)
     except Exception as error:
@@ -123,14 +122,14 @@ def _begin(task: Task, options: Options) -> Callable[[], Result]:
 
 
 def _failed(task: Task, error: Exception) -> Result:
-    """Whatever a notebook holds, its owner gets a line and the other notebooks are done."""
+    """Reports any error of a notebook in one line, so that the other notebooks are processed."""
     match error:
         case LandfallError():
             reason = str(error)
         case OSError():
             reason = f"{error.strerror or type(error).__name__}: {shown(Path(error.filename or task.input))}"
         case MemoryError():
-            reason = "it needs more memory than there is"
+            reason = "it needs more memory than is available"
         case _:
             log.debug("%s", task.input, exc_info=error)
             reason = f"a fault of Landfall, please report it: {type(error).__name__}: {error}"
@@ -187,7 +186,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
-    """As `read`, but an error speaks of "it": the report names the notebook, and never by its full path."""
+    """As `read`, but errors say "it": the report names the notebook, and never its full path."""
     try:
         return read(path)
     except UsageError as error:
@@ -211,15 +210,14 @@ def _bytes_of(migration: Migration) -> bytes:
 
 
 def _write(files: Mapping[Path, bytes], *, force: bool) -> None:
-    """Writes a notebook, which is the first of the files, and the files that belong to it.
-
-    Raises OutputError, before anything is written, where one of them is there already with other bytes.
+    """Writes a notebook (the first of the files) and its additional files. Raises OutputError, before anything is
+    written, if one of them exists with other content.
     """
     new = {path: content for path, content in files.items() if not _holds(path, content)}
     for path in new:
         if path.exists() and not force:
-            raise OutputError(f"{shown(path)} is there already and differs", hint="--force overwrites it")
-    # The notebook comes last: where it is, the rest is too.
+            raise OutputError(f"{shown(path)} exists and differs", hint="--force overwrites it")
+    # The notebook is written last: if it exists, the other files do too.
     for path, content in reversed(new.items()):
         write_bytes(path, content)
 
@@ -240,7 +238,7 @@ def _companions(output: Path, migration: Migration) -> dict[Path, bytes]:
 
 
 def _holds(path: Path, content: bytes) -> bool:
-    """Whether a file has this content; compared piece by piece, for a notebook can be large."""
+    """Whether a file has this content; compared in blocks, because a notebook can be large."""
     try:
         if path.stat().st_size != len(content):
             return False
@@ -252,7 +250,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def workspace_of(folder: Path) -> Path | None:
-    """The Landfall workspace that holds a folder; there Landfall itself is importable."""
+    """The Landfall workspace that contains a folder; there Landfall itself can be imported."""
     return _workspace_of(folder.resolve())
 
 
@@ -272,7 +270,7 @@ def _suitable_jobs(tasks: Sequence[Task]) -> int:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Looks for cycles of objects less often: parsing makes many objects and next to no cycles."""
+    """Runs the garbage collector less often: parsing creates many objects and hardly any cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
     try:
@@ -282,7 +280,7 @@ def _few_collections() -> Iterator[None]:
 
 
 def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[[Task], None]) -> Iterator[Result]:
-    """Disk and processor work at the same time: during one notebook the last is written and the next one fetched."""
+    """Overlaps disk and CPU work: while one notebook is migrated, the last one is written and the next one read."""
 
     def settled(task: Task, writing: Future[Result]) -> Result:
         result = writing.result()
@@ -303,7 +301,7 @@ def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[
 
 
 def _fetch(path: Path) -> None:
-    """Asks the system to read a file soon; where it cannot be asked, or the file is not there, nothing is lost."""
+    """Asks the system to read a file ahead, if the system supports it and the file exists."""
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError), path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
@@ -312,8 +310,8 @@ def _fetch(path: Path) -> None:
 def _in_processes(
     tasks: Sequence[Task], options: Options, jobs: int, on_done: Callable[[Task], None]
 ) -> dict[Task, Result]:
-    """A process that dies, mostly for want of memory, takes its pool with it. What is left then goes through one
-    process in order, where the first notebook without a result is the one that ended it."""
+    """If a process dies, usually out of memory, its pool is lost. The remaining notebooks are then processed by one
+    process in order, so that the first notebook without a result is the one that killed it."""
     results: dict[Task, Result] = {}
     waiting = sorted(tasks, key=lambda task: -task.size)
     while waiting:
@@ -323,15 +321,15 @@ def _in_processes(
         waiting = [task for task in waiting if task not in results]
         if waiting and jobs == 1:
             task = waiting.pop(0)
-            results[task] = _failure(task, "its process was ended, most likely for want of memory")
+            results[task] = _failure(task, "its process was killed, most likely out of memory")
             on_done(task)
         jobs = 1
     return results
 
 
 def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tuple[Task, Result]]:
-    """Results as they come, until all are there or a process died."""
-    # Where `%reset` has emptied a notebook's names, multiprocessing would fail for want of this one.
+    """Yields results until all are complete or a process has died."""
+    # After `%reset` in a notebook this name is missing, and multiprocessing would fail.
     vars(sys.modules["__main__"]).setdefault("__spec__", None)
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare_worker)
     try:
@@ -345,5 +343,5 @@ def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tu
 
 
 def _prepare_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are handled by the parent
     gc.set_threshold(*_SELDOM)

@@ -11,7 +11,7 @@ from core.errors import EXIT_USAGE, LandfallError
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-# In this variable Jupyter's server names the notebook that a kernel was started for.
+# Jupyter's server sets this variable to the notebook of a kernel.
 NOTEBOOK_VARIABLE = "JPY_SESSION_NAME"
 
 
@@ -21,9 +21,8 @@ def register(shell: InteractiveShell) -> None:
 
 
 def migrate(line: str) -> None:
-    """Make a local notebook of a Colab one: `%migrate NOTEBOOK [options]`; `%migrate --help` lists the options.
-
-    Without a notebook it takes the one this kernel was started for, as it was last saved.
+    """Convert a Colab notebook to a local one: `%migrate NOTEBOOK [options]`; `%migrate --help` lists the options.
+    Without a file name it migrates the current notebook, as it was last saved.
     """
     from IPython.core.error import UsageError
     from IPython.utils.process import arg_split
@@ -35,7 +34,7 @@ def migrate(line: str) -> None:
     try:
         arguments = parser.parse_intermixed_args(arg_split(line, posix=os.name == "posix"))
     except SystemExit as exit_:
-        # argparse has printed its help or what is wrong with the line.
+        # argparse has printed its help or the error.
         if exit_.code:
             raise UsageError("see %migrate --help") from None
         return
@@ -54,5 +53,5 @@ def _open_notebook() -> Path:
 
     notebook = Path(os.environ.get(NOTEBOOK_VARIABLE, ""))
     if notebook.suffix != ".ipynb" or not notebook.is_file():
-        raise UsageError("name the notebook: %migrate path.ipynb")
+        raise UsageError("pass the notebook: %migrate path.ipynb")
     return notebook

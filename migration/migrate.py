@@ -1,4 +1,4 @@
-"""One notebook from Colab to a local machine: read, learn its facts, rewrite, add what it needs, clean, check."""
+"""Migrates one notebook from Colab to a local machine: analyse, rewrite, add cells, clean, check."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
 _REPOSITORY = "landfall"  # the repository that a notebook of a workspace clones on Colab
-_ORIGIN = "origin"  # a key that cells have only in here
+_ORIGIN = "origin"  # a cell key that exists only during migration
 _ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 
 
 @dataclass
 class Migration:
-    """What became of one notebook.
-
-    `notebook` is valid nbformat 4.5; `uses_runtime` says that it imports the module `landfall_runtime`; `hardware`
-    is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the positions that its cells have in
-    the original, None for those that were added.
+    """The result for one notebook. `notebook` is valid nbformat 4.5; `uses_runtime`: it imports the module
+    `landfall_runtime`; `hardware` is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the
+    positions of its cells in the original, None for added cells.
     """
 
     notebook: dict[str, Any]
@@ -58,9 +56,9 @@ def migrate(
 ) -> Migration:
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
-    `workspace` is the Landfall workspace that holds the output, if any: its local configurations take the place of
-    Colab's, and a clone of Landfall is not needed. `rerunnable` rewrites plain installs and downloads too, so that a
-    second run does not repeat them.
+    `workspace` is the Landfall workspace of the output, if any: its local configurations replace those for Colab, and a
+    clone of Landfall is not needed. `rerunnable` rewrites plain installs and downloads too, so that a second run does
+    not repeat them.
 
     Idempotent: migrating the result changes nothing.
     """
@@ -87,14 +85,14 @@ def migrate(
         if kind == "code" and new is not source and _broke(source, new):
             new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
             found = [_undone(source.index), *found]
-        # A cell that no rule had to read holds nothing of Colab's, and is none of a migration's business.
+        # A cell that no rule had to parse contains no Colab code, so its errors are not reported.
         if kind == "code" and (source.was_parsed or new is not source) and new.error and (said := unparsed(source)):
             found = [said, *found]
         findings += found
         rewritten += [new] if kind == "code" else []
         cells.append({**cell, "source": text if new is source else _with_ends_of(text, new.text)})
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
-    # Last, for a finding counts the cells of the original.
+    # Last, because findings count the cells of the original.
     prose: dict[int, str] = {}
     for source in rewritten:
         if source.prose:
@@ -119,7 +117,8 @@ def migrate(
 
 
 def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mapping[int, str]) -> list[dict[str, Any]]:
-    """The cells with Markdown cells for comments that moved out of them, and without those that the rules emptied."""
+    """The cells, with Markdown cells for comments that were moved out of them, and without cells that the rules
+    emptied."""
     placed: list[dict[str, Any]] = []
     for index, (cell, text) in enumerate(zip(cells, texts, strict=True)):
         if index in prose:
@@ -130,7 +129,7 @@ def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mappin
 
 
 def _start(placed: Sequence[dict[str, Any]], kinds: Sequence[str]) -> int | None:
-    """Where the first code cell of the original stood among the cells; None without any."""
+    """The position of the first code cell of the original among the cells; None without any."""
     first = next((index for index, kind in enumerate(kinds) if kind == "code"), None)
     if first is None:
         return None
@@ -138,7 +137,7 @@ def _start(placed: Sequence[dict[str, Any]], kinds: Sequence[str]) -> int | None
 
 
 def _with_local_comments(parameter: Parameter, facts: NotebookFacts) -> Parameter:
-    """The parameter with its comments as the rules leave them in a cell."""
+    """The parameter with its comments after the rules were applied."""
 
     def local(lines: tuple[str, ...]) -> tuple[str, ...]:
         if not lines:
@@ -154,12 +153,12 @@ def _prose(source: CellSource) -> CellSource:
 
 
 def _is_emptied(source: str, original: str) -> bool:
-    """Whether nothing is left of a cell but the magic that ran it."""
+    """Whether only its cell magic is left of a cell."""
     return source != original and not _ONLY_MAGIC.sub("", source).strip()
 
 
 def _unix(text: str) -> str:
-    """The text as rules read it: a cell all of whose lines end as on Windows has plain newlines."""
+    """The text for the rules: Windows line ends are replaced by newlines if all lines have them."""
     unix = text.replace("\r\n", "\n")
     return text if "\r" in unix or unix.count("\n") != text.count("\r\n") else unix
 
@@ -184,6 +183,6 @@ def _undone(index: int) -> Finding:
         keeps=Keeps.NEEDS_HUMAN,
         cell=index,
         line=1,
-        message="the rewritten cell would not compile, so it was left as it was but for its secrets",
+        message="the rewritten cell would not compile, so it is unchanged except for its secrets",
         action="rewrite this cell's Colab parts by hand, and please report the notebook as a fault of Landfall",
     )

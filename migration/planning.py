@@ -1,4 +1,4 @@
-"""Which notebooks are migrated, and where each goes: files and folders in, one task a notebook out.
+"""Plans a migration: from files and folders to one task per notebook, with its output path.
 
 No input is ever an output. Next to its input an output is named `local_…`; below `--out-dir` it keeps its name, and its
 place in the folder that was asked for.
@@ -22,9 +22,8 @@ _SUFFIX = ".ipynb"
 
 @dataclass(frozen=True)
 class Task:
-    """One notebook to migrate; `output` is None where nothing is written. `size` is the input's, in bytes.
-
-    With `copies` an input that is local already goes to the output as it is; next to itself a copy would be of no use.
+    """One notebook to migrate; `output` is None if nothing is written. `size` is that of the input, in bytes. With
+    `copies` an input that is already local is copied to the output; a copy next to itself would be useless.
     """
 
     input: Path
@@ -35,7 +34,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks in the order they were asked for, the inputs that cannot be done, and what was left out on purpose."""
+    """The tasks in the given order, the inputs that failed, and the inputs that were skipped on purpose."""
 
     tasks: tuple[Task, ...]
     failed: tuple[NotebookReport, ...] = ()
@@ -45,10 +44,9 @@ class Plan:
 def make_plan(
     inputs: Sequence[Path], *, output: Path | None = None, out_dir: Path | None = None, writes: bool = True
 ) -> Plan:
-    """The plan for files and folders. Raises UsageError where the arguments contradict each other.
-
-    A folder stands for every notebook below it, except in hidden folders and `.ipynb_checkpoints`. With `writes` false
-    (to check, to show a difference) every notebook is a task without output.
+    """The plan for files and folders. Raises UsageError if the arguments contradict each other. A folder means every
+    notebook below it, except in hidden folders and `.ipynb_checkpoints`. With `writes` false (to check, to show a
+    difference) every notebook is a task without output.
     """
     if output is not None:
         _require_one_file(inputs, output)
@@ -74,7 +72,7 @@ def make_plan(
 
 
 def beside(path: Path) -> Path:
-    """Where a notebook's local form lies by default: `colab_x.ipynb` and `x.ipynb` become `local_x.ipynb`, and
+    """The default output path of a notebook: `colab_x.ipynb` and `x.ipynb` become `local_x.ipynb`, and
     `local_x.ipynb` becomes `local_x_local.ipynb`."""
     if path.name.startswith(_LOCAL_PREFIX):
         return path.with_name(f"{path.stem}_local{_SUFFIX}")
@@ -83,13 +81,13 @@ def beside(path: Path) -> Path:
 
 def _require_one_file(inputs: Sequence[Path], output: Path) -> None:
     if len(inputs) != 1 or inputs[0].is_dir():
-        raise UsageError("-o names the output of one notebook", hint="pass --out-dir for several, or for a folder")
+        raise UsageError("-o is the output of one notebook", hint="pass --out-dir for several, or for a folder")
     if output.is_dir():
         raise UsageError(f"{shown(output)} is a folder", hint="pass it as --out-dir")
 
 
 def _find(inputs: Sequence[Path], *, without: Path | None) -> tuple[list[tuple[Path, Path]], list[NotebookReport]]:
-    """Each notebook once, with its path inside the folder that was asked for; and what cannot be read."""
+    """Each notebook once, with its path inside the given folder; and inputs that cannot be read."""
     found: dict[Path, tuple[Path, Path]] = {}
     failed: list[NotebookReport] = []
     names = _distinct_names([path for path in inputs if path.is_file()])
@@ -99,7 +97,7 @@ def _find(inputs: Sequence[Path], *, without: Path | None) -> tuple[list[tuple[P
         elif path.exists():
             pairs = [(path, names.get(path, Path(path.name)))]
         else:
-            failed.append(_failure(path, "there is no such file or folder"))
+            failed.append(_failure(path, "no such file or folder"))
             continue
         for notebook, inside in pairs:
             found.setdefault(_canonical(notebook), (notebook, inside))
@@ -107,8 +105,8 @@ def _find(inputs: Sequence[Path], *, without: Path | None) -> tuple[list[tuple[P
 
 
 def _distinct_names(paths: Sequence[Path]) -> dict[Path, Path]:
-    """Where notebooks that were named one by one go below an output folder: by their names, and those of one name with
-    the folders that distinguish them."""
+    """Output paths below a folder for notebooks that were passed one by one: their names, and for equal names also the
+    folders that distinguish them."""
     by_name: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):
         by_name.setdefault(path.name, []).append(path)
@@ -122,7 +120,8 @@ def _distinct_names(paths: Sequence[Path]) -> dict[Path, Path]:
 
 
 def _notebooks_below(folder: Path, without: Path | None, failed: list[NotebookReport]) -> Iterator[Path]:
-    """In the order of their names; the outputs of an earlier run into a folder below are no inputs."""
+    """The notebooks of a folder in the order of their names; outputs of an earlier run in a subfolder are not
+    inputs."""
     skipped = _canonical(without) if without is not None and _canonical(without) != _canonical(folder) else None
 
     def is_wanted(place: Path) -> bool:
@@ -142,7 +141,7 @@ def _failure(path: Path, reason: str) -> NotebookReport:
 
 
 def _without_outputs(found: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[str]]:
-    """Leaves out a notebook that is the output of another one asked for: `*.ipynb` names both on a second run."""
+    """Skips a notebook that is the output of another given one: on a second run `*.ipynb` matches both."""
     outputs = {_canonical(beside(path)): path for path, _ in found}
     kept, left_out = [], []
     for path, inside in found:
@@ -150,17 +149,17 @@ def _without_outputs(found: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, P
         if source is None:
             kept.append((path, inside))
         else:
-            left_out.append(f"{shown(path)} is left out: it is the local form of {source.name}")
+            left_out.append(f"{shown(path)} is skipped: it is the local form of {source.name}")
     return kept, left_out
 
 
 def _refusal(path: Path, target: Path, originals: set[tuple[int, int]], taken: dict[Path, Path]) -> str:
-    """Why `target` cannot be the output of `path`; empty where it can."""
+    """Why `target` cannot be the output of `path`; empty if it can."""
     if _canonical(path) == _canonical(target) or _identity(target) in originals:
-        return f"its output {shown(target)} is an input, which is never changed; name another with -o or --out-dir"
+        return f"its output {shown(target)} is an input, which is never changed; pass another with -o or --out-dir"
     other = taken.get(_canonical(target))
     if other is not None:
-        return f"its output {shown(target)} is that of {shown(other)} already; migrate it by itself with -o"
+        return f"its output {shown(target)} is already that of {shown(other)}; migrate it separately with -o"
     return ""
 
 
@@ -173,7 +172,7 @@ def _canonical(path: Path) -> Path:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What the file system knows a file by, whatever its name's spelling; None where there is none."""
+    """The identity of a file in the file system, regardless of its spelling; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,5 @@
-"""Control charts of vibration: how far level, spectrum and modulation of a window lie from those of reference windows.
+"""Control charts of vibration: the distances of level, spectrum and modulation of a window from those of reference
+windows.
 
 There are four charts, each with its own features of a window (`inference.charts.vibration_features`): the overall
 level, the spectrum, the low-frequency lines, and the modulation. The distance of a chart is Hotelling's T² (Annals of

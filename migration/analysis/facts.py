@@ -1,8 +1,8 @@
-"""What the rules must know of a whole notebook before they look at one cell, collected once from the original cells.
+"""Facts about a complete notebook that the rules need for each cell, collected once from the original cells.
 
-The passes run in a fixed order, each a function of the cells and of earlier facts: the form fields that can leave their
-place (`parameters`), the names of google.colab (`names`), then in turns the flags, what only Colab's branches bind or
-put in place, and whether the drive is only mounted (`flags`, `mounts`) until none of these changes, last the mount
+The passes run in a fixed order, each a function of the cells and of earlier facts: the form fields that can be moved
+(`parameters`), the names of google.colab (`names`), then alternately the flags, the names and files that only Colab's
+branches create, and whether the drive is only mounted (`flags`, `mounts`), until none of these changes; last the mount
 points.
 """
 
@@ -32,10 +32,10 @@ class NotebookFacts(PerCell):
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
     folders at run time; they differ from the defaults only where the notebook already has such names. `mounts` are the
-    absolute folders at which the notebook mounts its drive, longest first (the customary ones where it names none).
-    `parameters` are the form fields in the order of the notebook, and what becomes of each. `colab` is what its names
-    have to do with Colab. `static_mount` says that the drive is only ever mounted, at literal places. `local_configs`
-    are the workspace's configurations that have a local twin. `rerunnable` asks for the rules that are `opt_in`.
+    absolute folders at which the notebook mounts its drive, longest first (the usual ones if it names none).
+    `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
+    meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
+    configurations that have a local version. `rerunnable` enables the rules that are `opt_in`.
     """
 
     language: str = "python"
@@ -81,7 +81,7 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
 
 
 def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:
-    """The names for the folders: those of a set-up cell of Landfall's, else ones that are free."""
+    """The names for the folders: those of an existing set-up cell, else unused ones."""
     names = dict(_FOLDER_NAMES)
     text = "\n".join(source.text for source in cells if any(name in source.text for name in names.values()))
     setup = {match[2]: match[1] for match in _SETUP.finditer(text)}

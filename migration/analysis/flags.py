@@ -1,4 +1,4 @@
-"""Names that hold nothing but the answer to "does this run on Colab?", and names that only Colab branches bind."""
+"""Flags (names whose value only says whether the notebook runs on Colab), and names that only Colab branches bind."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _FORM = re.compile(r"#[ \t]*@[ \t]*param\b")
 
 @dataclass(frozen=True)
 class _Store:
-    """An assignment to a candidate; `found` is its value here, None where it is not known."""
+    """An assignment to a candidate; `found` is its value here, None if unknown."""
 
     found: Answer | None
     top_level: bool = False
 
 
 def with_flags(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
-    """The names with the flags that remain once each branch is known that runs here; one flag may depend on another."""
+    """The names with all flags, found by iteration, because one flag may depend on another."""
     for _ in range(_MOST_ROUNDS):
         found = _find_flags(cells, colab)
         if found == colab.flags:
@@ -45,7 +45,7 @@ def with_flags(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
 
 
 def _find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
-    """The flags of a notebook, as far as those known already (in `colab`) and the branches that run here show."""
+    """The flags of a notebook that follow from the known ones (in `colab`) and the branches that run here."""
     concerned = [source for source in cells if colab.concern(source) and source.tree is not None]
     functions: dict[str, Any] = {}
     tpu: set[str] = set()
@@ -73,7 +73,7 @@ def _find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
 
 
 def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> frozenset[str]:
-    """Names that only branches which go bind, at module level, though code that stays reads them."""
+    """Names that only removed branches bind, at module level, although remaining code reads them."""
     candidates: set[str] = set()
     for source in cells:
         for choice in colab.choices(source):
@@ -101,17 +101,17 @@ def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount:
 
 
 def is_as_on_colab(cells: Sequence[CellSource], colab: ColabNames) -> bool:
-    """Whether a branch for Colab stays that puts files and folders where other cells expect them."""
+    """Whether a kept branch for Colab creates files and folders that other cells expect."""
     return any(choice.sets_place for source in cells for choice in colab.choices(source))
 
 
 def _gone_statements(found: Sequence[Choice]) -> list[ast.stmt]:
-    """The statements that go with the branches not taken."""
+    """The statements of the removed branches."""
     return [statement for choice in found for statement in choice.gone]
 
 
 def _agreed(name: str, stores: Sequence[_Store]) -> Answer | None:
-    """The one value of all assignments, if a flag is what they make."""
+    """The common value of all assignments, if they define a flag."""
     if not stores or any(store.found is None for store in stores):
         return None
     answers = [store.found for store in stores if store.found is not None]
@@ -121,12 +121,12 @@ def _agreed(name: str, stores: Sequence[_Store]) -> Answer | None:
         return answers[0]
     if not _FLAG_NAME.fullmatch(name) or not isinstance(answers[0].value, bool):
         return None
-    # Written by hand: `IN_COLAB = True` says where the notebook runs, and it no longer runs there.
+    # Set by hand: `IN_COLAB = True` is wrong on a local machine.
     return Answer(False) if all(store.top_level for store in stores) or not answers[0].value else None
 
 
 def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterator[_Store]:
-    """The assignments to a name at module level, without those in branches that go."""
+    """The assignments to a name at module level, without those in removed branches."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     for source in cells:
         if not word.search(source.text):
@@ -184,7 +184,7 @@ def _own_names(node: ast.stmt | ast.ExceptHandler | ast.NamedExpr) -> set[str]:
 
 
 def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of: FlagOf) -> Answer | None:
-    """The value of an assignment; None for one that a person is meant to edit or that is not known."""
+    """The value of an assignment; None for one that the user should edit or that is unknown."""
     start, end = source.span(node)
     if _FORM.search(source.text, end, source.line_span(start, end)[1]) or source.command_of(node) is not None:
         return None
@@ -201,7 +201,7 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 
 
 def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Answer | None:
-    """What a function without parameters returns here, if it only answers the question."""
+    """The local return value of a function without parameters that only asks whether it runs on Colab."""
     arguments = node.args
     if arguments.args or arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
         return None
@@ -215,7 +215,7 @@ def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Ans
 
 
 def _run(block: Sequence[ast.stmt], found: Mapping[int, Choice], flag_of: FlagOf) -> Answer | None:
-    """The value that a block returns here, None where it returns none or does anything else."""
+    """The value that a block returns here, None if it returns none or does anything else."""
     for statement in block:
         choice = found.get(id(statement))
         if choice is not None:

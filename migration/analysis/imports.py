@@ -1,4 +1,4 @@
-"""Which packages a notebook imports that Colab has installed, by the names that pip knows them by."""
+"""Packages that a notebook imports and that are preinstalled on Colab, by their pip names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions
 
 from migration.python.source import CellSource
 
-# Installed on Colab under the name that is imported.
+# Preinstalled on Colab; the pip name is the module name.
 _SAME_NAME = frozenset(
     re.findall(
         r"\S+",
@@ -116,9 +116,9 @@ _WRITES_MODULE = re.compile(r"^[ \t]*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?:\
 
 
 def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -> list[str]:
-    """The packages that the code of some cells imports and nothing installs, sorted; `installed` are those that
-    something does. A module that is in no table and not installed here as a package of its own name, such as a file of
-    the notebook's, is left out: another package on the index could have its name."""
+    """The packages that cells import and no cell installs, sorted; `installed`: the installed ones. A module that is in
+    no table and not installed here as a package of its name, such as a file of the notebook, is omitted: another
+    package on the index could have its name."""
     known = {_normal(name) for name in installed}
     own = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
     found = {
@@ -131,7 +131,7 @@ def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -
 
 
 def _modules(source: CellSource) -> Iterator[str]:
-    """The dotted names that a cell's import lines name, as far as its text shows."""
+    """The dotted names in the import lines of a cell."""
     if source.language != "python" or "import" not in source.text:
         return
     for match in _IMPORT.finditer(source.text):
@@ -147,7 +147,7 @@ def _modules(source: CellSource) -> Iterator[str]:
 
 @cache
 def _package(module: str) -> str | None:
-    """What pip calls the package of a module; None for the standard library and for what is not known."""
+    """The pip name of a module; None for the standard library and for unknown modules."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or (top in ("landfall_runtime", "google") and "." not in module):
         return None
@@ -161,7 +161,7 @@ def _package(module: str) -> str | None:
 
 @cache
 def _installed() -> frozenset[str]:
-    """The packages on this machine that hold a module of their own name."""
+    """The packages on this machine with a module of the same name."""
     found = packages_distributions()
     return frozenset(_normal(module) for module, names in found.items() if _normal(module) in map(_normal, names)) - {
         "landfall"

@@ -1,4 +1,4 @@
-"""Where a notebook mounts its drive, and whether it does nothing else with it."""
+"""Where a notebook mounts its drive, and whether it only mounts it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONTENT = "/content"
 
 
 def is_mount(use: Use) -> bool:
-    """A use that mounts or unmounts the drive by itself, at a literal place."""
+    """A statement that only mounts or unmounts the drive, at a literal path."""
     if not use.is_statement or use.call is None:
         return False
     if use.path == UNMOUNT:
@@ -35,7 +35,7 @@ def is_mount(use: Use) -> bool:
 
 
 def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
-    """Everything that is done with Colab's drive is to mount it, at literal places, or to unmount it."""
+    """Whether Colab's drive is only mounted, at literal paths, or unmounted."""
     if not colab.bindings:
         return False
     for source in cells:
@@ -50,7 +50,7 @@ def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
 
 
 def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, ...]:
-    """The absolute folders at which the drive is mounted, as far as the text shows; longest first."""
+    """The absolute folders at which the drive is mounted, as far as the text contains them; longest first."""
     points: set[str] = set()
     constants: Mapping[str, set[str]] | None = None
     for source in cells:
@@ -78,7 +78,7 @@ def _free_names(node: ast.expr) -> set[str]:
 
 
 def _constants(cells: Sequence[CellSource], names: set[str]) -> Mapping[str, set[str]]:
-    """The texts that the module's assignments give to names; nothing for a name that is also given something else."""
+    """The texts that are assigned to names of the module; empty for a name that also has other values."""
     values: dict[str, set[str]] = {}
     unknown: set[str] = set()
     for source in cells:
@@ -95,7 +95,7 @@ def _constants(cells: Sequence[CellSource], names: set[str]) -> Mapping[str, set
 
 
 def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
-    """The texts that an expression of literals and known names can have; empty where they are not known."""
+    """The possible texts of an expression of literals and known names; empty if unknown."""
     match node:
         case ast.Constant(value=str(text)):
             return {text}
@@ -108,7 +108,7 @@ def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
         case ast.FormattedValue(conversion=-1, format_spec=None):
             return _texts(node.value, constants)
         case ast.Call(func=ast.Attribute(attr="getcwd"), args=[]):
-            return {_CONTENT}  # where Colab starts
+            return {_CONTENT}  # the initial folder on Colab
         case ast.Call(func=ast.Attribute(attr="join"), keywords=[]) if ast.unparse(node.func) == "os.path.join":
             parts = [_texts(part, constants) for part in node.args]
             return {posixpath.join(*words) for words in _products(parts) if words}

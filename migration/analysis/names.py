@@ -1,7 +1,6 @@
-"""Which names of a notebook stand for parts of `google.colab`, and what its branches and flags say here, cell by cell.
-
-`ColabNames` is the one fact that all others about Colab begin with. `find_names` reads it from the imports;
-`analysis.flags` adds what only later passes know.
+"""Names of a notebook that refer to parts of `google.colab`, and the values of its branches and flags here, by cell.
+All other facts about Colab depend on `ColabNames`. `find_names` computes it from the imports; `analysis.flags` adds the
+results of later passes.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Flags:
-    """Variables and functions that only answer the question, with their values on this machine. `tpu` names those that
-    ask for Colab's TPU."""
+    """Variables and functions that only say whether the notebook runs on Colab, with their values on this machine.
+    `tpu` contains those that ask for Colab's TPU."""
 
     variables: Mapping[str, Any] = field(default_factory=dict)
     functions: Mapping[str, Any] = field(default_factory=dict)
@@ -46,14 +45,14 @@ class Flags:
 
 @dataclass(frozen=True)
 class PerCell:
-    """Facts that functions of a cell look into; each answer is kept, for many rules ask the same."""
+    """Facts for functions of a cell; results are cached, because many rules need the same ones."""
 
     _answers: dict[tuple[Callable[..., Any], CellSource], object] = field(
         default_factory=dict, compare=False, repr=False, init=False
     )
 
     def once(self, function: Callable[[CellSource, Any], _T], source: CellSource) -> _T:
-        """What a function says of a cell, given these facts; computed once."""
+        """The result of a function for a cell, given these facts; computed once."""
         key = (function, source)
         if key not in self._answers:
             self._answers[key] = function(source, self)
@@ -62,14 +61,12 @@ class PerCell:
 
 @dataclass(frozen=True)
 class ColabNames(PerCell):
-    """What the names of a notebook have to do with Colab.
-
-    `bindings` are the places (cell, order in the cell) that bind a name to a path below google.colab, or to anything
-    else. `uses_colab` says that google.colab is named at all: then what a rule has rewritten for `landfall_runtime`
-    still counts. `flags` are names that hold nothing but the answer to "does this run on Colab?"; `needed` are names
-    that only Colab branches bind though the rest of the notebook reads them, `as_on_colab` says that a branch for Colab
-    stays which puts files and folders where other cells expect them. `repository` is the one that contains the
-    notebook, if known. `spelt_out` says that code has `google.colab.x` outside of imports.
+    """The names of a notebook with a meaning on Colab. `bindings` are the positions (cell, order in the cell) that bind
+    a name to a path below google.colab, or to anything else. `uses_colab`: google.colab occurs at all; then names that
+    a rule has rewritten for `landfall_runtime` are still included. `flags` are names whose value only says whether the
+    notebook runs on Colab; `needed` are names that only Colab branches bind although the rest of the notebook reads
+    them, `as_on_colab`: a kept branch for Colab creates files and folders that other cells expect. `repository` is the
+    one that contains the notebook, if known. `spelt_out`: code contains `google.colab.x` outside of imports.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
@@ -81,11 +78,11 @@ class ColabNames(PerCell):
     repository: str = ""
 
     def concern(self, source: CellSource) -> bool:
-        """Whether a cell's text can ask about Colab or use it; no other cell is parsed."""
+        """Whether a cell's text may use Colab or ask about it; other cells are not parsed."""
         return self.once(_concern, source)
 
     def names(self, source: CellSource) -> Names:
-        """What the names of a cell stand for; nothing where the cell cannot hold one of interest."""
+        """The meaning of the names of a cell; empty if the cell cannot contain a relevant one."""
         return self.once(_names, source)
 
     def choices(self, source: CellSource) -> list[Choice]:
@@ -97,11 +94,11 @@ class ColabNames(PerCell):
         return self.once(_gone, source)
 
     def uses(self, source: CellSource) -> list[Use]:
-        """The places of a cell that refer to a part of google.colab and run here, in the order of reading."""
+        """The positions in a cell that refer to a part of google.colab and run here, in order."""
         return self.once(_uses, source)
 
     def flag_of(self, source: CellSource) -> FlagOf:
-        """Knows the names and calls of this cell that only answer the question."""
+        """Evaluates the names and calls of this cell that only say whether it runs on Colab."""
         paths = self.names(source).paths if self.flags.names else {}
 
         def value(node: ast.expr) -> Answer | None:
@@ -116,14 +113,14 @@ class ColabNames(PerCell):
 
     @cached_property
     def words(self) -> re.Pattern[str] | None:
-        """Finds the names that stand for a part of google.colab or say whether the notebook runs there."""
+        """Pattern of the names that refer to a part of google.colab or say whether the notebook runs there."""
         paths = {name: {path for _, _, path in places} - {None, GOOGLE} for name, places in self.bindings.items()}
         names = self.flags.names | {name for name, found in paths.items() if found}
         return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
 
 
 def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
-    """The names as the imports of all cells bind them; None where no cell asks about Colab."""
+    """The names as bound by the imports of all cells; None if no cell asks about Colab."""
     if not any(_asks_about_colab(source.text) for source in cells):
         return None
     return ColabNames(
@@ -171,7 +168,7 @@ def _names(source: CellSource, colab: ColabNames) -> Names:
     def later(name: str) -> str | None:
         return next((path for cell, _, path in colab.bindings.get(name, ()) if cell >= source.index), None)
 
-    # What this run has rewritten already still counts.
+    # Includes names that this run has already rewritten.
     packages = (PACKAGE, RUNTIME) if colab.uses_colab else (PACKAGE,)
     try:
         return read_names(source.tree, before=before, later=later, flags=colab.flags.names, packages=packages)
@@ -180,7 +177,7 @@ def _names(source: CellSource, colab: ColabNames) -> Names:
 
 
 def _asks_about_colab(text: str) -> bool:
-    """Whether a cell asks about Colab or imports it, as far as its text shows; a link to Colab does not count."""
+    """Whether the text of a cell asks about Colab or imports it; a link to Colab does not count."""
     lower = text.lower()
     if "colab" not in lower:
         return "tensorflow_version" in lower
@@ -193,14 +190,14 @@ def _asks_about_colab(text: str) -> bool:
 
 
 def _is_whole_name(text: str, at: int) -> bool:
-    """Whether the name around a place begins as a name does, not within a path or after a dot."""
+    """Whether the name at a position is a complete name, not part of a path or an attribute."""
     while at > 0 and (text[at - 1].isalnum() or text[at - 1] == "_"):
         at -= 1
     return at == 0 or text[at - 1] not in "./-"
 
 
 def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
-    """What binds the names that stand for parts of google.colab anywhere; nothing for a name of functions alone."""
+    """The bindings of the names that refer to parts of google.colab anywhere; none for a name inside functions only."""
     tracked: dict[str, list[Binding]] = {}
     for source in cells:
         if PACKAGE_WORDS.search(source.text):
@@ -225,7 +222,7 @@ def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
 
 
 def _imported(source: CellSource) -> dict[str, str | None]:
-    """The names that a cell's imports bind to parts of google.colab, wherever in the cell they stand."""
+    """The names that imports anywhere in a cell bind to parts of google.colab."""
     if source.tree is not None:
         nodes = [node for node in source.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     else:

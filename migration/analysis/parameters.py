@@ -1,7 +1,6 @@
-"""Which form fields of a notebook become parameters that papermill fills.
-
-A field is hoisted where it changes nothing else: its value is a literal, its name is bound nowhere else,
-and nothing uses it before. The others stay where they are.
+"""Form fields of a notebook that become papermill parameters. A field is moved to the parameters cell if that changes
+nothing else: its value is a literal, its name is bound nowhere else, and it is not used before. The other fields stay
+in their cells.
 """
 
 from __future__ import annotations
@@ -44,11 +43,10 @@ _LOCAL_MEANING = re.compile(
 class Parameter:
     """One form field: `name = value` of cell `cell` (its position in the original notebook).
 
-    `value` is the literal as it is written in the parameters cell, `comment` what follows it there (papermill's
-    `# type: int …` form with range and options). `folder` is `work` or `drive` where the value is a path below that
-    folder. `environment` names the variable that a secret is read from, and `fallback` is the literal used where
-    nothing is given, empty where only a real secret would do. A field with `stays` is not hoisted, and that says why.
-    `above` and `below` are the comments that describe it and go with it.
+    `value` is the literal in the parameters cell, `comment` the text after it (papermill's `# type: int …` form with
+    range and options). `folder` is `work` or `drive` if the value is a path below that folder. `environment` is the
+    variable of a secret, and `fallback` the default literal, empty if only a real secret works. `stays`: why a field is
+    not moved, else empty. `above` and `below` are the comments that describe it and are moved with it.
     """
 
     cell: int
@@ -64,12 +62,12 @@ class Parameter:
 
     @property
     def leaves(self) -> bool:
-        """Its line leaves the cell: nothing is computed from it there."""
+        """Whether its line is removed from the cell."""
         return not (self.stays or self.folder or self.environment)
 
 
 def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
-    """Every form field of a notebook's code cells in its order: what becomes of it, or why it stays."""
+    """Every form field of a notebook's code cells in order: its parameter, or why it stays."""
     fields = [(source, field) for source in cells if FIELD_TRIGGER.fires(source.text) for field in form_fields(source)]
     if not fields:
         return ()
@@ -104,10 +102,8 @@ def _described(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[
 
 
 def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple[int, int, int]]:
-    """For each field that leaves a cell its first row, the field's own, and the last, from 0.
-
-    With it go the form texts right above it; in a cell that holds nothing but such fields and comments all that stands
-    above it, and below the last one.
+    """For each moved field its first row, its own row, and its last row, from 0. The form texts directly above are
+    moved with it; in a cell with only such fields and comments, everything above it, and below the last one.
     """
     own = {field.name: source.line_of(field.mark.start) for field in leaving}
     rows = sorted(own.values())
@@ -127,7 +123,7 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
 
 
 def _is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:
-    """Whether a cell holds nothing but fields that leave it, and comments."""
+    """Whether a cell contains only moved fields and comments."""
     body = source.tree.body if source.tree else []
     statements = {id(field.statement) for field in leaving}
     return bool(leaving) and source.magic is None and all(id(node) in statements for node in body)
@@ -143,7 +139,7 @@ def _plain_comment(line: str) -> str:
 
 
 def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: NotebookNames) -> str:
-    """Why the fields of one name, each of which could be hoisted by itself, must stay; empty where they need not."""
+    """Why the fields of one name, each of which could be moved alone, must stay; empty if they can be moved."""
     own = sorted((source.index, source.span(field.statement)[0]) for source, field in group if field.statement)
     if name in _RESERVED or name.startswith("_"):
         return "its name has another meaning in the local notebook"
@@ -181,9 +177,9 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
             return Parameter(source.index, field.name, "", stays="its value is the work folder itself, now `work_dir`")
         folder, value = below_folder(value)
     if masked(source.segment(node)) != source.segment(node):
-        return Parameter(source.index, field.name, "", stays="its value holds a secret")
+        return Parameter(source.index, field.name, "", stays="its value contains a secret")
     if any(_LOCAL_MEANING.search(text) for text in _texts(value)):
-        return Parameter(source.index, field.name, "", stays="its value holds a path of Colab's machine")
+        return Parameter(source.index, field.name, "", stays="its value contains a path of Colab's machine")
     options = tuple(below_folder(option)[1] if isinstance(option, str) else option for option in declared.options)
     declared = _without_colab(type(declared)(options, declared.settings, declared.note))
     written = source.segment(node) if not folder else written_literal(value)
@@ -203,7 +199,7 @@ def below_folder(path: str) -> tuple[str, str]:
 
 
 def secret_variable(name: str, value: str) -> str:
-    """The environment variable for a secret of this name or value; empty where neither looks like one."""
+    """The environment variable for a secret of this name or value; empty if neither looks like one."""
     found = find_secrets(value)
     if found:
         return variable_for(name, found[0].kind)
@@ -224,7 +220,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _without_colab(declared: Any) -> Any:
-    """The declaration without the texts that only mean something on Colab's machine."""
+    """The declaration without texts that are valid on Colab only."""
     options = tuple(option for option in declared.options if not _LOCAL_MEANING.search(str(option)))
     settings = tuple((key, value) for key, value in declared.settings if not _LOCAL_MEANING.search(value))
     note = "" if _LOCAL_MEANING.search(declared.note) else declared.note
@@ -232,7 +228,7 @@ def _without_colab(declared: Any) -> Any:
 
 
 def written_literal(value: Any) -> str:
-    """A literal that papermill's help can read: it takes a second `=` for an assignment and `#` for a comment."""
+    """A literal that papermill's help can parse: it reads a second `=` as an assignment and `#` as a comment."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("=", r"\x3d").replace("#", r"\x23")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a notebook installs and imports, as files for `pip install -r` and for the system's package manager."""
+"""Packages that a notebook installs and imports, as files for `pip install -r` and for the system's package manager."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a notebook needs: `python` lines as a requirements file holds them, `system` packages as
-    `apt-get install` takes them. A line that begins with `#` says what such a file cannot hold."""
+    """Requirements of a notebook: `python` lines of a requirements file, `system` packages for `apt-get install`. A
+    line that begins with `#` describes a requirement that such a file cannot contain."""
 
     python: tuple[str, ...] = ()
     system: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ def collect_requirements(sources: Sequence[CellSource]) -> Requirements:
 
 
 def requirements_text(requirements: Requirements) -> str:
-    """A file for `pip install -r`; empty where it would name nothing to install."""
+    """A file for `pip install -r`; empty if there is nothing to install."""
     return _text("pip install -r THIS_FILE", requirements.python)
 
 
 def system_text(requirements: Requirements) -> str:
-    """The list of system packages, one a line; empty where the notebook installs none."""
+    """The list of system packages, one per line; empty if the notebook installs none."""
     return _text("grep -v '^#' THIS_FILE | xargs sudo apt-get install", requirements.system)
 
 
@@ -101,7 +101,7 @@ def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
 
 @dataclass
 class _Entry:
-    """One line about one package: `text` as the file holds it, `earlier` what the notebook asked for before."""
+    """One line for one package: `text` in the file, `earlier`: earlier requirements in the notebook."""
 
     name: str
     text: str
@@ -120,7 +120,7 @@ class _Entry:
 
 
 class _Lines:
-    """The lines so far; a later version of a package takes the place of an earlier one."""
+    """The lines so far; a later version of a package replaces an earlier one."""
 
     def __init__(self) -> None:
         self.options: dict[str, None] = {}
@@ -169,9 +169,9 @@ class _Lines:
         if item.option in _INDEXES and _PYPI.fullmatch(value):
             return
         if not item.is_known:
-            self._say(line, "the notebook fills in a part of it")
+            self._say(line, "a part of it is a Python expression")
         elif option != "--trusted-host" and not _ADDRESS.fullmatch(value):
-            self._say(line, "a file that only the notebook's folder has")
+            self._say(line, "a file in the notebook's folder")
         elif credentials or masked(line) != line:
             self._say(line, "needs credentials")
         else:
@@ -185,7 +185,7 @@ class _Lines:
         address = _AT_ADDRESS.fullmatch(value)
         url = address["url"] if address else value
         if not item.is_known:
-            self._say(prefix + value, "the notebook fills in a part of it")
+            self._say(prefix + value, "a part of it is a Python expression")
         elif known and not re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", value):
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
@@ -209,7 +209,7 @@ class _Lines:
             self.entries[key] = new
             return
         if not new.bounds and old.bounds and not call.option("--upgrade"):
-            # Pip leaves an installed version be where none is asked for.
+            # Pip keeps an installed version if none is requested.
             old.notes = old.notes if new.notes else {}
             if old.bounds != "@" and not new.extras <= old.extras:
                 old.extras |= new.extras
@@ -228,13 +228,13 @@ class _Lines:
 
 
 def _without_user(value: str) -> tuple[str, bool]:
-    """An address without the name and password in it, and whether it had any."""
+    """A URL without user name and password, and whether it had any."""
     bare = _USER.sub("://", value)
     return bare, bare != value
 
 
 def _name_in(url: str) -> str:
-    """The package that an address most likely holds: named in it, by its wheel, or like its repository."""
+    """The most likely package of a URL: named in it, by its wheel, or by its repository."""
     if egg := _EGG.search(url):
         return egg[1]
     last = re.split(r"[#?]", url)[0].rstrip("/").rsplit("/", 1)[-1]
@@ -244,7 +244,7 @@ def _name_in(url: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """The text on one line, with `{…}` for what Python fills in."""
+    """The text on one line, with `{…}` for Python expressions."""
     line = " ".join(text.replace("\\\n", " ").replace(FIELD, "{…}").split()).rstrip("\\")
     return line if len(line) <= _WIDTH else line[:_WIDTH] + " …"
 

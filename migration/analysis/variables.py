@@ -1,4 +1,4 @@
-"""Where a notebook's module-level names are bound and used, over all its cells."""
+"""Bindings and uses of a notebook's module-level names, over all cells."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class Use:
 class NotebookNames:
     """The module-level bindings and uses of some names in a notebook's cells, which come in order.
 
-    `bound` and `used` hold the places of each name; `anything` the places that may bind any name (`from m import *`,
-    `exec`, `%run`), with the text found there. A cell that cannot be parsed is judged by its text; one whose text
-    holds none of the names, and nothing that may bind them, is not parsed.
+    `bound` and `used` contain the positions of each name; `anything` the positions that may bind any name (`from m
+    import *`, `exec`, `%run`), with their text. A cell that cannot be parsed is searched as text; one whose text
+    contains none of the names, and nothing that may bind them, is not parsed.
     """
 
     def __init__(self, cells: Sequence[CellSource], names: Collection[str]):
@@ -101,7 +101,7 @@ class NotebookNames:
                 self._read(source)
 
     def bindings(self, name: str) -> list[Place]:
-        """Every place where `name` is bound, in order."""
+        """Every position where `name` is bound, in order."""
         unparsed = self._unparsed_with(name)
         if not unparsed:
             return sorted(self.bound.get(name, []))
@@ -114,7 +114,7 @@ class NotebookNames:
         return sorted(self.bound.get(name, []) + by_text)
 
     def uses_before(self, name: str, place: Place) -> list[Use]:
-        """The uses of `name` that stand before a place, in order."""
+        """The uses of `name` before a position, in order."""
         by_text = [
             Use((source.index, match.start()), deferred=False)
             for source in self._unparsed_with(name)
@@ -124,7 +124,7 @@ class NotebookNames:
         return sorted(found + by_text, key=lambda use: use.place)
 
     def anything_before(self, place: Place) -> str:
-        """What stands before a place and may bind any name, or an empty text."""
+        """A construct before a position that may bind any name, or an empty text."""
         return next((text for where, text in sorted(self.anything) if where < place), "")
 
     def _unparsed_with(self, name: str) -> list[CellSource]:
@@ -277,7 +277,7 @@ class _Reader(ast.NodeVisitor):
         elif name in ("update", "setdefault", "pop", "clear") and _is_namespace(getattr(node.func, "value", None)):
             self.names.anything.append((self.place(node), f"globals().{name}()"))
         elif _is_namespace(node):
-            # `if "x" in globals()`: a name asked for by its text counts as used.
+            # `if "x" in globals()`: a name in a string counts as used.
             for text in _strings(self.source.tree):
                 self.names._use(text, self.place(node), deferred=False)
         self.generic_visit(node)

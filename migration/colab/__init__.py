@@ -1,1 +1,1 @@
-"""What Colab means in a notebook: its names, paths and forms, and how code asks whether it runs there."""
+"""Colab-specific parts of a notebook: names, paths and forms, and code that asks whether it runs there."""

@@ -1,6 +1,5 @@
-"""What a block of statements does besides giving values to names: what it fetches, installs, asks for, writes, sets.
-
-A branch for Colab may be left out only where it does nothing of the kind, or where the other branch does the same.
+"""Effects of a block of statements other than assignments: downloads, installations, prompts, files, settings. A branch
+for Colab may be removed only if it has no such effect, or if the other branch has the same ones.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN = (
     *("sets the environment", "runs code"),
 )
 PLACES = frozenset({FETCH, FILES, FOLDER})
-"""Kinds on which the rest of a notebook relies: where they stay, what is only for other machines does not apply."""
+"""Kinds of effects on which the rest of a notebook depends: if they are kept, the branch for other machines does not
+apply."""
 
 _PROGRAMS = (
     (
@@ -95,7 +95,7 @@ _VERBS = frozenset(
 
 @dataclass(frozen=True)
 class Effect:
-    """One thing that code does: its kind, the place of its text in the cell, and what it is about, to compare it by."""
+    """One effect: its kind, the position of its text in the cell, and its object, for comparison."""
 
     kind: str
     start: int
@@ -104,7 +104,7 @@ class Effect:
 
 
 def effects(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
-    """What a block of a cell does, in the order of the text. What its functions would do is not counted."""
+    """The effects of a block of a cell, in the order of the text, without those inside its functions."""
     found = [effect for statement in block for effect in _of_statement(source, statement)]
     spans = [_span(source, statement) for statement in block]
     for text in shell_texts(source):
@@ -123,13 +123,13 @@ def effects(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
 
 
 def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
-    """What an expression does, and the folders that it names."""
+    """The effects of an expression, and the folders that it names."""
     calls = [part for part in walk(value) if isinstance(part, ast.Call)]
     return [*(effect for call in calls for effect in _of_call(source, call)), *path_effects(source, value)]
 
 
 def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
-    """What the branch for Colab does that the other one does in no way at all.
+    """Effects of the branch for Colab without any counterpart in the other one.
 
     If both install a package, the local branch is the author's own way to install it here, and its other effects belong
     to it.
@@ -141,7 +141,7 @@ def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
 
 
 def different(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
-    """What the branch for Colab does and the other one does otherwise, or not at all."""
+    """Effects of the branch for Colab that differ in the other one, or are missing there."""
     return [effect for effect in colab if not any(_is_same(other, effect) for other in local)]
 
 
@@ -152,7 +152,7 @@ def clones(effect: Effect, repository: str) -> bool:
 
 
 def needs_colab(source: CellSource, block: Sequence[ast.stmt]) -> bool:
-    """Whether a block needs what no other machine has: Colab's TPU, or answers of its page."""
+    """Whether a block needs something that exists on Colab only: its TPU, or responses of its page."""
     return any(_ONLY_COLAB.search(source.text, *_span(source, statement)) for statement in block)
 
 

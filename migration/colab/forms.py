@@ -1,4 +1,5 @@
-"""Colab's form comments: where `#@title`, `#@markdown` and `#@param` stand in a cell, and what a `#@param` says."""
+"""Colab's form comments: the positions of `#@title`, `#@markdown` and `#@param` in a cell, and the content of
+`#@param`."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from migration.python.strings import comments
 
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
 OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
-"""What a title says about its form."""
+"""Options of a form in its title."""
 FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
-"""What a cell with a `#@param` holds."""
+"""Text in every cell with a `#@param`."""
 
 _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
@@ -30,7 +31,7 @@ _MOST_OPTIONS = 40
 class Mark:
     """One form comment: `kind` is title, markdown or param, `text` what follows the word, `start:end` spans it all.
 
-    `comment` is where the comment begins that holds it: before `start` in `# x = 1 #@param`.
+    `comment` is the start of its comment: before `start` in `# x = 1 #@param`.
     """
 
     kind: str
@@ -41,7 +42,7 @@ class Mark:
 
 
 def marks(source: CellSource) -> list[Mark]:
-    """The form comments of a cell, in order; at most one for each comment. What stands inside a string is none."""
+    """The form comments of a cell, in order; at most one per comment. Text in a string is not a form comment."""
     found = []
     if not MARK.search(source.text):
         return found
@@ -54,9 +55,8 @@ def marks(source: CellSource) -> list[Mark]:
 
 @dataclass(frozen=True)
 class FormField:
-    """One `#@param`: the assignment before it, or None, and why it cannot leave its place, as far as the cell shows.
-
-    `name` is the assigned name, also where the assignment is commented out, and empty where there is none.
+    """One `#@param`: the assignment before it, or None, and why it cannot be moved, as far as the cell shows. `name` is
+    the assigned name, also if the assignment is commented out, and empty if there is none.
     """
 
     mark: Mark
@@ -72,7 +72,7 @@ class FormField:
 
 @once_a_cell
 def form_fields(source: CellSource) -> tuple[FormField, ...]:
-    """The `#@param` fields of a cell, in order; kept for the rules that ask one after the other."""
+    """The `#@param` fields of a cell, in order; cached for the rules."""
     return tuple(_read_fields(source))
 
 
@@ -116,7 +116,7 @@ def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top:
     start, end = source.span(statement)
     line = source.line_span(start, start)[0]
     if id(statement) not in top:
-        return FormField(mark, target, statement, "it stands inside a branch, a loop or a definition")
+        return FormField(mark, target, statement, "it is inside a branch, a loop or a definition")
     if source.line_of(start) != source.line_of(mark.start) or source.text[:line].endswith("\\\n"):
         return FormField(mark, target, statement, "its value takes several lines")
     if source.text[line:start].strip() or source.text[end : mark.start].strip(" \t;") or len(statements) > 1:
@@ -132,7 +132,7 @@ def _single_name(statement: ast.stmt) -> str:
 
 
 def _name_before(source: CellSource, mark: Mark) -> str:
-    """The name assigned on the mark's line, judged by the text alone."""
+    """The name assigned on the line of the mark, found by its text only."""
     line = source.text[source.line_span(mark.start, mark.start)[0] : mark.start]
     found = re.match(r"[\s#]*([^\W\d]\w*)\s*(?::[^=]*)?=(?!=)", line)
     return found[1] if found else ""
@@ -158,7 +158,7 @@ def _is_plain(value: Any) -> bool:
 # ---------------------------------------------------------------------------------------------- what a field declares
 @dataclass(frozen=True)
 class Declaration:
-    """What stands behind `#@param`: options as Python values, the pairs between braces, and free text."""
+    """The text after `#@param`: options as Python values, the pairs in braces, and free text."""
 
     options: tuple[Any, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
@@ -186,7 +186,7 @@ def declaration(text: str) -> Declaration:
 def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "") -> str:
     """The comment that papermill's help shows: `# type: int slider, 1 to 100 in steps of 1`.
 
-    Papermill takes the first word for the type and the rest for the help, and reads no line with a second `=`.
+    Papermill reads the first word as the type and the rest as the help, and ignores a line with a second `=`.
     """
     kind = declared.setting("type").lower()
     low, high, step = (declared.setting(key) for key in ("min", "max", "step"))
@@ -210,7 +210,7 @@ def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "
 
 
 def _type_name(declared: Declaration, value: Any) -> str:
-    """The type of the value; float where the range has a fraction, and `any` where the field takes several types."""
+    """The type of the value; float if the range has a fraction, and `any` if the field accepts several types."""
     if declared.setting("type").lower() == "raw":
         choices = [_evaluated(option) for option in declared.options]
         return (
@@ -224,7 +224,7 @@ def _type_name(declared: Declaration, value: Any) -> str:
 
 
 def _evaluated(option: Any) -> Any:
-    """What an option of a `raw` field stands for: its text is code."""
+    """The value of an option of a `raw` field: its text is code."""
     try:
         return ast.literal_eval(option) if isinstance(option, str) else option
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -246,7 +246,7 @@ def _literal(value: Any) -> str:
 
 
 def _closing(text: str) -> int:
-    """Where the bracket ends that `text` begins with; its whole length where it is not closed."""
+    """The end of the bracket at the start of `text`; the length of `text` if it is not closed."""
     depth, quote, at = 0, "", 0
     while at < len(text):
         character = text[at]

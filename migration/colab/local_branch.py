@@ -1,9 +1,8 @@
-"""Which branch of an `if` or a `try` runs on this machine, where the code asks whether it runs on Colab.
-
-What the notebook does on Colab it must do here. So the branch for Colab stays where it fetches, installs, reads
-secrets, names folders, or does anything else (`colab.effects`) that the other branch does not do; where the other one
-refuses to run; and where the rest of the notebook needs names that only the branch for Colab binds. Else the local
-branch stays: for flags, settings and what only shows something in Colab's page.
+"""The branch of an `if` or a `try` that runs on this machine, if the code asks whether it runs on Colab. The notebook
+must do here what it does on Colab. So the branch for Colab is kept if it downloads, installs, reads secrets, names
+folders, or has any other effect (`colab.effects`) that the other branch does not have; if the other one refuses to run;
+and if the rest of the notebook needs names that only the branch for Colab binds. Otherwise the local branch is kept:
+for flags, settings and displays in Colab's page.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 class Choice:
     """An `if` or `try` one of whose branches runs here.
 
-    `kept` stays, `gone` goes: blocks of statements, for a `try` what its body holds up to the import that fails and
-    the handler. `colab` says that the Colab branch is the one that stays, `because` why: "refuses", the names that
-    are needed, or what it does. `stays` says that the statement itself remains around the branch: a `try` that catches
-    more than the import, an `if` with the test `rest`. `tpu` says that the branch which goes is for Colab's TPU.
-    `effects` are those of the branch for Colab that decided for it or, where it goes, that the other one does not have.
+    `kept` and `gone` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
+    fails, and the handler. `colab`: the Colab branch is kept, `because`: the reason, "refuses", the needed names, or
+    its effects. `stays`: the statement itself remains around the branch: a `try` that catches more than the import, an
+    `if` with the test `rest`. `tpu`: the removed branch is for Colab's TPU. `effects` are those of the branch for Colab
+    that decided for it or, if it is removed, that the other one does not have.
     """
 
     node: ast.If | ast.Try
@@ -55,7 +54,7 @@ class Choice:
 
     @property
     def sets_place(self) -> bool:
-        """The branch for Colab stays and puts files, folders or the environment where other cells expect them."""
+        """The branch for Colab is kept and creates files, folders or variables that other cells expect."""
         return self.colab and any(effect.kind in PLACES for effect in self.effects)
 
 
@@ -69,10 +68,9 @@ def choices(
     block: Sequence[ast.stmt] | None = None,
     scope: Scope | None = None,
 ) -> list[Choice]:
-    """The choices of a cell, an outer one before those inside it; nothing inside a branch that goes is looked at.
-
-    `needed` are names that only Colab branches bind though other cells need them; `as_on_colab` says that another
-    branch for Colab puts files where it wants them, so that other folders are of no use. `repository` is the one that
+    """The choices of a cell, an outer one before those inside it; removed branches are not searched. `needed` are names
+    that only Colab branches bind although other cells need them; `as_on_colab`: another branch for Colab creates files
+    in its own folders, so that other folders are not used. `repository` is the one that
     contains the notebook: a branch that clones it is not needed. `block` is analysed instead of the complete cell, with
     its `scope`.
     """
@@ -122,7 +120,7 @@ class _Search:
         return self._unless_lost(choice)
 
     def _of_alternative(self, node: ast.If, scope: Scope) -> Choice | None:
-        """`if IN_COLAB or x:` whose body does something that only it does: on Colab it always runs."""
+        """`if IN_COLAB or x:` whose body has effects of its own: on Colab it always runs."""
         if not isinstance(node.test, ast.BoolOp) or not isinstance(node.test.op, ast.Or):
             return None
         found = [answer(operand, self.flag_of) for operand in node.test.values]
@@ -142,7 +140,7 @@ class _Search:
         return replace(choice, kept=(), gone=choice.kept, colab=True, because=_deeds(lost), effects=tuple(lost))
 
     def _unless_lost(self, choice: Choice) -> Choice | None:
-        """The choice, or the branch for Colab where something would be lost with it."""
+        """The choice, or the branch for Colab if an effect would be lost without it."""
         colab, local = effects(self.source, choice.gone), effects(self.source, choice.kept)
         lost = uncovered(colab, local)
         if self.repository and any(clones(effect, self.repository) for effect in lost):
@@ -185,7 +183,7 @@ def _for_colab(source: CellSource, choice: Choice, because: str, lost: Sequence[
 
 
 def _needs_no_try(source: CellSource, choice: Choice, node: ast.Try) -> bool:
-    """Whether the import of Colab's package is all that the `try` is there for."""
+    """Whether the `try` only imports Colab's package."""
     if node.finalbody or len(node.handlers) != 1:
         return False
     others = [statement for statement in node.body if _fails(source, statement) is None]
@@ -197,10 +195,10 @@ def _needs_no_try(source: CellSource, choice: Choice, node: ast.Try) -> bool:
 
 
 def _raises_nothing(source: CellSource, node: ast.stmt) -> bool:
-    """What raises nothing but an import: what cannot fail, a mount of Drive, shell lines and magics."""
+    """Whether a statement raises nothing: it cannot fail, mounts the drive, or is a shell line or magic."""
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="mount"))):
-            return True  # of a literal place, for any other is an effect that this is asked about
+            return True  # at a literal path: any other mount is an effect
     return cannot_fail(node) or (isinstance(node, ast.Expr) and source.command_of(node) is not None)
 
 
@@ -225,7 +223,7 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def _deeds(lost: Sequence[Effect]) -> str:
-    """What a branch does, in words: "fetches and installs"."""
+    """The effects of a branch in words: "fetches and installs"."""
     kinds = list(dict.fromkeys(effect.kind for effect in lost))
     return " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
 
@@ -235,7 +233,7 @@ def _leaves(block: Sequence[ast.stmt]) -> bool:
 
 
 def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
-    """A `try` whose body asks for something that only Colab has, its package above all: the handler runs here."""
+    """A `try` whose body needs something that exists on Colab only, usually its package: the handler runs here."""
     for index, statement in enumerate(node.body):
         caught = _fails(source, statement)
         if caught is None:
@@ -250,7 +248,7 @@ def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
 
 
 def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
-    """The exceptions that catch what a statement raises here for want of Colab; None where it raises nothing."""
+    """The exceptions that catch the error of a statement without Colab; None if it raises nothing."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         of_colab = isinstance(statement, ast.ImportFrom) or all(
             alias.name == PACKAGE or alias.name.startswith(PACKAGE + ".") for alias in statement.names
@@ -288,7 +286,7 @@ def _raises(block: Sequence[ast.stmt]) -> bool:
 
 
 def _refuses(block: Sequence[ast.stmt]) -> bool:
-    """The branch ends the run: it raises, asserts a falsehood, or leaves the interpreter."""
+    """The branch ends the run: it raises, has a false assert, or exits the interpreter."""
     if not block:
         return False
     last = block[-1]
@@ -304,8 +302,8 @@ def _refuses(block: Sequence[ast.stmt]) -> bool:
 
 
 def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) -> Choice | None:
-    """The choice, or the Colab branch where only that one binds names which are used elsewhere; None where that one
-    cannot run here, for want of Colab's TPU."""
+    """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one cannot
+    run here without Colab's TPU."""
     names = only_bound_in(choice)
     if isinstance(choice.scope, ast.Module):
         lacking = names & set(needed)
@@ -321,5 +319,5 @@ def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) 
 
 
 def only_bound_in(choice: Choice) -> set[str]:
-    """The names that the branch which goes binds, and the one that stays does not."""
+    """The names that the removed branch binds, and the kept one does not."""
     return stored_names(choice.gone) - stored_names(choice.kept)

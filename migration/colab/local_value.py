@@ -1,6 +1,5 @@
-"""What an expression that asks "does this run on Colab?" gives on this machine.
-
-Only expressions that hold such a question are evaluated, and only as far as nothing else decides them.
+"""The value on this machine of an expression that asks "does this run on Colab?". Only expressions with such a question
+are evaluated, and only if nothing else affects the value.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distribut
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
 _SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
 _SPEC = frozenset({"find_spec", "find_loader", "find_module", "get_loader"})
-# Calls that only look: what they are combined with may be left out with them.
+# Calls without side effects: they can be removed together with the question.
 _QUESTION = re.compile(
     r"^(?:is|has|in|can|exists|get|getenv|len|str|int|bool|float|any|all|lower|upper|strip|startswith|endswith|keys|"
     r"values|items|join|find|find_spec|type|isinstance|isfile|isdir|getcwd|get_ipython|device_count|list_physical_devices|"
@@ -44,8 +43,8 @@ _OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """The value on this machine; `asks` says that the expression holds a question about Colab, `tpu` that it asks for
-    Colab's TPU."""
+    """The value on this machine; `asks`: the expression contains a question about Colab, `tpu`: it asks for Colab's
+    TPU."""
 
     value: Any
     asks: bool = True
@@ -56,21 +55,20 @@ FlagOf = Callable[[ast.expr], Answer | None]
 
 
 def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None:
-    """The value of an expression that asks about Colab; None where it asks nothing of the kind, or cannot be decided.
-
-    `flag_of` knows the names and calls that hold nothing but such an answer, and gives None for all others.
+    """The value of an expression that asks about Colab; None if it does not, or if its value is unknown. `flag_of`
+    returns the value of names and calls that only contain such an answer, and None for all others.
     """
     found = _value(node, flag_of)
     return found if found is not None and found.asks else None
 
 
 def asks_for_content(node: ast.expr | None) -> bool:
-    """`os.path.isdir("/content")`, `Path("/content").exists()`: whether there is Colab's folder."""
+    """`os.path.isdir("/content")`, `Path("/content").exists()`: whether Colab's folder exists."""
     return node is not None and _ASKS_FOR_CONTENT.fullmatch(ast.unparse(node)) is not None
 
 
 def only_looks(node: ast.expr) -> bool:
-    """Evaluating the expression changes nothing, as far as its text shows."""
+    """Whether the expression has no side effects, as far as its text shows."""
     for part in walk(node):
         if isinstance(part, ast.Call):
             name = last_name(part.func)
@@ -100,7 +98,7 @@ def _value(node: ast.expr, flag_of: FlagOf) -> Answer | None:
 
 
 def _of_operands(node: ast.BoolOp, flag_of: FlagOf) -> Answer | None:
-    """`a and b`, `a or b`: decided by an operand where what stands before it only looks, else where all are known."""
+    """`a and b`, `a or b`: decided by one operand if those before it have no side effects, else if all are known."""
     decides = isinstance(node.op, ast.Or)
     known: list[Answer] = []
     for operand in node.values:

@@ -1,7 +1,6 @@
-"""Which names of a cell stand for parts of `google.colab`, by Python's rules of scope.
-
-A reader goes through a cell in the order in which it runs. Functions are read after the cell's own statements, for
-they see the module as it is when they are called.
+"""Names of a cell that refer to parts of `google.colab`, by Python's rules of scope. A visitor processes a cell in the
+order of execution. Functions are visited after the cell's own statements, because they use the names of the module at
+the time of the call.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from migration.python.trees import children
 PACKAGE = "google.colab"
 RUNTIME = "landfall_runtime"
 
-# What a name can stand for besides a path below google.colab (`drive`, `drive.mount`, "" for the package itself).
+# Meanings of a name other than a path below google.colab (`drive`, `drive.mount`, "" for the package itself).
 GOOGLE = "<google>"  # the namespace package `google`, whose attribute `colab` is the package
 FLAG = "<flag>"  # the answer to "does this run on Colab?"
 
@@ -35,9 +34,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 @dataclass(frozen=True)
 class Use:
-    """A place where code refers to a part of google.colab: `node` is the longest chain of attributes, `path` what it
-    stands for, `root` the part that spells `google.colab` itself. `is_statement` says that it is a call that stands
-    alone as a statement (`call`)."""
+    """A reference to a part of google.colab: `node` is the longest chain of attributes, `path` its meaning, `root` the
+    part for `google.colab` itself. `is_statement`: it is a call that is a statement of its own (`call`)."""
 
     node: ast.expr
     path: str
@@ -48,7 +46,7 @@ class Use:
 
 @dataclass
 class Names:
-    """What a cell's names stand for: `paths` by the id of a node, `uses` in order, and the module's names after it."""
+    """The meaning of a cell's names: `paths` by the id of a node, `uses` in order, and the module's names after it."""
 
     paths: dict[int, str] = field(default_factory=dict)
     uses: list[Use] = field(default_factory=list)
@@ -74,10 +72,9 @@ def read_names(
     flags: Collection[str] = (),
     packages: Collection[str] = (PACKAGE,),
 ) -> Names:
-    """What the names of a cell stand for.
-
-    `before` are the module's names as the cells above leave them; `later` says what a name stands for that nothing has
-    bound so far. `packages` are the modules that count as google.colab, for a cell whose imports are rewritten already.
+    """The meaning of the names of a cell. `before` are the module's names after the cells above; `later` gives the
+    meaning of a name that is not bound yet. `packages` are the modules that count as google.colab, for a cell whose
+    imports are already rewritten.
     """
     reader = _Reader(_Scope(dict(before or {})), later, flags, packages)
     reader.block(tree.body, reader.module)
@@ -128,7 +125,7 @@ class _Reader:
             return FLAG
         path = self.later(name)
         if path is None and name in ("google", RUNTIME):
-            # Spelt out, they need no import in sight.
+            # Full names need no visible import.
             return GOOGLE if name == "google" else "" if RUNTIME in self.packages else None
         return path
 
@@ -257,7 +254,7 @@ class _Reader:
                 self.children(part, scope)
 
     def chain(self, node: ast.expr, scope: _Scope, *, call: ast.Call | None = None, is_statement: bool = False) -> None:
-        """Resolves `a.b.c`, from its first name on; what precedes a chain (a call, an item) is read by itself."""
+        """Resolves `a.b.c`, from its first name on; a call or an item before a chain is visited separately."""
         links: list[ast.Attribute] = []
         base = node
         while isinstance(base, ast.Attribute):
@@ -289,7 +286,7 @@ class _Reader:
 def imported_names(
     node: ast.Import | ast.ImportFrom, packages: Collection[str] = (PACKAGE,)
 ) -> list[tuple[str, str | None]]:
-    """The names that an import binds and what each stands for (None: nothing of google.colab)."""
+    """The names that an import binds and their meanings (None: not part of google.colab)."""
     if isinstance(node, ast.ImportFrom):
         module = "" if node.level else node.module or ""
         if module == "google" and PACKAGE in packages:

@@ -1,6 +1,5 @@
-r"""Finds Colab's folders in plain text: `/content`, the places where Google Drive is mounted, and what only looks so.
-
-A path is judged by the characters around it: `/content` must begin a path (not `./content`, `https://x/content`,
+r"""Finds Colab's folders in plain text: `/content` and the mount points of Google Drive. A path is recognised by the
+characters around it: `/content` must begin a path (not `./content`, `https://x/content`,
 `{base}/content`) and end a name (not `/contents`, `/content-type`).
 """
 
@@ -20,7 +19,7 @@ TRIGGER = holding(
     *("/content", "rive"),
     like=r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive|/(?:my)?drive\b",
 )
-"""What a text must hold before a path is looked for: a cheap test."""
+"""A cheap test whether a text may contain a path."""
 
 _AFTER = r"(?![A-Za-z0-9_-]|\.\w)"
 _MY_DRIVE = r"""/+(?P<{0}>["']?)My(?:\\* |%20)?Drive(?P={0})"""
@@ -38,9 +37,9 @@ DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/goog
 class PathSpan:
     """The characters `start:end` of a text that name a folder of Colab; the rest of the path follows.
 
-    `is_mount` says that it is the mount point itself, below which Colab has `MyDrive`. `is_relative` that the path
-    holds only where the current folder is `/content`. `is_escaped` that its slashes are escaped (`\\/content`), which
-    no variable can replace.
+    `is_mount`: it is the mount point itself, below which Colab has `MyDrive`. `is_relative`: the path is valid only if
+    the current folder is `/content`. `is_escaped`: its slashes are escaped (`\\/content`), so that no variable can
+    replace it.
     """
 
     start: int
@@ -52,10 +51,8 @@ class PathSpan:
 
 
 def find_paths(text: str, mounts: tuple[str, ...], *, quotes: str = "") -> list[PathSpan]:
-    """The folders of Colab named in `text`, in order; what only looks like one is left out.
-
-    `quotes` says for each character of shell text how it is quoted (`migration.shell`), to distinguish marks
-    that open a quoted piece from those that close one.
+    """The folders of Colab in `text`, in order, without texts that only look like one. `quotes` contains for each
+    character of shell text how it is quoted (`migration.shell`), to distinguish opening and closing quotation marks.
     """
     if not may_name_folder(text, mounts):
         return []
@@ -63,12 +60,12 @@ def find_paths(text: str, mounts: tuple[str, ...], *, quotes: str = "") -> list[
 
 
 def may_name_folder(text: str, mounts: tuple[str, ...]) -> bool:
-    """Whether it is worth looking for a path in a text."""
+    """Whether a text may contain a path."""
     return TRIGGER.fires(text) or any(mount in text for mount in mounts)
 
 
 def replaced(text: str, mounts: tuple[str, ...], work: str, drive: str) -> str:
-    """Prose with the folders' names in place of their paths: `/content/x` → `WORK_DIR/x`."""
+    """Prose with the names of folders instead of their paths: `/content/x` → `WORK_DIR/x`."""
     pieces, at = [], 0
     for span in find_paths(text, mounts):
         if not span.is_escaped:
@@ -80,10 +77,10 @@ def replaced(text: str, mounts: tuple[str, ...], work: str, drive: str) -> str:
 @lru_cache(maxsize=64)
 def _pattern(mounts: tuple[str, ...]) -> re.Pattern[str]:
     named = mounts != DEFAULT_MOUNTS
-    # A notebook that mounts nothing may well have another `/gdrive`.
+    # A notebook that mounts nothing may have an unrelated `/gdrive`.
     roots = [root for mount in mounts if (root := mount.rstrip("/")) and (named or root.startswith(ROOT))]
     roots.sort(key=len, reverse=True)
-    # Where the notebook mounts its drive elsewhere, or at /content itself, only `MyDrive` shows that a path is on it.
+    # If the notebook mounts its drive elsewhere, or at /content itself, only `MyDrive` identifies a path on it.
     others = [root for root in DEFAULT_MOUNTS if root not in roots] + [ROOT] * (ROOT in roots)
     below = [root[len(ROOT) + 1 :] for root in (*roots, *others) if root.startswith(ROOT + "/")]
     clouds = [f"./{name}" for name in below if named and ROOT + "/" + name in roots]
@@ -110,7 +107,7 @@ def _span(text: str, found: re.Match[str], quotes: str) -> PathSpan | None:
     start, end = found.span()
     groups = found.groupdict()
     if groups["escaped"]:
-        # What stands before it may be the delimiter of `sed`, or the other slashes of an address.
+        # The text before it may be the delimiter of `sed`, or other slashes of a URL.
         before = text[max(0, start - 2) : start]
         opens = before.endswith("/") and not before.endswith(("\\/", ":/"))
         is_path = opens or begins_path(text, start, quotes)
@@ -125,7 +122,7 @@ def _span(text: str, found: re.Match[str], quotes: str) -> PathSpan | None:
 
 
 def begins_path(text: str, at: int, quotes: str = "") -> bool:
-    """Whether an absolute path may begin at a position of a text; `quotes` as for `find_paths`."""
+    """Whether an absolute path may begin at a position of a text; `quotes`: see `find_paths`."""
     if at == 0:
         return True
     before = text[max(0, at - 300) : at]

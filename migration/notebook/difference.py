@@ -11,9 +11,9 @@ _CONTEXT = 3
 
 
 def source_diff(name: str, before: Sequence[str], after: Sequence[str], origins: Sequence[int | None]) -> str:
-    """The diff of the cells' sources, a file header a cell such as `nb.ipynb:cell 3` (its original position, from 0);
-    empty where no source differs. `origins` are the positions in `before` of the cells of `after`, None for those that
-    were added. Secrets are masked.
+    """The diff of the cells' sources, with a file header per cell such as `nb.ipynb:cell 3` (its original position,
+    from 0); empty if no source differs. `origins` are the positions in `before` of the cells of `after`, None for added
+    cells. Secrets are masked.
     """
     lines: list[str] = []
     place = 0
@@ -33,7 +33,7 @@ def source_diff(name: str, before: Sequence[str], after: Sequence[str], origins:
 
 
 def _pairs(count: int, origins: Sequence[int | None]) -> Iterator[tuple[int | None, int | None]]:
-    """Which cell became which, in the order of the original, each added cell before the one that follows it."""
+    """Pairs of original and new cells, in the order of the original, each added cell before the following one."""
     places = {old: new for new, old in enumerate(origins) if old is not None}
     added: dict[int, list[int]] = {}
     following = count

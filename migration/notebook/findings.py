@@ -1,4 +1,4 @@
-"""What was found and done: one finding a place, and notes that join what concerns many cells into one finding."""
+"""Findings: one per position, and notes, which join the same finding of several cells."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CELLS_NAMED = 8
 class Keeps(StrEnum):
     """Whether the behaviour is kept.
 
-    `exact`: the same values, files and output as before. `equivalent`: the same purpose, by local means.
-    `needs-human`: a person must act, and the finding says how.
+    `exact`: the same values, files and output as before. `equivalent`: the same purpose, by local means. `needs-human`:
+    the user must act, and the finding says how.
     """
 
     EXACT = "exact"
@@ -25,7 +25,7 @@ class Keeps(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found and did, as the report says it: cells count from 0, lines of the original cell from 1.
+    """A finding of a rule, as in the report: cells count from 0, lines of the original cell from 1.
 
     `cell` is None if the finding is about the complete notebook; `output_cell` is its position in the migrated
     notebook, None if it was removed. `before` and `after` are complete lines of source, `line` is the first of
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass
 class Notes:
-    """Collects notes of the form "what was found and done"; the same note on several cells becomes one finding."""
+    """Collects notes about findings and changes; the same note on several cells becomes one finding."""
 
     _cells: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     _kinds: dict[tuple[str, str], tuple[Keeps, str, bool, bool]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Notes:
     ) -> None:
         """Notes `message` under a rule's id, for a cell (its position) or, without one, for the notebook.
 
-        What a person must do makes one finding of each cell.
+        A note that needs manual changes becomes one finding per cell.
         """
         self._kinds[rule, message] = (keeps, action, changed)
         cells = self._cells.setdefault((rule, message), [])

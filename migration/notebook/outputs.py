@@ -1,4 +1,4 @@
-"""Cleans saved outputs: what only Colab's page can show goes, with secrets; what a plain notebook shows stays."""
+"""Cleans saved outputs: removes secrets and everything that only Colab's page can show; other outputs are kept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COLAB_MIMES = ("application/vnd.google.colaboratory.", "application/vnd.colab-d
 _COLAB_METADATA = ("tags", "colab")
 _CALLS_COLAB = re.compile(r"google\.colab(?:\.\w+|\s+Python module)|/google\.colab/")
 _DOWNLOAD_CALL = re.compile(r"\s*download\(\"download_[\w-]+\"")
-# What pandas itself writes, inside what Colab puts around it.
+# The HTML of pandas, inside the HTML that Colab adds around it.
 _PLAIN_TABLE = re.compile(r"<div>\s*<style[^>]*>.*?</table>\s*(?:<p>[^<]*</p>\s*)?</div>", re.DOTALL)
 _BARE_OBJECT = re.compile(r"\s*<(?:IPython\.core\.display|google\.colab)\.[\w.]+(?: object)?(?: at 0x[0-9a-f]+)?>\s*")
 _BINARY_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "audio/", "video/")
 
 
 def clean_outputs(outputs: list[dict[str, Any]], cell: int, notes: Notes) -> list[dict[str, Any]]:
-    """The outputs of a repaired code cell without what is Colab's and without secrets.
+    """The outputs of a repaired code cell without Colab's parts and without secrets.
 
     Unchanged outputs are the same objects; so is the list if nothing changed.
     """
@@ -44,38 +44,38 @@ def _clean(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any] | 
     metadata = {key: value for key, value in output["metadata"].items() if key not in gone}
     if any(key in metadata for key in _COLAB_METADATA):
         metadata = {key: value for key, value in metadata.items() if key not in _COLAB_METADATA}
-        notes.add(COLAB_MIME, "tags that Colab gives to outputs were left out", cell)
+        notes.add(COLAB_MIME, "tags that Colab adds to outputs were removed", cell)
     if data is not output["data"] or len(metadata) < len(output["metadata"]):
         output = {**output, "data": data, "metadata": metadata}
     return _without_secrets(output, cell, notes)
 
 
 def _clean_data(data: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any]:
-    """The forms of an output that a plain notebook can show; empty where there is none."""
+    """The formats of an output that a plain notebook can show; empty if there are none."""
     own = {mime for mime in data if mime.startswith(_COLAB_MIMES)}
     if own:
-        notes.add(COLAB_MIME, f"forms of an output that only Colab shows were left out: {listed(own)}", cell)
+        notes.add(COLAB_MIME, f"output formats that only Colab shows were removed: {listed(own)}", cell)
     if _WIDGET_MIME in data:
-        notes.add(WIDGET_VIEW, "the view of a widget that is gone was left out", cell)
+        notes.add(WIDGET_VIEW, "the view of a missing widget was removed", cell)
         own.add(_WIDGET_MIME)
     changed = {}
     html, script = data.get("text/html"), data.get("application/javascript")
     if isinstance(html, str) and _is_colab_html(html):
         changed["text/html"] = _plain_table(html)
         what = (
-            "Colab's buttons around a table were left out"
+            "Colab's buttons around a table were removed"
             if changed["text/html"]
-            else "HTML for Colab's page was left out"
+            else "HTML for Colab's page was removed"
         )
         notes.add(COLAB_PAGE, what, cell)
     if isinstance(script, str) and ("google.colab" in script or _DOWNLOAD_CALL.match(script)):
         changed["application/javascript"] = None
-        notes.add(COLAB_PAGE, "JavaScript for Colab's page was left out", cell)
+        notes.add(COLAB_PAGE, "JavaScript for Colab's page was removed", cell)
     if not own and not changed:
         return data
     new = {mime: changed.get(mime, value) for mime, value in data.items() if mime not in own}
     new = {mime: value for mime, value in new.items() if value is not None}
-    # The name of a class says nothing without the object.
+    # The name of a class is useless without the object.
     text = new.get("text/plain")
     if isinstance(text, str) and _BARE_OBJECT.fullmatch(text) and (len(new) == 1 or "google.colab" in text):
         del new["text/plain"]
@@ -95,7 +95,7 @@ def _plain_table(html: str) -> str | None:
 
 # ------------------------------------------------------------------------------------------------------------ secrets
 def _without_secrets(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any]:
-    """The output with its secrets masked; the same object where it holds none."""
+    """The output with its secrets masked; the same object if it contains none."""
     new = dict(output)
     for key, mask in (("text", _masked_stream), ("evalue", _masked), ("traceback", _masked)):
         if key in output:
@@ -109,7 +109,7 @@ def _without_secrets(output: dict[str, Any], cell: int, notes: Notes) -> dict[st
 
 
 def _masked(value: Any, cell: int, notes: Notes) -> Any:
-    """A text, or the texts in a JSON value, without secrets; the same object where there is none."""
+    """A text, or the texts in a JSON value, without secrets; the same object if there are none."""
     if isinstance(value, str):
         found = find_secrets(value)
         for kind in {secret.kind for secret in found}:
@@ -125,7 +125,7 @@ def _masked(value: Any, cell: int, notes: Notes) -> Any:
 
 
 def _masked_stream(value: str | list[str], cell: int, notes: Notes) -> str | list[str]:
-    """As `_masked`; of a text that is a long list of lines many are joined at a time."""
+    """As `_masked`; for a long list of lines, many lines are joined at a time."""
     if isinstance(value, str):
         return _masked(value, cell, notes)
     lines = []

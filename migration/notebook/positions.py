@@ -1,4 +1,4 @@
-"""Where a cell's lines stand in the notebook's file, so that an annotation lands on the line a diff shows."""
+"""Positions of a cell's lines in the notebook's file, so that an annotation is shown at the line of a diff."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _GAP = re.compile(r"[ \t\r\n]*")
 def lines_of_cells(data: bytes) -> list[list[int]]:
     """For each cell of a notebook of format 4 the line of the file, from 1, of each line of its source.
 
-    A string of the file that holds several lines has one line of the file. Empty where the file is no such notebook.
+    All lines of a multi-line string have the same line of the file. Empty if the file is not such a notebook.
     """
-    # Read as Latin-1 a file takes a byte a letter; what is looked for in it is ASCII.
+    # As Latin-1 a file needs one byte per character; the search is for ASCII only.
     text = data.removeprefix(BOM_UTF8).decode("latin-1")
     try:
         starts = list(_cells(text))
@@ -32,7 +32,7 @@ def lines_of_cells(data: bytes) -> list[list[int]]:
 
 
 def _cells(text: str) -> Iterator[list[int]]:
-    """Offsets of the lines of each cell's source. What is not asked for is skipped at the speed of the C parser."""
+    """Offsets of the lines of each cell's source. Other parts are skipped at the speed of the C parser."""
     at = _after(text, 0)
     if text[at] != "{":
         return
@@ -50,7 +50,7 @@ def _cells(text: str) -> Iterator[list[int]]:
 
 
 def _cell(text: str, at: int) -> tuple[list[int], int]:
-    """The offsets of one cell's source lines, and where the cell ends."""
+    """The offsets of one cell's source lines, and the end of the cell."""
     if text[at] != "{":
         return [], _end(text, at)
     lines: list[int] = []
@@ -70,13 +70,13 @@ def _line_count(text: str, start: int) -> int:
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
-    """The key of an object that begins at `at`, and where its value begins."""
+    """The key of an object that begins at `at`, and the start of its value."""
     key, at = scanstring(text, at + 1, False)
     return key, _after(text, _after(text, at) + 1)
 
 
 def _elements(text: str, at: int) -> Iterator[int]:
-    """Where each element of the array at `at` begins."""
+    """The start of each element of the array at `at`."""
     at = _after(text, at + 1)
     while text[at] != "]":
         yield at
@@ -84,7 +84,7 @@ def _elements(text: str, at: int) -> Iterator[int]:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the value at `at` ends."""
+    """The end of the value at `at`."""
     return _DECODER.raw_decode(text, at)[1]
 
 
@@ -95,6 +95,6 @@ def _next(text: str, at: int) -> int:
 
 
 def _after(text: str, at: int) -> int:
-    """The first place from `at` on that is no white space."""
+    """The first position from `at` on that is not white space."""
     gap = _GAP.match(text, at)
     return gap.end() if gap else at

@@ -1,8 +1,7 @@
-"""Reads any notebook that exists in the wild, and says what had to be repaired on the way.
-
-Memory is the file's text and the parsed notebook, a few times the file's size at most: the bytes go before the text is
-parsed, long outputs are joined into one text as soon as they are parsed, saved widget state is dropped there. Only
-long outputs with letters beyond ASCII stay lists of lines: one emoji would make the whole text four times as large.
+"""Reads notebooks of any version and quality, and reports what was repaired. Memory is limited to the file's text and
+the parsed notebook, a few times the file's size: the bytes are released before the text is parsed, long outputs are
+joined into one text as soon as they are parsed, and saved widget state is dropped. Only long outputs with non-ASCII
+characters stay lists of lines: one emoji would make the complete text four times as large.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from migration.notebook.findings import Finding, Keeps, Notes
 from migration.notebook.repairing import repaired
 from migration.notebook.repairing_outputs import MANY_LINES
 
-_LARGE = 1 << 20  # bytes; from here on memory matters more than a little time
+_LARGE = 1 << 20  # bytes; above this size less memory is preferred to less time
 _WIDGET_MODEL = frozenset({"model_module", "model_module_version", "model_name", "state"})
 _PIECE = 1 << 20
 _MAX_COMMAS = 100
@@ -33,7 +32,7 @@ _FIRST_BYTES = {
     b"%PDF": "a PDF document",
     b"\x89PNG": "a picture",
 }
-# The language of kernels that do not name it, by the beginning of the kernel's name.
+# The language of kernels that do not specify it, by the prefix of the kernel's name.
 KERNEL_LANGUAGES = {
     "ir": "R", "r": "R", "julia": "julia", "swift": "swift", "bash": "bash", "octave": "octave", "matlab": "matlab",
     "javascript": "javascript", "deno": "typescript", "tslab": "typescript", "jslab": "javascript",
@@ -44,23 +43,23 @@ KERNEL_LANGUAGES = {
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
-    """The notebook in a file, in the form of nbformat 4 with texts joined, and what was repaired.
+    """The notebook in a file, as nbformat 4 with texts joined, and the repairs.
 
     Raises UsageError, one line that names the file, for anything that is not a notebook.
     """
     notes = Notes()
-    # No variable holds the bytes or the text: each is gone as soon as the next form is made of it.
+    # No variable refers to the bytes or the text, so that each is released as early as possible.
     return _parsed(_decoded(_bytes_of(path), str(path), notes), str(path), notes), notes.findings()
 
 
 def read_bytes(data: bytes, name: str) -> tuple[dict[str, Any], list[Finding]]:
-    """As `read`, from the bytes of a file; `name` is what the error calls it."""
+    """As `read`, from the bytes of a file; `name` is used in errors."""
     notes = Notes()
     return _parsed(_decoded(data, name, notes), name, notes), notes.findings()
 
 
 def source_text(cell: Mapping[str, Any]) -> str:
-    """A cell's source as one text (notebooks store a list of lines or a string); empty where it is neither."""
+    """A cell's source as one text (notebooks store a list of lines or a string); empty if it is neither."""
     source = cell.get("source")
     if isinstance(source, str):
         return source
@@ -68,13 +67,13 @@ def source_text(cell: Mapping[str, Any]) -> str:
 
 
 def language_of(notebook: Mapping[str, Any]) -> str:
-    """The language of the kernel in lower case; `python` where the notebook does not say."""
+    """The language of the kernel in lower case; `python` if the notebook does not specify it."""
     language = stated_language(notebook.get("metadata")) or "python"
     return "python" if re.match(r"i?python\d?\b", language, re.IGNORECASE) else language.lower()
 
 
 def stated_language(metadata: object) -> str | None:
-    """The language as the notebook's metadata says it, or its kernel's name implies; None where nothing does."""
+    """The language from the notebook's metadata, or from its kernel's name; None if unknown."""
     kernel, info = as_dict(as_dict(metadata).get("kernelspec")), as_dict(as_dict(metadata).get("language_info"))
     name = re.match(r"[a-z]+", str(kernel.get("name") or "").lower())
     answers = (kernel.get("language"), KERNEL_LANGUAGES.get(name[0]) if name else None, info.get("name"))
@@ -82,7 +81,7 @@ def stated_language(metadata: object) -> str | None:
 
 
 def as_dict(value: object) -> Mapping[str, Any]:
-    """The value where it is a mapping, else an empty one."""
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -113,7 +112,7 @@ def _decoded(data: bytes, name: str, notes: Notes) -> str:
             "LF101",
             f"bytes that are no {encoding.upper()}, first in line {line} of the file, were read as Windows-1252",
             keeps=Keeps.EQUIVALENT,
-            action="look at the letters with accents in this notebook",
+            action="check the letters with accents in this notebook",
         )
     return _text(data, encoding, _windows_1252.__name__)
 
@@ -135,7 +134,7 @@ def _text(data: bytes, encoding: str, errors: str) -> str:
 
 
 def _windows_1252(error: UnicodeError) -> tuple[str, int]:
-    """Reads bytes that are no UTF-8 as Windows-1252, and the five it leaves undefined as Latin-1."""
+    """Decodes bytes that are not UTF-8 as Windows-1252, and the five undefined bytes as Latin-1."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     wrong = error.object[error.start : error.end]
@@ -188,7 +187,7 @@ def _without_half_pairs(text: str, notes: Notes) -> str:
 
 
 def _loaded(text: str, name: str, notes: Notes) -> Any:
-    """The JSON value of a text, over the faults that can be repaired. Raises UsageError for the others."""
+    """The JSON value of a text, after repairing faults. Raises UsageError for faults that cannot be repaired."""
     strict, parse_int, commas = True, None, 0
     text = text.lstrip("\ufeff\0")
     while True:
@@ -207,15 +206,15 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
             missing = _missing_comma(text, error)
             if strict and error.msg.startswith("Invalid control character"):
                 strict = False
-                notes.add("LF102", "texts held bare control characters, such as line ends; they are escaped now")
+                notes.add("LF102", "texts contained unescaped control characters, such as line ends; they were escaped")
             elif comma is not None and commas < _MAX_COMMAS:
                 commas += 1
                 text = text[:comma] + text[comma + 1 :]
-                notes.add("LF102", "commas before a closing bracket were left out")
+                notes.add("LF102", "commas before a closing bracket were removed")
             elif missing is not None and commas < _MAX_COMMAS:
                 commas += 1
                 text = text[:missing] + "," + text[missing:]
-                notes.add("LF102", "commas that were missing at the end of a line were put in")
+                notes.add("LF102", "missing commas at the end of a line were inserted")
             else:
                 raise UsageError(f"{name} is not a notebook: {_reason(text, error)}") from None
         except ValueError:
@@ -223,7 +222,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
             parse_int = float
         else:
             if text[end:].strip("\0 \t\r\n\x1a"):
-                notes.add("LF102", "text after the end of the notebook was left out", keeps=Keeps.EQUIVALENT)
+                notes.add("LF102", "text after the end of the notebook was removed", keeps=Keeps.EQUIVALENT)
             return value
 
 
@@ -232,7 +231,7 @@ def _null(notes: Notes, constant: str) -> None:
 
 
 def _trailing_comma(text: str, position: int) -> int | None:
-    """Where the comma stands that makes a closing bracket at or right after `position` an error, or None."""
+    """The position of a comma before a closing bracket at or directly after `position`, or None."""
     closing = re.compile(r"\s*[\]}]").match(text, position)
     before = text[max(0, position - 10_000) : position].rstrip()
     if closing is None or not before.endswith(","):
@@ -241,7 +240,7 @@ def _trailing_comma(text: str, position: int) -> int | None:
 
 
 def _missing_comma(text: str, error: json.JSONDecodeError) -> int | None:
-    """Where a comma is missing between a value and one that begins on a later line, or None."""
+    """The position of a missing comma between a value and one on a later line, or None."""
     before = text[max(0, error.pos - 10_000) : error.pos]
     value = before.rstrip()
     if error.msg != "Expecting ',' delimiter" or not text.startswith(('"', "{", "["), error.pos):
@@ -281,6 +280,6 @@ def _join(record: dict[str, Any], key: str) -> None:
     lines = record.get(key)
     if not isinstance(lines, list) or len(lines) < MANY_LINES:
         return
-    # Lines without their ends, as nbformat 3 has them, are left to the repair, which knows the format.
+    # Lines without line ends, as in nbformat 3, are joined by the repair, which knows the format.
     if all(isinstance(line, str) and line.isascii() for line in lines) and lines[0].endswith(("\n", "\r")):
         record[key] = "".join(lines)

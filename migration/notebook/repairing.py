@@ -1,7 +1,6 @@
-"""Brings a parsed notebook of any version into the form of nbformat 4: every field present, of its type, and no other.
-
-The rest of the migrator relies on that form: `cells` is a list of dictionaries of a known type, sources are texts,
-code cells have outputs. What is valid stays the same object.
+"""Converts a parsed notebook of any version to nbformat 4: every field is present and valid, and there are no others.
+The rest of the migrator relies on it: `cells` is a list of dictionaries of a known type, sources are texts, code cells
+have outputs. Valid parts stay the same objects.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _CELL_FIELDS = {
     "raw": {"cell_type", "id", "metadata", "source", "attachments"},
 }
 _CELL_TYPES = {"heading": "markdown", "html": "markdown", "text": "markdown", "md": "markdown", "rawnbconvert": "raw"}
-# What nbformat 1 to 3 call a field of a cell or of an output, and the fields that went away with them.
+# Field names of cells and outputs in nbformat 1 to 3, and fields that were removed since.
 _OLD_FIELDS = {"input", "prompt_number", "language", "collapsed", "level", "trusted", "rendered", "code", "text"}
 
 
 def repaired(notebook: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
-    """The notebook in the form of nbformat 4 (its minor version stays), each repair noted. The input is not changed."""
+    """The notebook as nbformat 4 (its minor version is kept), with a note for each repair. The input is not changed."""
     old = _is_old(notebook)
     if old:
         notes.add("LF103", f"was written as nbformat {notebook.get('nbformat', 1)}")
@@ -41,10 +40,10 @@ def repaired(notebook: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
         if isinstance(cell, Mapping):
             cells.append(_cell(cell, len(cells), notes, old))
         else:
-            notes.add(INVALID, "a cell that is no object was left out")
+            notes.add(INVALID, "a cell that is not an object was removed")
     unknown = notebook.keys() - {"cells", "metadata", "nbformat", "nbformat_minor"} - ({"worksheets"} if old else set())
     if unknown:
-        notes.add(INVALID, f"unknown fields of the notebook were left out: {listed(unknown)}")
+        notes.add(INVALID, f"unknown fields of the notebook were removed: {listed(unknown)}")
     return {
         "cells": cells,
         "metadata": _metadata(notebook, notes, old),
@@ -62,7 +61,7 @@ def _minor(notebook: Mapping[str, Any], notes: Notes) -> int:
     version, minor = notebook.get("nbformat"), notebook.get("nbformat_minor")
     if version == 4 and is_count(minor) and minor <= 5:
         return minor
-    notes.add(INVALID, f"the version `{version}.{minor}` is none of nbformat 4.0 to 4.5; it was read as one of them")
+    notes.add(INVALID, f"the version `{version}.{minor}` is not one of nbformat 4.0 to 4.5; it was read as one of them")
     return 5 if is_count(minor) and minor > 5 else 0
 
 
@@ -87,7 +86,7 @@ def _metadata(notebook: Mapping[str, Any], notes: Notes, old: bool) -> dict[str,
         key for key, kind in (("title", str), ("authors", list)) if not isinstance(metadata.get(key, kind()), kind)
     }
     if wrong:
-        notes.add(INVALID, f"metadata of the notebook of a wrong type was left out: {listed(wrong)}")
+        notes.add(INVALID, f"invalid metadata of the notebook was removed: {listed(wrong)}")
     wrong |= {"name", "signature"} if old else set()
     return {key: value for key, value in metadata.items() if key not in wrong}
 
@@ -115,7 +114,7 @@ def _cell(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> dict[
     moved = {name for name, to in (("input", "source"), ("prompt_number", "execution_count")) if cell.get(to) is None}
     unknown = cell.keys() - _CELL_FIELDS[kind] - (_OLD_FIELDS if old else moved)
     if unknown:
-        notes.add(INVALID, f"fields that a {kind} cell cannot have were left out: {listed(unknown)}", index)
+        notes.add(INVALID, f"invalid fields of a {kind} cell were removed: {listed(unknown)}", index)
     return new
 
 
@@ -142,7 +141,7 @@ def _source(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> str
         notes.add(INVALID, "a cell without a source was given an empty one", index)
         return ""
     if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(line, str) for line in value)):
-        notes.add(INVALID, "lines of a source that are no text were turned into text", index)
+        notes.add(INVALID, "lines of a source that are not text were converted to text", index)
     return text
 
 
@@ -158,14 +157,14 @@ def _cell_metadata(cell: Mapping[str, Any], kind: str, index: int, notes: Notes)
     wrong = {key for key, accepts in _CELL_METADATA.items() if key in metadata and not accepts(metadata[key], kind)}
     if not wrong:
         return metadata
-    notes.add(INVALID, f"metadata of a wrong form was put right or left out: {listed(wrong)}", index)
+    notes.add(INVALID, f"invalid metadata was corrected or removed: {listed(wrong)}", index)
     new = {key: value for key, value in metadata.items() if key not in wrong}
     tags = _tags(metadata.get("tags"))
     return {**new, "tags": tags} if tags else new
 
 
 def _tags(value: object) -> list[str]:
-    """The tags that a value of a wrong form holds: a text, or a list with doubles, commas, other values."""
+    """The tags in an invalid value: a text, or a list with duplicates, commas, other values."""
     values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     tags = [tag.strip() for text in values if isinstance(text, str) for tag in text.split(",")]
     return list(dict.fromkeys(tag for tag in tags if tag))
@@ -183,7 +182,7 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
-# The fields of a cell's metadata that the schema knows, and whether it accepts a value for a type of cell.
+# The fields of a cell's metadata in the schema, and whether a value is valid for a type of cell.
 _CELL_METADATA = {
     "tags": lambda value, kind: _are_tags(value),
     "name": lambda value, kind: isinstance(value, str) and re.search(r"^.+$", value),
@@ -201,5 +200,5 @@ def _attachments(value: object, index: int, notes: Notes) -> dict[str, Any]:
         name: repaired_bundle(data, index, notes, False) for name, data in bundles.items() if isinstance(data, dict)
     }
     if not isinstance(value, dict) or len(kept) < len(bundles):
-        notes.add(INVALID, "attachments of a wrong form were left out", index)
+        notes.add(INVALID, "invalid attachments were removed", index)
     return kept

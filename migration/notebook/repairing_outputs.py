@@ -1,4 +1,4 @@
-"""Brings the outputs of a code cell into the form of nbformat 4; `repairing` does so with all around them."""
+"""Converts the outputs of a code cell to nbformat 4; `repairing` converts the rest of the notebook."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from migration.notebook.findings import Notes, listed
 
 INVALID = "LF106"
-MANY_LINES = 200  # from here on a list of lines is long
-# What nbformat 1 to 3 call the types of an output and its forms.
+MANY_LINES = 200  # a list of more lines is long
+# Names of output types and formats in nbformat 1 to 3.
 _OLD_OUTPUTS = {"pyout": "execute_result", "pyerr": "error", "update_display_data": "display_data"}
 _OLD_MIMES = {
     "text": "text/plain",
@@ -32,7 +32,7 @@ _JSON_MIME = re.compile(r"application/(.*\+)?json$")
 
 
 def repaired_outputs(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> list[dict[str, Any]]:
-    """A code cell's outputs, valid; what is no output is left out."""
+    """The valid outputs of a code cell; other values are removed."""
     outputs = cell.get("outputs")
     if not isinstance(outputs, list):
         notes.add(INVALID, "a code cell without a list of outputs was given an empty one", index)
@@ -44,7 +44,7 @@ def repaired_outputs(cell: Mapping[str, Any], index: int, notes: Notes, old: boo
 def _output(output: object, index: int, notes: Notes, old: bool) -> dict[str, Any] | None:
     kind = _output_type(output)
     if not isinstance(output, dict) or kind is None:
-        notes.add(INVALID, "an output of an unknown type was left out", index)
+        notes.add(INVALID, "an output of an unknown type was removed", index)
         return None
     if kind != output.get("output_type") and not old:
         notes.add(INVALID, f"an output of the unknown type `{output.get('output_type')}` became `{kind}`", index)
@@ -56,12 +56,12 @@ def _output(output: object, index: int, notes: Notes, old: bool) -> dict[str, An
         new = _display(output, kind, index, notes, old)
     unknown = output.keys() - _OUTPUT_FIELDS[kind]
     if unknown and not old:
-        notes.add(INVALID, f"fields that a `{kind}` output cannot have were left out: {listed(unknown)}", index)
+        notes.add(INVALID, f"invalid fields of a `{kind}` output were removed: {listed(unknown)}", index)
     return output if new == output else new
 
 
 def _output_type(output: object) -> str | None:
-    """The type of an output as it says, or as its fields show."""
+    """The stated type of an output, or the type that its fields imply."""
     if not isinstance(output, dict):
         return None
     stated = output.get("output_type")
@@ -89,14 +89,14 @@ def _error(output: dict[str, Any], index: int, notes: Notes) -> dict[str, Any]:
         "traceback": [line for line in lines if isinstance(line, str)],
     }
     if any(new[key] != output.get(key) for key in ("ename", "evalue", "traceback")):
-        notes.add(INVALID, "an error's name, value or traceback was missing or no text", index)
+        notes.add(INVALID, "an error's name, value or traceback was missing or not text", index)
     return new
 
 
 def _display(output: dict[str, Any], kind: str, index: int, notes: Notes, old: bool) -> dict[str, Any]:
     data, metadata = output.get("data"), output.get("metadata")
     if old and not isinstance(data, dict):
-        # Before nbformat 4 the forms of an output are its own fields, under short names.
+        # Before nbformat 4 the formats of an output are its own fields, with short names.
         own = {"output_type", "prompt_number", "execution_count", "metadata"}
         data = {_OLD_MIMES.get(key, key): value for key, value in output.items() if key not in own}
     elif not isinstance(data, dict) or not isinstance(metadata, dict):
@@ -114,7 +114,7 @@ def _display(output: dict[str, Any], kind: str, index: int, notes: Notes, old: b
 
 
 def repaired_bundle(data: dict[str, Any], index: int, notes: Notes, old: bool) -> dict[str, Any]:
-    """The forms of an output by MIME type: texts joined, JSON as it is, anything else left out."""
+    """The formats of an output by MIME type: texts are joined, JSON is kept, others are removed."""
     if all(isinstance(value, str) for value in data.values()):
         return data
     new = {}
@@ -124,13 +124,13 @@ def repaired_bundle(data: dict[str, Any], index: int, notes: Notes, old: bool) -
         elif (text := joined(value, old)) is not None:
             new[mime] = text
         else:
-            notes.add(INVALID, f"an output in the form `{mime}` that is no text was left out", index)
+            notes.add(INVALID, f"an output in the format `{mime}` that is not text was removed", index)
     return new
 
 
 # ------------------------------------------------------------------------------------------------------------- values
 def joined(value: object, old: bool) -> str | None:
-    """One text of a text or a list of lines, None of anything else; a number becomes its text."""
+    """A text or a list of lines as one text; None for other values; a number becomes its text."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float):
@@ -138,12 +138,13 @@ def joined(value: object, old: bool) -> str | None:
     if not isinstance(value, list):
         return None
     lines = [line if isinstance(line, str) else "" if line is None else str(line) for line in value]
-    # nbformat 3 may hold lines without their ends.
+    # nbformat 3 may contain lines without line ends.
     return ("\n" if old and lines and not lines[0].endswith(("\n", "\r")) else "").join(lines)
 
 
 def _stream_text(value: object, old: bool) -> str | list[str] | None:
-    """As `joined`; but of a long list one wide letter would make the whole text wide, so that it stays a list."""
+    """As `joined`, except that a long list with non-ASCII characters stays a list, because the joined text would need
+    four bytes per character."""
     is_long = isinstance(value, list) and len(value) >= MANY_LINES and not old
     if is_long and all(isinstance(line, str) for line in value) and not all(line.isascii() for line in value):
         return value
@@ -160,12 +161,12 @@ def repaired_count(value: object, index: int, notes: Notes) -> int | None:
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a whole number from 0."""
+    """Whether a value is an integer from 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def as_int(value: object) -> int | None:
-    """The whole number that a value of JSON stands for, or None."""
+    """A JSON value as an integer, or None."""
     try:
         return int(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):

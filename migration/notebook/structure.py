@@ -1,4 +1,4 @@
-"""Makes a notebook valid nbformat 4.5 that papermill runs (ids, kernel, language), without Colab's metadata."""
+"""Converts a notebook to valid nbformat 4.5 for papermill (ids, kernel, language), without Colab's metadata."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _TEXT_FIELDS = ("file_extension", "mimetype", "pygments_lexer")
 
 
 def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list[Finding]]:
-    """The notebook as valid nbformat 4.5 without Colab's metadata, the accelerator it asked for, and the findings.
-
-    The accelerator is "GPU", "GPU T4", "TPU" and the like, or None. The input is not changed; outputs that stay are
-    the same objects. Cleaning the result changes nothing and finds nothing.
+    """The notebook as valid nbformat 4.5 without Colab's metadata, its accelerator, and the findings. The accelerator
+    is "GPU", "GPU T4", "TPU" and so on, or None. The input is not changed; kept outputs are the same objects. Cleaning
+    the result again changes nothing and finds nothing.
     """
     notes = Notes()
     notebook = repaired(notebook, notes)
@@ -48,7 +47,8 @@ def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list
 
 # ----------------------------------------------------------------------------------------------------- Colab's metadata
 def _hardware(metadata: dict[str, Any], notes: Notes) -> str | None:
-    """What the notebook was made for. Colab keeps `gpuType` when a notebook goes back to the CPU: it proves nothing."""
+    """The accelerator of the notebook. `gpuType` alone is not sufficient: Colab keeps it when a notebook is switched
+    back to the CPU."""
     stated, colab = metadata.get("accelerator"), as_dict(metadata.get("colab"))
     accelerator = stated.strip().upper() if isinstance(stated, str) else ""
     if colab.get("machine_shape") == "hm":
@@ -80,7 +80,7 @@ def _clean_metadata(metadata: dict[str, Any], notes: Notes) -> dict[str, Any]:
 
 
 def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
-    """One finding on all cells, for nearly every cell has such metadata."""
+    """One finding for all cells, because nearly every cell has such metadata."""
     counts = Counter(key for cell in cells for key in cell["metadata"].keys() & _CELL_METADATA)
     if counts:
         stated = ", ".join(f"`{key}` ({count})" for key, count in sorted(counts.items()))
@@ -103,8 +103,8 @@ def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any
 
 # ---------------------------------------------------------------------------------------------------------------- ids
 def with_ids(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The cells, each with a valid id that no other has. Valid ids stay with the first cell that has them, the others
-    follow from position and content."""
+    """The cells, each with a valid unique id. The first cell with a valid id keeps it; other ids are computed from
+    position and content."""
     faults = _faults_of_ids(cells)
     taken = {cell["id"] for cell, fault in zip(cells, faults, strict=True) if not fault}
     return [
@@ -114,7 +114,7 @@ def with_ids(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _faults_of_ids(cells: Sequence[dict[str, Any]]) -> list[str]:
-    """For each cell what is wrong with its id, empty where nothing is."""
+    """For each cell the fault of its id, empty if it is valid."""
     seen: set[str] = set()
     faults = []
     for cell in cells:
@@ -136,7 +136,7 @@ def _note_ids(cells: Sequence[dict[str, Any]], minor: int, notes: Notes) -> None
 
 
 def _new_id(cell: dict[str, Any], index: int, taken: set[str]) -> str:
-    """An id that no cell has yet, the same for the same notebook; it is added to `taken`."""
+    """An unused id, always the same for the same notebook; it is added to `taken`."""
     for attempt in range(len(taken) + 1):
         content = f"{index}\0{attempt}\0{cell['cell_type']}\0{cell['source']}".encode("utf-8", "surrogatepass")
         new = hashlib.blake2b(content, digest_size=4).hexdigest()
@@ -179,7 +179,7 @@ def _with_kernel(metadata: dict[str, Any], language: str, notes: Notes) -> dict[
 
 
 def _python_kernel(stated: object, info: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
-    """`python3` in place of any kernel that another machine would not have under that name."""
+    """`python3` instead of any kernel name that other machines do not have."""
     kernel = as_dict(stated)
     name = _text_of(kernel.get("name")) or _text_of(stated)
     if name == "python3" and not _is_python_2(kernel, info):
@@ -197,7 +197,7 @@ def _python_kernel(stated: object, info: Mapping[str, Any], notes: Notes) -> dic
                 "LF104",
                 f"{what}: the notebook was written for Python 2",
                 keeps=Keeps.EQUIVALENT,
-                action="bring the cells that are no Python 3 up to date (`print x`, `xrange`, integer division)",
+                action="convert the cells to Python 3 (`print x`, `xrange`, integer division)",
             )
         else:
             notes.add("LF104", what, keeps=Keeps.EQUIVALENT)

@@ -1,4 +1,4 @@
-"""The text of a cell: edits that change it, and quick tests of what it holds."""
+"""The text of a cell: edits, and quick tests of its content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FIELD = "\0"
-"""Stands for what Python fills in: a replacement field among the characters of an f-string."""
+"""Represents a replacement field among the characters of an f-string."""
 
 
 @dataclass(frozen=True, order=True)
@@ -21,24 +21,23 @@ class Edit:
 
 @dataclass(frozen=True, eq=False)
 class Trigger:
-    """What a cell must hold before a rule looks at it: one of `words`, and the pattern where there is one.
-
-    Looking for a word takes a fiftieth of the time of a pattern, and few cells hold one.
+    """Condition for applying a rule to a cell: it contains one of `words`, and matches the pattern if there is one. The
+    search for a word takes a fiftieth of the time of a pattern, and few cells contain one.
     """
 
     words: frozenset[str]
     pattern: re.Pattern[str] | None = None
 
     def fires(self, text: str) -> bool:
-        """Whether the text has what is asked for."""
-        for word in self.words:  # a loop: `any` costs more than the look itself
+        """Whether the text satisfies the condition."""
+        for word in self.words:  # a loop: `any` would take more time than the search
             if word in text:
                 return self.pattern is None or self.pattern.search(text) is not None
         return False
 
 
 def holding(*words: str, like: str | re.Pattern[str] | None = None) -> Trigger:
-    """The trigger of a cell that holds one of some words and a text like the pattern (of several lines)."""
+    """The trigger for cells with one of some words and a match of the (multi-line) pattern."""
     return Trigger(frozenset(words), re.compile(like, re.MULTILINE) if isinstance(like, str) else like)
 
 
@@ -50,7 +49,7 @@ def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, lis
     pieces: list[str] = []
     lines: list[int] = []
     at = row = 0
-    begun: int | None = None  # the origin of the line that is being written
+    begun: int | None = None  # the origin of the current line
 
     def put(piece: str, *, moves: bool) -> None:
         nonlocal begun, row

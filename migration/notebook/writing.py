@@ -1,7 +1,6 @@
-"""Writes a notebook as `nbformat` does, byte for byte, but fast and piece by piece.
-
-The standard library's encoder is pure Python as soon as it indents; a notebook is mostly lists of lines, which its C
-part encodes. Texts of any size are written a piece at a time, so that writing takes next to no memory.
+"""Writes a notebook with the same bytes as `nbformat`, but faster and in blocks. The encoder of the standard library is
+pure Python if it indents; a notebook is mostly lists of lines, which its C part can encode. Texts of any size are
+written in blocks, so that writing needs hardly any memory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
     def put(piece: str) -> None:
         nonlocal size
         if len(piece) >= _PIECE:
-            flush()  # a picture joined with an emoji would take four bytes a character
+            flush()  # an image joined with an emoji would need four bytes per character
         buffer.append(piece)
         size += len(piece)
         if size >= _PIECE:
@@ -45,20 +44,20 @@ def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
 
 
 def _put_notebook(notebook: Mapping[str, Any], put: _Put) -> None:
-    """The canonical JSON, piece by piece."""
+    """The canonical JSON, in blocks."""
     _put({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n", put)
     put("\n")
 
 
 def _encoded(buffer: list[str]) -> bytes:
-    # Half a surrogate pair has no UTF-8, but JSON's own escape for it, which is what this handler writes.
+    # Half a surrogate pair cannot be encoded as UTF-8; this handler writes the JSON escape for it.
     return "".join(buffer).encode("utf-8", "backslashreplace")
 
 
 # --------------------------------------------------------------------------------------------------- texts into lines
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A text that is written as a list of its lines, when its turn comes."""
+    """A text that is written later as a list of its lines."""
 
     text: str | list[str]
 
@@ -130,7 +129,7 @@ def _put(value: Any, newline: str, put: _Put) -> None:
 
 
 def _scalar(value: Any) -> str | None:
-    """The JSON of a value without parts; None for the others."""
+    """The JSON of a scalar; None for other values."""
     if isinstance(value, str):
         return encode_basestring(value)
     if value is None:
@@ -156,7 +155,7 @@ def _put_lines(text: str | list[str], newline: str, put: _Put) -> None:
 
 
 def _parts(text: str | list[str]) -> Iterator[str]:
-    """The text in parts of bounded size that end where a line ends."""
+    """The text in blocks of limited size that end at line ends."""
     if isinstance(text, str):
         start = 0
         while start < len(text):

@@ -1,1 +1,1 @@
-"""The Python of a code cell as IPython reads it: its commands, tree, strings, scopes, and how statements leave it."""
+"""The Python of a code cell as IPython reads it: its commands, tree, strings, scopes, and removal of statements."""

@@ -1,8 +1,8 @@
-"""Where IPython sees commands in a cell: `!shell`, `%magic`, `x = !shell`, `x = %magic`, `name?`.
+"""Finds the IPython commands of a cell: `!shell`, `%magic`, `x = !shell`, `x = %magic`, `name?`.
 
-IPython tokenises a cell, transforms the first command it finds and tokenises all of it again, as often as there are
-commands. Reading strings, brackets and comments with one regular expression finds the same places a hundred times
-faster; where that cannot be sure (a quote that never ends, a question mark), IPython's own transformers decide.
+IPython tokenises a cell, transforms the first command and tokenises the complete cell again, once per command. One
+regular expression for strings, brackets and comments finds the same positions a hundred times faster; in uncertain
+cases (an unclosed quotation mark, a question mark) IPython's own transformers decide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _MAYBE_COMMAND = re.compile(r"^[ \t\f]*[!%?,;/]|=[ \t]*[!%]|\?[ \t]*$", re.MULTILINE)
 # A magic whose argument is code.
 _CODE_ARGUMENT = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)[ \t]+(?!-)")
-# What decides where a logical line ends, and what may begin a command inside one.
+# Tokens that affect where a logical line ends, and tokens that may begin a command inside one.
 _TOKEN = re.compile(
     r"(?P<skip>#[^\n]*"
     r'|"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
@@ -56,14 +56,13 @@ class Command:
 
 
 class _UnsureError(Exception):
-    """Only IPython itself can say."""
+    """The result is uncertain; IPython must decide."""
 
 
 def find_commands(text: str, body: int = 0) -> tuple[list[Command], str]:
-    """The commands of a cell after its offset `body`, and the text after `body` with placeholders in their places, of
-    the same length.
-
-    As in IPython what follows a command is read again, so a quote inside a shell line hides nothing below it.
+    """The commands of a cell after its offset `body`, and the text after `body` with placeholders of the same length
+    instead of them. As in IPython the text after a command is scanned independently, so a quotation mark inside a shell
+    line does not affect later lines.
     """
     rest = text[body:]
     if not _MAYBE_COMMAND.search(rest):
@@ -144,7 +143,7 @@ def _escaped(text: str, start: int) -> int | None:
 
 
 def _ask_ipython(lines: list[str], at: int) -> Place | None:
-    """What IPython's transformers find first from row `at` on."""
+    """The first command that IPython's transformers find from row `at` on."""
     from IPython.core import inputtransformer2 as ipython
 
     rest = lines[at:]
@@ -156,7 +155,7 @@ def _ask_ipython(lines: list[str], at: int) -> Place | None:
     try:
         tokens = ipython.make_tokens_by_line(rest)
     except (SyntaxError, IndentationError):
-        # The rest is dedented to a depth that only the lines before it explain: read it with them.
+        # The rest has a smaller indentation that depends on earlier lines: scan it together with them.
         before = at
         try:
             tokens = ipython.make_tokens_by_line([*lines[:at], *rest])
@@ -168,7 +167,7 @@ def _ask_ipython(lines: list[str], at: int) -> Place | None:
             for kind in (ipython.MagicAssign, ipython.SystemAssign, ipython.EscapedCommand, ipython.HelpEnd)
             if (transformer := kind.find(tokens)) is not None
         ]
-    except IndexError:  # IPython's own, where a text ends inside a string behind `=%`
+    except IndexError:  # raised by IPython if a text ends inside a string after `=%`
         return None
     if not found:
         return None
@@ -203,7 +202,7 @@ def _command(lines: list[str], starts: list[int], row: int, column: int, last: i
 
 
 def _placeholder(lines: list[str], row: int, column: int, last: int, command: Command) -> list[str]:
-    """Lines of the same lengths in the place of a command: a constant, or the code where a magic runs code."""
+    """Replacement lines of the same lengths for a command: a constant, or the code if a magic runs code."""
     first, *others = (" " * len(line.rstrip("\n")) + "\n" * line.endswith("\n") for line in lines[row : last + 1])
     value = "0"
     if command.kind == "magic" and not command.target and not others:
@@ -214,7 +213,7 @@ def _placeholder(lines: list[str], row: int, column: int, last: int, command: Co
 
 
 def parse(text: str) -> ast.Module:
-    """The tree of a cell's Python, where `await` may stand at the top. Raises SyntaxError."""
+    """The tree of a cell's Python; top-level `await` is allowed. Raises SyntaxError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return compile(text, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -1,4 +1,4 @@
-"""Which names a block, a function or a comprehension binds, by Python's rules of scope."""
+"""Names that a block, a function or a comprehension binds, by Python's rules of scope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")
 
 
 def local_names(node: ast.AST) -> frozenset[str]:
-    """The names that belong to a function, lambda or comprehension; none for any other node."""
+    """The local names of a function, lambda or comprehension; none for any other node."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             own = own_nodes(node.body)
@@ -84,7 +84,7 @@ def own_nodes(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> list
 def read_names_of(source: CellSource, block: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]:
     """The names of this scope that a block and the commands in it read, those of the statements in `without` left out.
 
-    What functions and comprehensions read is counted as far as it is not their own.
+    Names that functions and comprehensions read are included unless they are local to them.
     """
     left_out = {id(node) for node in without}
     names: set[str] = set()

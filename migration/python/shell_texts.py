@@ -1,6 +1,5 @@
-"""Where a notebook gives text to a shell: `!` lines, shell magics, `%%bash` bodies, and strings that Python hands over.
-
-Each text comes with the place of its characters in the cell, so that what is found in it can be edited there.
+"""Texts that a notebook passes to a shell: `!` lines, shell magics, `%%bash` bodies, and strings in Python calls. Each
+text has the positions of its characters in the cell, so that matches in it can be edited there.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _MAYBE_CALL = holding(
     *("system", "popen", "getoutput", "getstatusoutput", "call", "check_output", "run", "Popen"),
     like=rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(",
 )
-# Colab's older IPython took such a line among comments; today's takes it only by itself.
+# Colab's older IPython accepted such a line among comments; the present one accepts it only alone.
 _AUTOMAGIC = re.compile(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?P<line>(?:pip|conda|mamba)[ \t]+-{0,2}[a-z][^\n]*)(?:\s|#[^\n]*)*\Z"
 )
@@ -45,11 +44,10 @@ _AUTOMAGIC = re.compile(
 
 @dataclass(frozen=True)
 class ShellText:
-    """A text for the shell, and where it stands.
-
-    `start:end` is the text's span in the cell; of a string in Python, what its quotes enclose. `command` is the
-    notebook's command, `magic` says that the text begins with the magic's name (`%pip install x`), `automagic` that
-    its `%` is missing. `literal` is the string it is written in and `positions` are the offsets of its characters;
+    """A text for the shell, and its position. `start:end` is the text's span in the cell; for a string in Python, the
+    part between its quotes. `command` is the notebook's command, `magic`: the text begins with the magic's name (`%pip
+    install x`), `automagic`: its `%` is missing. `literal` is the string that contains it and `positions` are the
+    offsets of its characters;
     `words` is the span of `"…".split()`, whose words reach the program without a shell.
     """
 
@@ -70,7 +68,7 @@ class ShellText:
 
     @property
     def is_colab_magic(self) -> bool:
-        """`%shell cmd`, which another rule turns into `!cmd` first."""
+        """`%shell cmd`, which another rule converts to `!cmd` first."""
         return self.command is not None and self.command.name == "shell"
 
     @property
@@ -89,7 +87,7 @@ class ShellText:
         return self.at(command.start), self._end_of(command.end - 1)
 
     def edit(self, start: int, end: int, new: str) -> Edit | None:
-        """Replaces `start:end` of the text; None where the string around it cannot hold the new text."""
+        """Replaces `start:end` of the text; None if the string around it cannot contain the new text."""
         low = self.at(start)
         high = low if start == end else self._end_of(end - 1)
         if self.literal is not None and '"' in new and self.literal.quote[0] == '"':
@@ -178,7 +176,7 @@ def command_of_list(node: ast.expr) -> shell.Command | None:
 
 
 def simple_line(found: ShellText, commands: Sequence[shell.Command]) -> bool:
-    """The text is one command of its own, perhaps with redirections and a comment behind it."""
+    """Whether the text is a single command, possibly followed by redirections and a comment."""
     if not found.is_line or len(commands) != 1:
         return False
     (command,) = commands

@@ -1,8 +1,8 @@
 r"""A code cell as IPython reads it: its cell magic, its shell and magic commands, and the Python around them.
 
-What is a command is IPython's rule (`python.scanning`). The Python is parsed from a *masked* copy of the cell, in which
-every command stands as a placeholder and every other character keeps its line and column, so that a node's position is
-a position in the cell: rules replace spans of the original text and leave every other byte alone.
+Commands are found by IPython's rules (`python.scanning`). The Python is parsed from a *masked* copy of the cell, in
+which every command is replaced by a placeholder and every other character keeps its line and column, so that a node's
+position is a position in the cell: rules replace spans of the original text and leave every other byte unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from migration.python.trees import walk
 _T = TypeVar("_T")
 _CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>\S+)[ \t]*(?P<argument>[^\n]*)")
 _LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
-# These run the rest of the cell as IPython would, another cell magic at its top included.
+# These run the rest of the cell like IPython, including another cell magic at its top.
 RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit"})
 _PROGRAM_CELL_MAGICS = frozenset({"python", "python3", "pypy"})
 _PYTHON_CELL_MAGICS = RUNS_CELL | _PROGRAM_CELL_MAGICS
@@ -31,7 +31,7 @@ _SHELL_CELL_MAGICS = frozenset({"bash", "sh", "shell"})
 
 @dataclass(frozen=True)
 class CellMagic:
-    """`%%name argument`: where it starts, where its argument does, and where the body below it begins."""
+    """`%%name argument`: the start of the magic, of its argument, and of the body below."""
 
     name: str
     argument: str
@@ -43,8 +43,8 @@ class CellMagic:
 class CellSource:
     """The source of one code cell, parsed when asked for.
 
-    `index` is the cell's position in the original notebook, `prose` Markdown that belongs above it. Raises nothing:
-    where the Python does not parse, `tree` is None and `error` says why.
+    `index` is the cell's position in the original notebook, `prose` Markdown to insert above it. Raises nothing: if the
+    Python does not parse, `tree` is None and `error` contains the reason.
     """
 
     def __init__(self, text: str, *, index: int = 0, language: str = "python", prose: str = ""):
@@ -60,19 +60,19 @@ class CellSource:
         return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text))]
 
     def line_of(self, offset: int) -> int:
-        """The line that holds `offset`, counted from 0."""
+        """The line of `offset`, counted from 0."""
         return self.text.count("\n", 0, offset)
 
     def line_span(self, start: int, end: int) -> tuple[int, int]:
-        """The whole lines that hold `start:end`, without the last line's newline."""
+        """The complete lines of `start:end`, without the last line's newline."""
         first = self.text.rfind("\n", 0, start) + 1
         last = self.text.find("\n", max(start, end - 1))
         return first, len(self.text) if last < 0 else last
 
     @cached_property
     def magic(self) -> CellMagic | None:
-        """The cell magic, also where comments stand above it (which only Colab accepts): the one that says what the
-        code is, `%%bash` in a cell that begins with `%%time` and `%%bash`."""
+        """The cell magic, also if there are comments above it (which only Colab accepts). Of several magics the one
+        that determines the language: `%%bash` in a cell that begins with `%%time` and `%%bash`."""
         found = _CELL_MAGIC.match(self.text)
         if found is None:
             return None
@@ -101,7 +101,7 @@ class CellSource:
 
     @property
     def is_program(self) -> bool:
-        """The body is a program for a Python of its own, which sees no variable of the notebook."""
+        """The body is a program for a separate Python process, without the variables of the notebook."""
         if self.magic is None:
             return False
         return self.magic.name in _PROGRAM_CELL_MAGICS or (
@@ -110,12 +110,12 @@ class CellSource:
 
     @property
     def is_python(self) -> bool:
-        """The cell, or what its cell magic runs, is IPython code."""
+        """The cell, or the body of its cell magic, is IPython code."""
         return self.language == "python" and (self.magic is None or self.magic.name in _PYTHON_CELL_MAGICS)
 
     @property
     def body(self) -> int:
-        """Where the code begins: after the line of a cell magic."""
+        """The start of the code: after the line of a cell magic."""
         return self.magic.body if self.magic else 0
 
     @cached_property
@@ -125,22 +125,22 @@ class CellSource:
 
     @cached_property
     def masked(self) -> str:
-        """The cell with placeholders for its magic and its commands, character for character as long."""
+        """The cell with placeholders of the same length for its magic and its commands."""
         return self._scan[1]
 
     @cached_property
     def tree(self) -> ast.Module | None:
-        """The syntax tree of the masked cell, or None where it is no Python 3."""
+        """The syntax tree of the masked cell, or None if it is not Python 3."""
         return self._parsed[0]
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node of the tree, level by level; none where it does not parse."""
+        """Every node of the tree, level by level; empty if it does not parse."""
         return walk(self.tree) if self.tree else []
 
     @property
     def was_parsed(self) -> bool:
-        """Whether anything has asked for the tree, or for why there is none."""
+        """Whether the tree, or the parse error, was requested."""
         return "_parsed" in self.__dict__
 
     @cached_property
@@ -177,7 +177,7 @@ class CellSource:
 
     @cached_property
     def _added_lines(self) -> int:
-        """An indented cell is parsed below an `if`, for IPython takes its indentation away."""
+        """An indented cell is parsed below an `if`, because IPython removes its indentation."""
         return 1 if _LEADING_INDENT.match(self.text, self.body) else 0
 
     @cached_property
@@ -195,8 +195,8 @@ class CellSource:
             return None, None
         text = "if 1:\n" + self.masked if self._added_lines else self.masked
         if re.search(r"\r(?!\n)", text):
-            # Python ends a line there, and nothing else does: positions in the tree would be of other lines.
-            return None, SyntaxError("a carriage return stands inside a line")
+            # Only Python ends a line there: positions in the tree would be in other lines.
+            return None, SyntaxError("a carriage return inside a line")
         try:
             return parse(text), None
         except SyntaxError as error:
@@ -206,7 +206,7 @@ class CellSource:
 
 
 def once_a_cell(function: Callable[[CellSource], _T]) -> Callable[[CellSource], _T]:
-    """Makes a function of a cell keep its answer for as long as the cell is there: many rules ask in turn."""
+    """Caches the result of a function of a cell for the lifetime of the cell, because many rules need it."""
 
     @wraps(function)
     def kept(source: CellSource) -> _T:
@@ -219,7 +219,7 @@ def once_a_cell(function: Callable[[CellSource], _T]) -> Callable[[CellSource], 
 
 
 def compiles(text: str) -> bool:
-    """Whether the cell compiles after IPython's transform: what a kernel asks before it runs a cell."""
+    """Whether the cell compiles after IPython's transform, as a kernel checks before it runs a cell."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:

@@ -1,4 +1,4 @@
-"""Where a statement stands among the blocks of a cell, and how to take it out without leaving a block empty."""
+"""Positions of statements in the blocks of a cell, and their removal without leaving a block empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Place:
 
 
 def place_of(source: CellSource, offset: int) -> Place | None:
-    """The innermost statement that holds `offset`; None between statements and where the cell does not parse."""
+    """The innermost statement at `offset`; None between statements and if the cell does not parse."""
     if source.tree is None:
         return None
     found = None
@@ -40,10 +40,9 @@ def place_of(source: CellSource, offset: int) -> Place | None:
 
 
 def removal(source: CellSource, start: int, end: int) -> tuple[Edit, ...]:
-    """Edits that take the lines of the statement at `start:end` out of the cell.
-
-    The only statement of a block becomes `pass`. Where others remain in its block, one of them is held by an edit that
-    changes nothing, so that no other rule empties the block in the same round.
+    """Edits that remove the lines of the statement at `start:end` from the cell. The only statement of a block becomes
+    `pass`. If others remain in its block, one of them is protected by an edit that changes nothing, so that no other
+    rule empties the block in the same round.
     """
     first, last = source.line_span(start, end)
     place = place_of(source, start)
@@ -66,7 +65,7 @@ def _body(source: CellSource, tree: ast.Module) -> list[ast.stmt]:
 
 
 def _parts(node: ast.stmt) -> list[ast.stmt | ast.ExceptHandler | ast.match_case]:
-    """What holds the blocks of a compound statement: itself, or its handlers and cases."""
+    """The nodes with the blocks of a compound statement: itself, or its handlers and cases."""
     return [*getattr(node, "handlers", []), *getattr(node, "cases", []), node]
 
 
@@ -98,7 +97,7 @@ def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 @dataclass(frozen=True)
 class Block:
-    """Statements of one suite, and the compound statement that holds them (None at module level)."""
+    """Statements of one suite, and their compound statement (None at module level)."""
 
     statements: tuple[ast.stmt, ...]
     owner: ast.stmt | None
@@ -121,11 +120,9 @@ def blocks(source: CellSource) -> list[Block]:
 
 
 def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, always: bool = False) -> tuple[Edit, ...]:
-    """Edits that take statements of one suite out of a cell.
-
-    `note` is a comment that takes their place: `always`, or only where the cell would be left without a line. A suite
-    that would be empty keeps a `pass`. The compound statement around is held by an edit that changes nothing, so that
-    no two rules empty a suite between them in one round.
+    """Edits that remove statements of one suite from a cell. `note` is a comment that replaces them: `always`, or only
+    if the cell would be empty. A suite that would be empty gets a `pass`. The surrounding compound statement is
+    protected by an edit that changes nothing, so that two rules together cannot empty a suite in one round.
     """
     ids = {id(node) for node in gone}
     block = next(block for block in blocks(source) if id(gone[0]) in {id(node) for node in block.statements})
@@ -152,19 +149,19 @@ def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, al
 
 
 def _with_blanks(source: CellSource, edit: Edit) -> Edit:
-    """What is taken from the end of a cell takes the blank lines before it along."""
+    """A removal at the end of a cell includes the blank lines before it."""
     if edit.text or source.text[edit.end :].strip():
         return edit
     return Edit(len(source.text[: edit.start].rstrip()), len(source.text), "")
 
 
 def line_span(source: CellSource, first: ast.stmt, last: ast.stmt) -> tuple[int, int]:
-    """The whole lines of some statements and of the commands in them, without the last newline."""
+    """The complete lines of some statements and of the commands in them, without the last newline."""
     return source.line_span(source.span(first)[0], end_of(source, last))
 
 
 def end_of(source: CellSource, node: ast.stmt) -> int:
-    """Where a statement ends; a command in it may continue on lines that are not in the tree."""
+    """The end of a statement; a command in it may continue on lines that are not in the tree."""
     start, end = source.span(node)
     return max([end, *(command.end for command in source.commands if start <= command.start < end)])
 
@@ -183,7 +180,7 @@ def _rows(source: CellSource, statements: Sequence[ast.stmt]) -> list[list[ast.s
 
 
 def _without(source: CellSource, row: Sequence[ast.stmt], gone: set[int], note: str) -> list[Edit]:
-    """Edits that take statements out of a line."""
+    """Edits that remove statements from a line."""
     kept = [node for node in row if id(node) not in gone]
     first, last = line_span(source, row[0], row[-1])
     text = source.text
@@ -204,7 +201,7 @@ def _without(source: CellSource, row: Sequence[ast.stmt], gone: set[int], note: 
 
 
 def _merged(source: CellSource, edits: Sequence[Edit]) -> list[Edit]:
-    """Removals that meet, as one."""
+    """Joins adjacent removals."""
     merged: list[Edit] = []
     for edit in sorted(edits):
         before = merged[-1] if merged else None
@@ -217,7 +214,7 @@ def _merged(source: CellSource, edits: Sequence[Edit]) -> list[Edit]:
 
 
 def whole_lines(source: CellSource, first: int, last: int) -> Edit:
-    """Removes whole lines with one newline."""
+    """Removes complete lines with one newline."""
     if last < len(source.text):
         return Edit(first, last + 1, "")
     return Edit(max(first - 1, source.body), last, "")

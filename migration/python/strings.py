@@ -1,8 +1,7 @@
-r"""Where the string literals and comments of Python text stand, and what each character of a literal means.
-
-`tokenize` reads an f-string as one token up to Python 3.11 and as many from 3.12 on, and gives up on text that is no
-Python. This reader does neither: it finds the same literals under every version, those inside an f-string's
-expressions too, and continues after what it cannot read.
+r"""Positions of the string literals and comments in Python text, and the value of each character of a literal.
+`tokenize` reads an f-string as one token up to Python 3.11 and as several from 3.12 on, and fails on text that is not
+Python. This scanner finds the same literals in every version, including those inside the expressions of an f-string,
+and continues after text that it cannot parse.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a":
 _EXPRESSION = re.compile(r"[\[({})\]:]|(?:(?<!\w)[rRbBfFuU]{1,2})?(?:\"\"\"|'''|\"|')")
 _MAX_DEPTH = 20
 
-# Cell magics, other than those of a shell, in whose body `#` begins a comment; in others (files, HTML) it is content.
+# Cell magics, except those of a shell, in whose body `#` begins a comment; in others (files, HTML) it is content.
 _HASH_COMMENTS = frozenset(
     {"script", "python", "python2", "python3", "pypy", "timeit", "prun", "R", "ruby", "perl", "cython", "octave"}
 )
@@ -72,7 +71,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Char:
-    """A character of a literal's value, and the source that stands for it (two characters for `\\n`, a whole field)."""
+    """A character of a literal's value, and its source (two characters for `\\n`, a complete field)."""
 
     value: str
     start: int
@@ -89,7 +88,7 @@ def read_strings(text: str, start: int = 0, end: int | None = None) -> tuple[lis
 
 
 def characters(text: str, literal: Literal) -> list[Char]:
-    """The value of a literal, character by character; a replacement field is the one character `FIELD`."""
+    """The value of a literal, character by character; a replacement field is the single character `FIELD`."""
     at, stop = literal.body
     fields = dict(literal.fields)
     found: list[Char] = []
@@ -126,7 +125,7 @@ def _read(text: str, at: int, stop: int, depth: int, literals: list[Literal], co
             continue
         literal = _literal(text, found, stop, depth)
         if literal is None:
-            # No end: not a string, as an apostrophe in prose. Only the quote is passed over.
+            # Not closed: not a string, but for example an apostrophe in prose. Only the quotation mark is skipped.
             at = found.end()
             continue
         literals.append(literal)
@@ -150,7 +149,7 @@ def _literal(text: str, found: re.Match[str], stop: int, depth: int) -> Literal 
 
 
 def _format_literal(text: str, found: re.Match[str], prefix: str, quote: str, stop: int, depth: int) -> Literal | None:
-    """An f-string with its fields; None where its braces are not balanced."""
+    """An f-string with its fields; None if its braces are not balanced."""
     at, raw = found.end(), "r" in prefix.lower()
     fields: list[tuple[int, int]] = []
     while at < stop:
@@ -177,7 +176,7 @@ def _format_literal(text: str, found: re.Match[str], prefix: str, quote: str, st
 
 
 def _end_of_field(text: str, start: int, stop: int, depth: int) -> int | None:
-    """The end of the replacement field that begins at `start`, past nested brackets, strings and format fields."""
+    """The end of the replacement field that begins at `start`, after nested brackets, strings and format fields."""
     at, brackets = start + 1, 0
     while found := _EXPRESSION.search(text, at, stop):
         at, mark = found.end(), found[0]
@@ -237,7 +236,7 @@ def comments(source: CellSource) -> tuple[tuple[int, int], ...]:
 
 
 def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    """The pattern's matches in a cell that do not begin inside a comment."""
+    """The matches of a pattern in a cell that do not begin inside a comment."""
     found = list(pattern.finditer(source.text))
     may_be_inside = any("#" in source.text[source.text.rfind("\n", 0, m.start()) + 1 : m.start() + 1] for m in found)
     spans = comments(source) if may_be_inside else ()
@@ -245,7 +244,7 @@ def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Ma
 
 
 def without_commands(source: CellSource) -> str:
-    """The cell with blanks in the place of its magic and its commands; of the same length."""
+    """The cell with blanks instead of its magic and its commands; of the same length."""
     spans = [(0, source.body), *((command.start, command.end) for command in source.commands)]
     pieces, at = [], 0
     for start, end in spans:
@@ -267,7 +266,7 @@ def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
 
 
 def _whole_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Lines that are nothing but a comment; what follows an odd number of triple quotes may be text and is left out."""
+    """Lines with only a comment; lines after an odd number of triple quotes may be text and are omitted."""
     for match in re.compile(r"^[ \t]*(#[^\n]*)", re.MULTILINE).finditer(text, start, end):
         if not any(text.count(quotes, start, match.start()) % 2 for quotes in ('"""', "'''")):
             yield match.span(1)

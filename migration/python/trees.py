@@ -1,11 +1,11 @@
-"""Walking syntax trees, several times faster than `ast.walk`: most of a tree is names, constants and contexts that hold
-nothing, and rules walk every cell that concerns them."""
+"""Walks syntax trees, several times faster than `ast.walk`: most nodes are names, constants and contexts without
+children, and rules walk many cells."""
 
 from __future__ import annotations
 
 import ast
 
-# Fields that never hold what a rule looks for: plain values, operators and contexts.
+# Fields that are irrelevant for all rules: plain values, operators and contexts.
 _PLAIN = frozenset(
     {"ctx", "op", "ops", "id", "attr", "arg", "kwd_attrs", "asname", "module", "level", "kind", "n", "s"}
     | {"conversion", "type_comment", "is_async", "simple", "lineno"}
@@ -16,7 +16,7 @@ _fields: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
 def fields(node: ast.AST) -> tuple[str, ...]:
-    """The fields of a node that may hold nodes other than operators and contexts."""
+    """The fields of a node that may contain nodes other than operators and contexts."""
     names = _fields.get(type(node))
     if names is None:
         names = () if isinstance(node, _LEAVES) else tuple(name for name in node._fields if name not in _PLAIN)
@@ -25,9 +25,8 @@ def fields(node: ast.AST) -> tuple[str, ...]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes directly below a node, in the order of its fields; operators and contexts are left out.
-
-    `arg` names of calls and parameters are plain texts, the nodes that hold them are not.
+    """The children of a node, in the order of its fields, without operators and contexts. `arg` names of calls and
+    parameters are plain texts, their parent nodes are not.
     """
     found: list[ast.AST] = []
     for name in fields(node):

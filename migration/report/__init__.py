@@ -1,1 +1,1 @@
-"""What was found and done, for people and programs."""
+"""The report of a migration, for users and programs."""

@@ -3,8 +3,8 @@
     python -m migration.report.document --write-schema
 
 Schema version 1. A reader ignores fields it does not know, so fields may be added without a new version; a changed
-meaning needs one. Nothing in it says who made a notebook: paths are relative to the current folder, or to the home
-folder as `~`, and secrets are named by kind and place.
+meaning needs one. It contains no names of people: paths are relative to the current folder, or to the home folder as
+`~`, and secrets are described by kind and position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from migration.rules.table import RULES
 
 SCHEMA_VERSION = 1
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
-# A cell of minified JavaScript is one line; a report is read by people.
+# Limit for long lines, such as minified JavaScript.
 LONGEST_TEXT = 4_000
 
 Mode = Literal["write", "check", "diff"]
@@ -35,37 +35,37 @@ Severity = Literal["breaks", "decision", "information"]
 KeepsText = Literal["exact", "equivalent", "needs-human"]
 _DESCRIBED = {"use_attribute_docstrings": True}
 
-# Commands that change the machine, run code of others, or open a way in from outside.
+# Commands that change the machine, execute downloaded code, or make it accessible from outside.
 HAZARDS = frozenset({"LF821", "LF822", "LF823", "LF824", "LF825"})
 # Rules whose findings make the notebook fail until the user acts.
 BREAKS = frozenset({"LF218", "LF224", "LF225", "LF229", "LF308", "LF309", "LF520", "LF521", "LF523", "LF524", "LF545"})
 BREAKS |= {"LF546", "LF563", "LF813", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
-# Rules that repair or update any notebook: what they find does not make it a notebook of Colab's.
+# Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
-# What notebooks of any origin hold and a person should look at: secrets to fill in, log-ins, a GPU, cells that are no
+# Findings in notebooks of any origin that the user should check: missing secrets, log-ins, a GPU, cells that are not
 # Python.
 _ANYWHERE = HAZARDS | UPKEEP | {"LF802", "LF811", "LF812", "LF842", "LF901"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Something found in a notebook that a person should know of: what, and where; never its text."""
+    """A construct in a notebook that the user should know about: its kind and position, never its text."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     rule: str
     """Id of the rule that found it."""
     kind: str
-    """What it is."""
+    """Kind of the construct."""
     cell: int | None
-    """Position of the cell in the original notebook, from 0; null where it is about the notebook as a whole."""
+    """Position of the cell in the original notebook, from 0; null if it is about the complete notebook."""
     line: int | None
     """Line of the original cell, from 1."""
 
 
 @dataclass(frozen=True)
 class FoundItem:
-    """One finding: what a rule found, what became of it, and what a person must do."""
+    """One finding: what a rule found, the change, and what the user must do."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     rule: str
@@ -73,31 +73,31 @@ class FoundItem:
     name: str
     """Name of the rule."""
     keeps: KeepsText
-    """Whether the behaviour is kept: the same, the same purpose by local means, or only if a person acts."""
+    """Whether the behaviour is kept: the same, the same purpose by local means, or only if the user acts."""
     changed: bool
     """Whether the notebook was changed here."""
     cell: int | None
-    """Position of the cell in the original notebook, from 0; null where it is about the notebook as a whole."""
+    """Position of the cell in the original notebook, from 0; null if it is about the complete notebook."""
     line: int | None
     """Line of the original cell, from 1."""
     file_line: int | None
-    """Line of the notebook's file where that line stands, from 1; null where that is not known."""
+    """Line of the notebook's file that contains that line, from 1; null if unknown."""
     message: str
-    """What was found."""
+    """The finding in words."""
     before: str
     """The original lines, with secrets masked."""
     after: str
-    """The lines as they are now; empty where nothing was changed or all went away."""
+    """The new lines; empty if nothing was changed or all lines were removed."""
     action: str
-    """What a person must do; empty where nothing."""
+    """What the user must do; empty if nothing."""
     anchor: str
-    """Where the rule is documented."""
+    """Link to the documentation of the rule."""
     output_cell: int | None = None
-    """Position of the cell in the migrated notebook, from 0; null where it is gone, or none was written."""
+    """Position of the cell in the migrated notebook, from 0; null if it was removed, or nothing was written."""
     severity: Severity = "information"
-    """`breaks`: it fails here until a person acts; `decision`: a person decides; `information`: all other."""
+    """`breaks`: it fails here until the user acts; `decision`: the user decides; `information`: all others."""
     also: tuple[int, ...] = ()
-    """Other cells of the original in which the same is to be done."""
+    """Other cells of the original with the same action."""
 
 
 @dataclass(frozen=True)
@@ -113,25 +113,25 @@ class Needs:
 
 @dataclass(frozen=True)
 class NotebookReport:
-    """What became of one notebook."""
+    """The result for one notebook."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     input: str
     """The notebook that was read."""
     status: Status
-    """`migrated`: it needed changes; `unchanged`: it is local already; `failed`: see `error`."""
+    """`migrated`: it needed changes; `unchanged`: it is already local; `failed`: see `error`."""
     output: str | None = None
-    """The notebook that was written, or that was there already with these bytes; null where there is none."""
+    """The notebook that was written, or that existed with the same content; null if there is none."""
     error: str | None = None
-    """Why it failed; null where it did not."""
+    """Why it failed; null if it did not."""
     sha256: str | None = None
-    """Of the input's bytes; null where it could not be read."""
+    """SHA-256 of the input; null if it could not be read."""
     files: tuple[str, ...] = ()
-    """Files next to the output that belong to it: requirements, the runtime module."""
+    """Additional files next to the output: requirements, the runtime module."""
     changes: int = 0
     """Findings that changed the notebook, or would."""
     hardware: str | None = None
-    """The accelerator it was made for, such as `GPU T4`; null where none is named."""
+    """The accelerator it was made for, such as `GPU T4`; null if there is none."""
     rules: dict[str, int] = field(default_factory=dict)
     """Findings by rule."""
     keeps: dict[KeepsText, int] = field(default_factory=dict)
@@ -141,34 +141,34 @@ class NotebookReport:
     findings: tuple[FoundItem, ...] = ()
     """Everything found, in the order of the cells."""
     cells: tuple[int | None, ...] = ()
-    """For each cell of the migrated notebook its position in the original, null where it was added."""
+    """For each cell of the migrated notebook its position in the original, null if it was added."""
     hazards: tuple[Place, ...] = ()
-    """Where the notebook reaches beyond its folder: writes elsewhere, sudo, remote code."""
+    """Commands with effects outside the notebook's folder: writes elsewhere, sudo, remote code."""
     secrets: tuple[Place, ...] = ()
-    """Where secrets stand in the input; what they are is not said."""
+    """Positions of secrets in the input, without their values."""
 
     @property
     def needs_human(self) -> list[FoundItem]:
-        """What breaks first, then what a person decides."""
+        """Findings that break the notebook first, then decisions."""
         waiting = [item for item in self.findings if item.keeps == "needs-human"]
         return sorted(waiting, key=lambda item: item.severity != "breaks")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found and done, counted over all notebooks."""
+    """Totals of a report, over all notebooks."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     notebooks: int
-    """Notebooks looked at."""
+    """Number of notebooks."""
     migrated: int
     """Notebooks that needed changes."""
     unchanged: int
-    """Notebooks that are local already."""
+    """Notebooks that are already local."""
     failed: int
     """Notebooks that could not be migrated."""
     needing_human: int
-    """Notebooks with a finding that a person must act on."""
+    """Notebooks that need manual changes."""
     rules: dict[str, int]
     """Findings by rule."""
     keeps: dict[KeepsText, int]
@@ -179,7 +179,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Report:
-    """What `landfall migrate` found and did."""
+    """Report of `landfall migrate`."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     schema_version: Literal[1]
@@ -187,11 +187,11 @@ class Report:
     landfall: str
     """Version of Landfall."""
     mode: Mode
-    """`write` made notebooks; `check` and `diff` wrote none and say what would change."""
+    """`write` wrote notebooks; `check` and `diff` wrote none and report what would change."""
     summary: Summary
     """Counts over all notebooks."""
     notebooks: tuple[NotebookReport, ...]
-    """One entry a notebook."""
+    """One entry per notebook."""
 
 
 def make_report(notebooks: Sequence[NotebookReport], mode: Mode) -> Report:
@@ -220,8 +220,7 @@ def summarise(notebooks: Sequence[NotebookReport]) -> Summary:
 def found_items(findings: Iterable[Finding], file_lines: Sequence[Sequence[int]] = ()) -> tuple[FoundItem, ...]:
     """The findings as the report has them, in the order of the cells; those about the whole notebook come first.
 
-    `file_lines` are those of `migration.notebook.positions.lines_of_cells`. What a person must do in several cells is
-    one item.
+    `file_lines` are those of `migration.notebook.positions.lines_of_cells`. An action for several cells is one item.
     """
     rows = {rule.id: rule for rule in RULES}
     ordered = sorted(findings, key=lambda found: (-1 if found.cell is None else found.cell, found.line or 0))
@@ -254,7 +253,7 @@ def _severity(found: Finding) -> Severity:
 
 
 def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
-    """One item for what is to be done several times and changed nowhere: a program is installed once."""
+    """Joins equal actions without changes: a program is installed once."""
     first: dict[tuple[str, str], int] = {}
     joined: list[FoundItem] = []
     for item in items:
@@ -295,14 +294,14 @@ def shown(path: Path) -> str:
 
 
 def where(cell: int | None, line: int | None) -> str:
-    """The place of a finding as people read it: `cell 3, line 2`."""
+    """The position of a finding as text: `cell 3, line 2`."""
     if cell is None:
         return "notebook"
     return f"cell {cell}" if line is None else f"cell {cell}, line {line}"
 
 
 def place_of(item: FoundItem) -> str:
-    """The place of an item, by the cells of the notebook that a person opens: `cell 5 (3 in the original), line 2`."""
+    """The position of an item, in the cells of the migrated notebook: `cell 5 (3 in the original), line 2`."""
     place = where(item.cell, item.line)
     if item.cell is not None and item.output_cell is not None and item.output_cell != item.cell:
         place = place.replace(f"cell {item.cell}", f"cell {item.output_cell} ({item.cell} in the original)", 1)
@@ -360,12 +359,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def only_colab_has(found: Finding) -> bool:
-    """Whether a finding is of what no local notebook should hold: migration changes it, or a person must."""
+    """Whether a finding must not exist in a local notebook: migration changes it, or the user must."""
     return (found.changed or found.keeps is Keeps.NEEDS_HUMAN) and found.rule not in _ANYWHERE
 
 
 def places(findings: Iterable[Finding], rules: Collection[str]) -> tuple[Place, ...]:
-    """Where findings of the given rules are."""
+    """Positions of the findings of the given rules."""
     return tuple(Place(found.rule, found.message, found.cell, found.line) for found in findings if found.rule in rules)
 
 

@@ -1,4 +1,4 @@
-"""Findings and the table of rules as a terminal, a program, GitHub or a code scanner reads them."""
+"""Findings and the table of rules as text, JSON, GitHub annotations and SARIF."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from migration.rules.rule import Rule
 from migration.rules.table import RULES
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-# How many actions a summary shows of one notebook, where many were migrated.
+# Maximum number of actions per notebook in a summary of several.
 _SHOWN_ACTIONS = 5
 _MANY = 4
 
 
 # ------------------------------------------------------------------------------------------------------------ summaries
 def summary_text(report: Report) -> str:
-    """What was written and what a person must do, a paragraph a notebook, and the totals."""
+    """Outputs and manual changes, one paragraph per notebook, and the totals."""
     done = [notebook for notebook in report.notebooks if notebook.status != "failed"]
     most = _SHOWN_ACTIONS if len(done) > _MANY else None
     lines = [line for notebook in done for line in _paragraph(notebook, most)]
@@ -28,14 +28,14 @@ def summary_text(report: Report) -> str:
 
 def totals(report: Report) -> str:
     counts = report.summary
-    parts = [f"{counts.migrated} migrated", f"{counts.unchanged} local already"]
+    parts = [f"{counts.migrated} migrated", f"{counts.unchanged} already local"]
     parts += [f"{counts.failed} failed"] if counts.failed else []
-    parts += [f"{counts.needing_human} with something for you to do"] if counts.needing_human else []
+    parts += [f"{counts.needing_human} need manual changes"] if counts.needing_human else []
     return f"{_count(counts.notebooks, 'notebook')}: {', '.join(parts)}"
 
 
 def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
-    yield f"{notebook.input} → {notebook.output}" if notebook.output else f"{notebook.input} is local already"
+    yield f"{notebook.input} → {notebook.output}" if notebook.output else f"{notebook.input} is already local"
     facts = [_count(notebook.changes, "change")]
     facts += [f"made for a {notebook.hardware}"] if notebook.hardware else []
     facts += [f"next to it {', '.join(name.rpartition('/')[2] for name in notebook.files)}"] if notebook.files else []
@@ -51,7 +51,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
 
 # ---------------------------------------------------------------------------------------------------------------- check
 def check_text(report: Report) -> str:
-    """A line a finding, as linters have it, and the totals."""
+    """One line per finding, as in linters, and the totals."""
     lines = []
     for notebook in report.notebooks:
         for item in notebook.findings:
@@ -62,10 +62,10 @@ def check_text(report: Report) -> str:
     found_in = sum(bool(notebook.findings) for notebook in report.notebooks)
     if items:
         parts = [f"{len(items) - human} that `landfall migrate` rewrites"] if len(items) > human else []
-        parts += [f"{human} for you to act on"] if human else []
+        parts += [f"{human} that need manual changes"] if human else []
         lines.append(f"{_count(len(items), 'finding')} in {_count(found_in, 'notebook')}: {', '.join(parts)}")
     elif not report.summary.failed:
-        lines.append(f"{_count(report.summary.notebooks, 'notebook')}: nothing that only Colab has")
+        lines.append(f"{_count(report.summary.notebooks, 'notebook')}: no Colab-only constructs")
     return "".join(f"{line}\n" for line in lines)
 
 

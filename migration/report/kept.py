@@ -1,4 +1,4 @@
-"""What a workspace keeps of the migrations into it: the dashboard shows it."""
+"""Reports of migrations that are stored in a workspace for the dashboard."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ FOLDER = "artifacts/migration"
 
 
 def keep(done: Iterable[tuple[Path, Path, Path, NotebookReport]]) -> None:
-    """Writes the reports of notebooks that were written into workspaces: root of the workspace, input, output, report.
-
-    One file for notebooks that were migrated together; doing so again replaces it. Where it cannot be written a warning
-    says so: the notebooks are there.
+    """Writes the reports of notebooks that were written to workspaces: root of the workspace, input, output, report.
+    One file for notebooks that were migrated together; a repeated migration replaces it. If it cannot be written, a
+    warning is logged; the notebooks are kept.
     """
     by_root: dict[Path, list[NotebookReport]] = {}
     for root, source, output, report in done:
@@ -35,7 +34,7 @@ def keep(done: Iterable[tuple[Path, Path, Path, NotebookReport]]) -> None:
 
 
 def _seen_from(root: Path, source: Path, output: Path, report: NotebookReport) -> NotebookReport:
-    """With paths from the workspace's root; an input from elsewhere stays as it was shown."""
+    """The report with paths relative to the workspace; the path of an input from elsewhere is unchanged."""
     full = source.resolve()
     name = relative(full, root) if full.is_relative_to(root) else shown(source)
     return replace(report, input=name, output=relative(output.resolve(), root), files=())

@@ -43,17 +43,18 @@ li { margin: .6rem 0; }
 
 
 class _Markup(str):
-    """Text that is HTML already; everything else is escaped when it becomes part of an element."""
+    """Text that is already HTML; all other text is escaped when it becomes part of an element."""
 
 
 def write_report(report: Report, path: Path, *, force: bool = False) -> Path:
-    """Writes the JSON to `path` and the page next to it; gives the page's path.
-
-    Raises UsageError where the page's name belongs to a file that is no such page, unless `force`.
+    """Writes the JSON to `path` and the page next to it; returns the page's path. Raises UsageError if another kind of
+    file with the name of the page exists, unless `force`.
     """
     html = page_of(path)
     if html.exists() and not force and GENERATOR not in html.read_text(encoding="utf-8", errors="replace")[:1000]:
-        raise UsageError(f"{shown(html)} is not a report of Landfall", hint="name the report otherwise, or --force")
+        raise UsageError(
+            f"{shown(html)} is not a report of Landfall", hint="choose another name for the report, or --force"
+        )
     write_text(path, as_json(report))
     write_text(html, page(report))
     return html
@@ -64,7 +65,7 @@ def page_of(path: Path) -> Path:
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """The complete page."""
     body = _element(
         "body",
         _element("h1", "Migration report"),
@@ -93,9 +94,9 @@ def _overview(report: Report) -> _Markup:
     rows: list[tuple[str, object]] = [
         ("notebooks", counts.notebooks),
         ("migrated", counts.migrated),
-        ("local already", counts.unchanged),
+        ("already local", counts.unchanged),
         ("failed", counts.failed),
-        ("with something for you to do", counts.needing_human),
+        ("that need manual changes", counts.needing_human),
         *((f"made for a {name}", count) for name, count in counts.hardware.items()),
     ]
     return _table((), rows)

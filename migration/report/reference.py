@@ -1,4 +1,4 @@
-"""The table of rules as a text, as JSON, and as `docs/migration-rules.md`.
+"""The table of rules as text, as JSON, and as `docs/migration-rules.md`.
 
 python -m migration.report.reference --write
 """
@@ -30,7 +30,7 @@ FAMILIES: dict[int, str] = {
     560: "Magics",
     600: "Forms and parameters",
     700: "Prose",
-    800: "Secrets, hazards, and what waits for a person",
+    800: "Secrets, hazards, and manual changes",
     900: "Cells that cannot be migrated",
 }
 
@@ -38,12 +38,12 @@ _INTRODUCTION = """\
 # Migration rules
 
 Generated from `migration/rules/` by `python -m migration.report.reference --write`; edit the descriptions there.
-`landfall migrate --rules` prints the same table, [migration.md](migration.md) says how to use the command.
+`landfall migrate --rules` prints the same table, [migration.md](migration.md) describes the command.
 
-*Behaviour* says what a rewrite keeps. **exact**: the same values, files and output as before. **equivalent**: the same
-purpose, by local means. **needs-human**: a person must act, and the finding says how; one place may need a person
-although its rule's other places do not. The last line of *matches* and of *writes* is an example, which is also a test:
-a cell before and after the rule alone. **Opt-in** rules are not about Colab: they apply with `--rerunnable`.
+*Behaviour* is the effect of a rewrite. **exact**: the same values, files and output as before. **equivalent**: the same
+purpose, by local means. **needs-human**: the user must act, and the finding says how; one match of a rule may need
+manual changes although others do not. The last line of *matches* and of *writes* is an example, which is also a test: a
+cell before and after this rule. **Opt-in** rules are not about Colab: they apply with `--rerunnable`.
 """
 
 _WIDTH = 100
@@ -79,7 +79,7 @@ def _row(rule: Rule) -> str:
 
 
 def _code(text: str) -> str:
-    """The source of a cell as a line of its own in a table's cell; secrets masked."""
+    """The source of a cell as a separate line in a table cell; secrets are masked."""
     if not text:
         return ""
     written = escape(masked(text), quote=False).replace("|", "&#124;").replace("*", "&#42;").replace("\n", "<br>")
@@ -122,7 +122,7 @@ def rules_json(rules: Sequence[Rule]) -> str:
 
 
 def wrapped(text: str, head: str, indent: int) -> list[str]:
-    """Lines of at most the width, but never a broken word: a path or an address is copied whole."""
+    """Lines of at most `width` characters, without broken words, so that paths and URLs can be copied."""
     wrapper = textwrap.TextWrapper(_WIDTH, head, " " * indent, break_on_hyphens=False, break_long_words=False)
     return wrapper.wrap(text)
 

@@ -1,1 +1,1 @@
-"""What is found in a cell and written in its place: one table of rules, and the means to apply it."""
+"""The table of rules, and the engine that applies it to a cell."""

@@ -1,4 +1,4 @@
-"""Cell magics: what may stand above them, and those that only Colab has."""
+"""Cell magics: comments above them, and magics that exist on Colab only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def _find_comments_above(source: CellSource, facts: NotebookFacts) -> Iterator[M
 
 
 def _moved_below(found: re.Match[str]) -> Match:
-    """The match that puts the comments above a cell magic, given as `_STACKED` finds it, where they are comments."""
+    """The match that moves the comments above a cell magic (a match of `_STACKED`) to a position where they are
+    comments."""
     name, above, prose = found["name"], found["above"], ""
     edits = [Edit(found.start("above"), found.end("above"), "")]
     if name in _HASH_COMMENTS:
@@ -45,7 +46,7 @@ def _moved_below(found: re.Match[str]) -> Match:
     else:
         keeps, fate = Keeps.EQUIVALENT, "below it would become content, so it moves to a Markdown cell above"
         prose = _as_markdown(above)
-    message = f"a comment stands above `%%{name}`, which only Colab accepts; {fate}"
+    message = f"there is a comment above `%%{name}`, which only Colab accepts; {fate}"
     return Match(found.start("above"), found.end("line"), message, tuple(edits), keeps=keeps, prose=prose)
 
 

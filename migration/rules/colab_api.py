@@ -1,7 +1,6 @@
 """LF20x: imports and uses of `google.colab` become those of `landfall_runtime`, which offers the same names.
 
-What a call means here is said by the rows of `colab_calls`, and text that only looks like code is left to
-`colab_text`.
+The rows of `colab_calls` describe the local effect of each call; `colab_text` handles text that only looks like code.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _find_imports(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         unknown = sorted(path for path in _paths(node) if path.partition(".")[0] not in OFFERED)
         action, keeps = "", None
         if unknown:
-            action, keeps = f"do without `{unknown[0]}`: nothing on this machine stands for it", Keeps.NEEDS_HUMAN
+            action, keeps = f"remove `{unknown[0]}`: it has no local replacement", Keeps.NEEDS_HUMAN
         message = f"`{modules}` is imported, which only Colab has"
         yield Match(*source.span(node), message, _import_edits(source, node, left), action, keeps)
 
@@ -69,7 +68,7 @@ def _paths(node: Import) -> set[str]:
 
 
 def _is_dropped(node: Import, alias: ast.alias, facts: NotebookFacts) -> bool:
-    """A name that is imported only to mount the drive, where that goes too."""
+    """Whether a name is imported only to mount the drive, and the mount is removed too."""
     if not facts.static_mount or isinstance(node, ast.Import):
         return False
     paths = dict(imported_names(ast.ImportFrom(node.module, [alias], node.level)))
@@ -105,7 +104,7 @@ def _alias_span(source: CellSource, alias: ast.alias) -> tuple[int, int]:
 
 
 def _new_module(name: str, has_alias: bool) -> str:
-    """Without an alias only the package is bound, and it holds its parts."""
+    """Without an alias only the package is bound, which contains its parts."""
     below = path_below(name)
     return f"{RUNTIME}.{below}" if below and has_alias else RUNTIME
 
@@ -122,14 +121,14 @@ def _written(aliases: Sequence[ast.alias]) -> str:
 
 
 def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """`google.colab.files.upload()`, spelt out."""
+    """`google.colab.files.upload()`, with its full name."""
     roots = [use for use in facts.colab.uses(source) if use.root is not None]
     edits = [
         Edit(*source.span(use.root), RUNTIME)
         for use in roots
         if use.root is not None and _ROOT.fullmatch(source.text, *source.span(use.root))
     ]
-    message = "`google.colab` is spelt out, which only Colab has"
+    message = "the full name `google.colab` exists on Colab only"
     if edits and "google" not in facts.colab.bindings:
         # Colab has it imported already.
         start = source.span(blocks(source)[0].statements[0])[0]
@@ -143,7 +142,7 @@ def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 
 # ---------------------------------------------------------------------------------------------------------- drive.mount
 def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The drive is a folder: what mounts it, and the import that serves nothing else, goes."""
+    """The drive is a folder: mounts are removed, and the import if it has no other use."""
     if not facts.static_mount or not facts.colab.concern(source) or source.tree is None:
         return
     mounts = {id(use.call) for use in facts.colab.uses(source) if is_mount(use)}
@@ -169,12 +168,12 @@ def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
 
 
 def _find_mount_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Mounts that stay, for their result or the name `drive` is used, or their place is computed."""
+    """Mounts that are kept, because their result or the name `drive` is used, or their path is computed."""
     if facts.static_mount:
         return
     for use in facts.colab.uses(source):
         if use.path in (MOUNT, UNMOUNT):
-            message = "the drive is mounted: here the mount point becomes a link to the drive folder, where it can"
+            message = "the drive is mounted: here the mount point becomes a link to the drive folder, if possible"
             yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
 
 
@@ -191,7 +190,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF202",
-        "Colab's modules spelt out",
+        "Full names of Colab's modules",
         "`google.colab.files.upload()`",
         f"`{RUNTIME}.files.upload()`",
         Keeps.EQUIVALENT,
@@ -212,7 +211,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF204",
-        "The drive is mounted at a computed place",
+        "The drive is mounted at a computed path",
         "`drive.mount(…)` whose path or result is computed, or together with other uses of `drive`",
         "the same call of `landfall_runtime`, which makes a link to the drive folder",
         Keeps.EQUIVALENT,

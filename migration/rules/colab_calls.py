@@ -1,4 +1,4 @@
-"""LF21x, LF22x: what each part of `google.colab` means on this machine; the calls stay, the module under them changes.
+"""LF21x, LF22x: the local effect of each part of `google.colab`; the calls are kept, their module changes.
 
 A row of the table is one part of the API. The rules only report: `colab_api` rewrites the names.
 """
@@ -22,9 +22,9 @@ _EXCEPTION = re.compile(r"(?:Error|Exception)$")
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the API: paths below google.colab (`userdata`, `output.clear`), which stand for all below them too.
-
-    `local` says what the call does here, `action` what a person does (`{text}` is its first argument, if literal).
+    """One part of the API: paths below google.colab (`userdata`, `output.clear`), including everything below them.
+    `local` is the local effect of the call, `action` what the user must do (`{text}` is its first argument, if
+    literal).
     """
 
     id: str
@@ -40,7 +40,7 @@ class Part:
         return any(path == own or path.startswith(own + ".") for own in self.paths)
 
 
-_NO_PAGE = "ask with input() or ipywidgets, or read a file instead: the page of a plain notebook does not answer"
+_NO_PAGE = "use input() or ipywidgets, or read a file instead: the page of a plain notebook does not respond"
 
 PARTS: tuple[Part, ...] = (
     Part(
@@ -48,9 +48,9 @@ PARTS: tuple[Part, ...] = (
         "Upload of files",
         ("files.upload", "files.upload_file"),
         "`files.upload()`, `files.upload_file(name)`",
-        "takes the files of the folder `uploads` or of LANDFALL_UPLOAD, else asks; returns `{name: bytes}` and copies "
+        "uses the files of `uploads` or of LANDFALL_UPLOAD, else prompts; returns `{name: bytes}` and copies "
         "them into the working folder",
-        action="put the files to upload into the folder `uploads` of the work folder, or name them in LANDFALL_UPLOAD",
+        action="copy the files to the folder `uploads` of the work folder, or set LANDFALL_UPLOAD",
         example=Example("from google.colab import files\nnew = files.upload()"),
     ),
     Part(
@@ -67,7 +67,7 @@ PARTS: tuple[Part, ...] = (
         "View of a file",
         ("files.view",),
         "`files.view(path)`",
-        "says where the file is",
+        "prints the path of the file",
         example=Example('from google.colab import files\nfiles.view("a.csv")'),
     ),
     Part(
@@ -84,7 +84,7 @@ PARTS: tuple[Part, ...] = (
         "Sign-in to Google Cloud",
         ("auth",),
         "`auth.authenticate_user()`, `auth.authenticate_service_account()`",
-        "nothing where application-default credentials are present, else a warning",
+        "nothing if there are application-default credentials, else a warning",
         action="sign in once with `gcloud auth application-default login`",
         example=Example("from google.colab import auth\nauth.authenticate_user()"),
     ),
@@ -145,15 +145,15 @@ PARTS: tuple[Part, ...] = (
         "Layout of outputs",
         ("output",),
         "`output.enable_custom_widget_manager()`, `redirect_to_element`, `use_tags`, `no_vertical_scroll`, …",
-        "nothing: a plain notebook needs it not, or cannot do it; what is put out stays in the cell's output",
+        "nothing: not needed, or not possible in a plain notebook; outputs stay in the cell",
         example=Example("from google.colab import output\noutput.enable_custom_widget_manager()"),
     ),
     Part(
         "LF222",
-        "The machine is given back",
+        "The machine is released",
         ("runtime",),
         "`runtime.unassign()`",
-        "says that this machine is yours",
+        "prints a message; a local machine is not released",
         example=Example("from google.colab import runtime\nruntime.unassign()"),
     ),
     Part(
@@ -161,7 +161,7 @@ PARTS: tuple[Part, ...] = (
         "Tabs and grids",
         ("widgets",),
         "`widgets.TabBar(names)`, `widgets.Grid(rows, columns)`",
-        "the outputs stand one below the other, each under its title",
+        "the outputs are shown one below the other, each with its title",
         example=Example('from google.colab import widgets\ntabs = widgets.TabBar(["a", "b"])'),
     ),
     Part(
@@ -171,7 +171,7 @@ PARTS: tuple[Part, ...] = (
         "`ai.generate_text(prompt)`, `ai.list_models()`",
         "raises ModelProxyServiceError",
         Keeps.NEEDS_HUMAN,
-        "call a model of your own here, by its API with your own key or on this machine",
+        "use your own model, by its API with your own key or on this machine",
         example=Example('from google.colab import ai\nai.generate_text("Hello")'),
     ),
     Part(
@@ -181,7 +181,7 @@ PARTS: tuple[Part, ...] = (
         '`_message.blocking_request("get_ipynb")`',
         "raises MessageError",
         Keeps.NEEDS_HUMAN,
-        "read the saved notebook with nbformat.read, or give the answer in another way: no page of Colab answers",
+        "read the saved notebook with nbformat.read, or get the value in another way: no page of Colab responds",
         example=Example('from google.colab import _message\n_message.blocking_request("get_ipynb")'),
     ),
     Part(
@@ -201,7 +201,7 @@ _UNKNOWN = Part(
     "any other name below `google.colab`, such as `sheets.InteractiveSheet`",
     "nothing: the name is missing from `landfall_runtime`",
     Keeps.NEEDS_HUMAN,
-    "do without {path}: nothing on this machine stands for it",
+    "remove {path}: it has no local replacement",
     example=Example("from google.colab import sheets\nsheets.InteractiveSheet()"),
 )
 
@@ -223,7 +223,7 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
 
 
 def _is_plain_name(part: Part, use: Use) -> bool:
-    """A module by itself, or an exception: nothing is asked of Colab."""
+    """A module alone, or an exception: no call of Colab."""
     is_module = part is not _UNKNOWN and "." not in use.path and use.path in part.paths
     return is_module or bool(_EXCEPTION.search(use.path))
 

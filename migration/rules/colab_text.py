@@ -1,4 +1,4 @@
-"""LF23x: `google.colab` in text: comments, strings, shell lines, other languages, cells that are no Python 3."""
+"""LF23x: `google.colab` in text: comments, strings, shell lines, other languages, cells that are not Python 3."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from migration.python.trees import last_name
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
-# What Colab's page offers to JavaScript; `output.clear`, `output.eval_js` and the like are Python's.
+# The JavaScript API of Colab's page; `output.clear`, `output.eval_js` and so on are Python.
 _SCRIPT = re.compile(
     r"(?:window\.|parent\.|top\.)?google\.colab\.(?:kernel|widgets|output\.(?:set|resize|pause|get|create|invoke|"
     r"appendTo|display)\w*|colabUrl\w*|drive\.(?:js)?\w*Url)\b|nbextensions/google\.colab"
 )
-# A whole script that only asks where a port is shown: `eval_js` answers that here, too.
+# A complete script that only requests the URL of a port: `eval_js` supports it here, too.
 _ASKS_PORT = re.compile(
     r"\s*(?:await\s+)?(?P<module>google\.colab)\.kernel\.proxyPort\((?:[^()\n]|\([^()\n]*\))*\)\s*;?\s*"
 )
-# The page's own elements, which scripts press to keep a machine of Colab's.
+# Elements of the page that scripts click to keep a Colab machine.
 _ELEMENT = re.compile(r"colab-(?:connect|toolbar)-button")
 _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
 _RESIZES = re.compile(
@@ -40,7 +40,7 @@ _TEST = re.compile(
 _IS_SCRIPT = re.compile(r"<script|=>|\b(?:document|window)\.|\b(?:const|let|await)\s+\w|\bfunction\b\s*\w*\(")
 _SCRIPT_CELLS = frozenset({"javascript", "js", "html", "HTML", "svg"})
 _PARTS = "|".join(sorted(OFFERED))
-# Code that certainly means google.colab, for the parts that it names are offered.
+# Code that certainly means google.colab, because it contains names of its API.
 _FROM = re.compile(
     rf"\bfrom(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS}))?(?P<rest>\s+import\s+)(?P<names>[^\n#;\\\"']+)"
 )
@@ -54,11 +54,11 @@ _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
     "nothing in it calls Python"
 )
-_ELEMENT_ACTION = "delete the script: this machine is not taken back, and a plain notebook has no such button"
+_ELEMENT_ACTION = "delete the script: a local machine does not disconnect, and a plain notebook has no such button"
 
 
 def _certain(text: str) -> str:
-    """Code as text with the runtime's names in place of Colab's, where the text leaves no doubt."""
+    """Code as text with the names of the runtime instead of Colab's, if the text is unambiguous."""
     text = _TEST.sub(lambda found: str(found["not"] is not None), text)
     text = _FROM.sub(_new_from, text)
     text = _FROM_GOOGLE.sub(lambda found: f"import {RUNTIME}{found['alias'] or ' as colab'}", text)
@@ -88,7 +88,7 @@ def _in_doubt(text: str) -> str:
 def _rewritten(
     source: CellSource, start: int, end: int, message: str, written: Callable[[str], str] = _in_doubt
 ) -> Iterator[Match]:
-    """The lines of a segment of text that name google.colab, rewritten one by one; JavaScript is left alone."""
+    """The lines of a segment of text that contain google.colab, rewritten one by one; JavaScript is not changed."""
     at = start
     for line in source.text[start:end].split("\n"):
         if _COLAB.fires(line) and not _SCRIPT.search(line):
@@ -119,7 +119,7 @@ def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if literal.start in loaded:
             yield from _rewritten(source, start, end, "a module of `google.colab` is loaded by its name")
         elif _is_code(source.text[start:end]):
-            yield from _rewritten(source, start, end, "a text holds code for `google.colab`", _certain)
+            yield from _rewritten(source, start, end, "a text contains code for `google.colab`", _certain)
 
 
 def _is_code(text: str) -> bool:
@@ -140,7 +140,7 @@ def _find_names_in_strings(source: CellSource, facts: NotebookFacts) -> Iterator
             continue
         for match in _ANY.finditer(source.text, start, end):
             if not _SCRIPT.match(source.text, match.start()):
-                action = "reword the text, if it is to be true here: there is no module `google.colab`"
+                action = "reword the text if necessary: there is no module `google.colab`"
                 yield Match(*match.span(), "a text names the module `google.colab`", action=action)
 
 
@@ -181,7 +181,7 @@ def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _script_spans(source: CellSource) -> list[tuple[int, int]]:
-    """Where JavaScript can stand: in strings, and in cells of other languages."""
+    """Texts that may be JavaScript: strings, and cells of other languages."""
     if source.tree is None:
         return [(source.body, len(source.text))]
     return [literal.body for literal in _literals(source)]
@@ -204,7 +204,9 @@ def _find_commands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_unparsable(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if source.is_python and source.tree is None:
-        yield from _rewritten(source, 0, len(source.text), "the cell is no Python 3, and its text names `google.colab`")
+        yield from _rewritten(
+            source, 0, len(source.text), "the cell is not Python 3, and its text names `google.colab`"
+        )
 
 
 RULES: tuple[Rule, ...] = (
@@ -245,7 +247,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF233",
         "Code for Colab in strings",
-        "strings that hold Python code for `google.colab`, the name of a module that is loaded, or the question where "
+        "strings with Python code for `google.colab`, the name of a module that is loaded, or the request where "
         "a port is shown",
         f"the same with `{RUNTIME}`",
         Keeps.EQUIVALENT,
@@ -279,7 +281,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF235",
-        "Colab in a cell that is no Python 3",
+        "Colab in a cell that is not Python 3",
         "`google.colab` in a cell that cannot be parsed",
         f"the same text with `{RUNTIME}`",
         Keeps.EQUIVALENT,

@@ -1,4 +1,4 @@
-"""Shell commands that mean something else on a machine of one's own; clones and downloads are in `downloads`."""
+"""Shell commands with another effect on a local machine; clones and downloads are in `downloads`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from migration.python.statements import place_of, removal
 from migration.rules.guards import edits, has_blocks, pipeline, run_texts, statement_span
 from migration.rules.rule import Example, Match, Rule
 
-# Notebooks look for "failed" in what nvidia-smi prints, which is its own word for a machine without a GPU.
+# Notebooks search the output of nvidia-smi for "failed", the word it prints on a machine without a GPU.
 _NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
 _COLAB_NVIDIA_SMI = "/opt/bin/nvidia-smi"
 _CONDITIONS = frozenset({"if", "elif", "while", "until", "!"})
@@ -37,8 +37,8 @@ _EXPANSION = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
 
 
 def needs_bash(source: CellSource) -> bool:
-    """Whether a `!` line of the cell is read by bash alone: IPython runs it with the shell in `$SHELL`, which is `sh`
-    where none is set, and Colab's is bash."""
+    """Whether a `!` line of the cell needs bash: IPython runs it with the shell in `$SHELL`, by default `sh`; Colab
+    uses bash."""
     if not _MAYBE_ONLY_BASH.fires(source.text):
         return False
     return any(runs == "!" and _is_only_bash(text) for text, runs in run_texts(source))
@@ -89,7 +89,7 @@ def _asks_for_it(text: ShellText) -> bool:
 
 
 def _or_no_gpu(text: ShellText, command: shell.Command) -> list[tuple[int, int, str]]:
-    """Changes that say why there is no output where the command fails; none where another command answers for it."""
+    """Edits that print why there is no output if the command fails; none if another command handles the failure."""
     joined = pipeline(text.commands, command)
     if joined is None or joined[0] is not command or command.after in ("||", "&"):
         return []
@@ -129,7 +129,7 @@ def _find_colab_driver(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
 
 
 def _removed(source: CellSource, text: ShellText, command: shell.Command) -> tuple[Edit, ...]:
-    """Edits that take a command away, with its line where it is all of it."""
+    """Edits that remove a command, with its line if it is the only command in it."""
     if len(text.commands) > 1 or (text.command is None and text.literal is None):
         return edits(text, (command.start, command.end, "true"))
     return removal(source, *statement_span(source, text))
@@ -139,7 +139,7 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
     for text, runs in run_texts(source):
         level = [command for command in text.commands if command.depth == 0]
         stripped = text.text.rstrip()
-        # Of `(a; b) &` no command stands outside the brackets.
+        # In `(a; b) &` no command is outside the brackets.
         is_detached = level[-1].after == "&" if level else stripped.lstrip().startswith("(")
         if runs in ("%%", "os.system") or not stripped.endswith("&") or not is_detached:
             continue
@@ -152,10 +152,9 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 
 
 def _detached(text: ShellText) -> tuple[str, str]:
-    """What to write around a command, in place of its `&`, so that it outlives the line.
-
-    The terminal of the line hangs up when the line ends: what ignores that continues, unless it still writes there. On
-    Colab its output is lost by then too.
+    """Text around a command, instead of its `&`, so that it continues after the line. The terminal of the line sends
+    SIGHUP when the line ends: a command that ignores it continues, unless it writes to the terminal. On Colab its
+    output is lost then, too.
     """
     last = text.commands[-1]
     outputs = {found.number or "1" for found in last.redirections if ">" in found.operator}
@@ -175,7 +174,7 @@ def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 yield Match(
                     text.at(command.start),
                     text.at(command.end),
-                    f"`{command.program}` ends Colab's machine or the kernel; here it would end more than that",
+                    f"`{command.program}` ends Colab's machine or the kernel; here it would also end other processes",
                     _removed(source, text, command),
                     "restart the kernel here (Kernel, Restart), then continue with the next cell",
                 )
@@ -195,7 +194,7 @@ def _ends_the_runtime(command: shell.Command) -> bool:
 
 
 def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Only the first use in a cell: a person installs the programs once."""
+    """Reports the first use in a cell only: the programs are installed once."""
     found = [
         (text.at(command.start), text.at(command.end), command.program)
         for text, _ in run_texts(source)
@@ -208,7 +207,7 @@ def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
             end,
             f"`{program}` ({_CLOUD_PROGRAMS[program]}) is installed on Colab, and signed in by its own dialogue",
             action="install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install) and sign in once with "
-            "`gcloud auth login`, for what is not public",
+            "`gcloud auth login`, for data that is not public",
         )
 
 
@@ -267,7 +266,7 @@ RULES: tuple[Rule, ...] = (
         id="LF540",
         name="background command",
         matches="`!command &`, `!nohup command > file &`",
-        writes='`!(trap "" HUP; command > /dev/null 2>&1 &)`, which returns at once and lives on; a named file stays',
+        writes='`!(trap "" HUP; command > /dev/null 2>&1 &)`, which returns at once; a named file is kept',
         keeps=Keeps.EQUIVALENT,
         find=_find_background,
         trigger=holding("&", like=r"&[ \t]*[\"']?\)?[ \t]*$"),
@@ -277,7 +276,7 @@ RULES: tuple[Rule, ...] = (
         id="LF541",
         name="end of the runtime",
         matches="`!kill -9 -1`, `!pkill python`, `!shutdown now`",
-        writes="nothing: the kernel has to be restarted there",
+        writes="nothing: restart the kernel at this cell",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_kill,
         trigger=holding("kill", "shutdown", "reboot", "poweroff", "halt"),

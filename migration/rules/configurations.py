@@ -1,4 +1,4 @@
-"""A Colab configuration that has a local twin (TR-05): `configs/x.yaml` next to `configs/x_local.yaml`."""
+"""A Colab configuration that has a local version (TR-05): `configs/x.yaml` next to `configs/x_local.yaml`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NAMED = re.compile(r"(?<![\w./-])(?:\./)?configs/(?P<stem>[\w/-]+)(?P<suffix>\.
 
 
 def local_configs(workspace: Path) -> frozenset[str]:
-    """The configurations of a workspace that have a local twin, as a notebook names them: `configs/x.yaml`."""
+    """The configurations of a workspace that have a local version, as in a notebook: `configs/x.yaml`."""
     twins = sorted(workspace.glob("configs/*_local.y*ml"))
     return frozenset(f"configs/{twin.stem.removesuffix('_local')}{twin.suffix}" for twin in twins)
 
 
 def localised(text: str, facts: NotebookFacts) -> str:
-    """The text with the local twin in place of every configuration that has one."""
+    """The text with the local version instead of every configuration that has one."""
     for edit in reversed(list(_edits(text, facts))):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
@@ -36,13 +36,13 @@ def _edits(text: str, facts: NotebookFacts) -> Iterator[Edit]:
 
 def _find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for edit in _edits(source.text, facts):
-        yield Match(edit.start, edit.end, "a Colab configuration that has a local twin is named", (edit,))
+        yield Match(edit.start, edit.end, "a Colab configuration that has a local version", (edit,))
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF430",
-        "configuration with a local twin",
+        "configuration with a local version",
         "`configs/x.yaml` where the workspace also has `configs/x_local.yaml`",
         "`configs/x_local.yaml`",
         Keeps.EQUIVALENT,

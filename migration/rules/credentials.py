@@ -1,4 +1,4 @@
-"""Secrets written in a notebook: they go, and the code reads the environment instead."""
+"""Secrets written in a notebook: they are removed, and the code reads the environment instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
-# From the sign on, which few places hold; the name before it is read where this is found.
+# From the sign on, which is rare; the name before it is read only after a match.
 _VALUE = re.compile(r"""=\s*["'](?P<value>[^"'\n]*)["'][ \t]*(?!\s*# type:)(?=[,)}\s;#]|\Z)""")
 _NAME = re.compile(r"""(?<!\w)([A-Za-z_]\w*)(?:["']\s*\])?\s*\Z""")
 _SAYS_SO = re.compile(
@@ -26,7 +26,7 @@ _SAYS_SO = re.compile(
 )
 
 
-# A word of a text's own, as a tokeniser knows it: `begin_seq_token="<BEGIN>"`.
+# A special token of a tokeniser: `begin_seq_token="<BEGIN>"`.
 _WORD_OF_TEXT = re.compile(
     r"[<\[](?!\w*(?:token|key|secret|pass|your|here|insert|enter|paste|fill|put|api|id\b|xxx))[/|]?\w{1,12}\|?[>\]]",
     re.IGNORECASE,
@@ -115,14 +115,14 @@ def _in_literal(source: CellSource, literal: Literal, secret: Secret, variable: 
 
 
 def _has_neighbour(text: str, literal: Literal) -> bool:
-    """Strings that stand side by side are one: neither can become an expression by itself."""
+    """Adjacent strings are one string: none of them can become an expression alone."""
     before = text[: literal.start].rstrip(" \t\n\\")
     after = text[literal.end :].lstrip(" \t\n\\")
     return before.endswith(("'", '"')) or bool(re.match(r"[rRbBuUfF]{0,2}[\"']", after))
 
 
 def _is_statement(source: CellSource, literal: Literal) -> bool:
-    """A text that stands by itself, such as a docstring."""
+    """A text that is a statement, such as a docstring."""
     nodes = source.nodes if source.tree else ()
     return any(
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and source.span(node)[0] == literal.start
@@ -138,7 +138,7 @@ def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
 
 
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
-    """`import os` above the first statement that needs it, where the cell neither imports nor uses it before."""
+    """`import os` above the first statement that needs it, if the cell neither imports nor uses it before."""
     needing = [edit.start for edit in edits if re.search(r"(?<!__)os\.environ", edit.text)]
     if not needing or source.tree is None:
         return None

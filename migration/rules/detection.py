@@ -1,4 +1,4 @@
-"""LF3xx: the question "does this run on Colab?" has one answer here, and the local branch is the one that stays."""
+"""LF3xx: conditions that ask "does this run on Colab?" are replaced by one of their branches, usually the local one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TENSORFLOW_1_ACTION = (
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.choices(source):
         if isinstance(choice.node, ast.If) and not choice.colab:
-            yield _local(source, choice, "the branch that runs outside Colab takes the place of the test")
+            yield _local(source, choice, "the branch that runs outside Colab replaces the condition")
 
 
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -45,7 +45,7 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 what = "`google.colab`"
             elif choice.failing is not None and source.command_of(choice.failing) is not None:
                 what = "`%tensorflow_version`"
-            found = _local(source, choice, f"{what} is not available here, so the handler takes its place")
+            found = _local(source, choice, f"{what} is not available here, so the handler replaces the `try`")
             if found.edits:
                 yield found
 
@@ -56,21 +56,21 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edits = fold(source, choice, keep_import=facts.colab.spelt_out)
         if edits or isinstance(choice.node, ast.If):
-            yield Match(*source.span(choice.node), f"the branch for Colab stays: {_reason(choice)}", edits)
+            yield Match(*source.span(choice.node), f"the branch for Colab is kept: {_reason(choice)}", edits)
 
 
 def _reason(choice: Choice) -> str:
     if choice.because == "refuses":
         return "the other branch refuses to run outside Colab"
     if choice.because == "places":
-        return "the folders that the other branch names are for a notebook without the branches for Colab that stay"
+        return "the folders of the other branch do not fit the other kept branches for Colab"
     if choice.effects:
         return f"it {choice.because}, which this machine needs too"
     return f"only it gives {choice.because}, which the notebook needs"
 
 
 def _local(source: CellSource, choice: Choice, message: str) -> Match:
-    """The match that leaves the local branch; a person looks at what the one for Colab does and this one does not."""
+    """The match that keeps the local branch; the user must check effects that only the branch for Colab has."""
     start, end = source.span(choice.node)
     edits = fold(source, choice)
     if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.gone)):
@@ -81,9 +81,9 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
 
 
 def _action(source: CellSource, lost: Sequence[Effect]) -> str:
-    """What a person decides where something is done on Colab that is not done here."""
+    """The action for effects that exist on Colab only."""
     lines = "; ".join(f"`{_line(source, effect)}`" for effect in lost)
-    return f"see whether this machine needs what was done on Colab and is not done here: {lines}" if lost else ""
+    return f"check whether this machine needs these removed lines: {lines}" if lost else ""
 
 
 def _line(source: CellSource, effect: Effect) -> str:
@@ -106,9 +106,9 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         if found is None:
             continue
         kept, gone = (node.body, node.orelse) if found.value else (node.orelse, node.body)
-        message = "the value for a run outside Colab takes the place of the choice"
+        message = "the value for a run outside Colab replaces the choice"
         if not found.tpu and uncovered(of_expression(source, gone), of_expression(source, kept)):
-            kept, message = gone, "the value for Colab takes the place of the choice: this machine needs what it names"
+            kept, message = gone, "the value for Colab replaces the choice: it is needed here"
         text = source.segment(kept)
         if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
             text = f"({text})"
@@ -127,7 +127,7 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if found is None:
                 continue
             start, end = source.span(operand)
-            message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and decides nothing"
+            message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and has no effect"
             edit = _without_operand(source, node, index) if id(node) in tests else None
             if bool(found.value) is isinstance(node.op, ast.Or) or edit is None:
                 if _only_flags(operand, flag_of):
@@ -140,7 +140,8 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> list[Effect]:
-    """What the body of `if x or IN_COLAB:` does on Colab whatever `x` is, and the other branches do otherwise."""
+    """Effects of the body of `if x or IN_COLAB:` that happen on Colab regardless of `x`, and differ in other
+    branches."""
     owner = next((node for node in source.nodes if isinstance(node, ast.If) and node.test is test), None)
     if owner is None or found.value or not isinstance(test.op, ast.Or):
         return []
@@ -148,7 +149,7 @@ def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> l
 
 
 def _tests(source: CellSource) -> set[int]:
-    """The expressions of which only the truth counts, not the value."""
+    """The expressions whose truth value alone is used."""
     found: set[int] = set()
     for node in source.nodes if source.tree else ():
         tests = [node.test] if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else []
@@ -201,7 +202,7 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """`IN_COLAB = True` says where the notebook runs."""
+    """`IN_COLAB = True`: a flag that is set by hand."""
     if source.tree is None or not facts.colab.flags.names:
         return
     gone = [statement for choice in facts.colab.choices(source) for statement in choice.gone]
@@ -231,7 +232,7 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             found = answer(node.test, flag_of)
             if found is not None and not found.tpu:
                 edits = take_out(source, [node])
-                yield Match(*source.span(node), "the notebook no longer insists on where it runs", edits)
+                yield Match(*source.span(node), "the check that the notebook runs on Colab is removed", edits)
 
 
 def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
@@ -272,7 +273,7 @@ def _is_at(source: CellSource, node: ast.expr) -> bool:
 
 
 def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
-    """An expression that asks by way of flags alone; where no branch hangs on it, it may stay."""
+    """An expression that uses flags only; it may stay if no branch depends on it."""
     return answer(node) is None and isinstance(answer(node, flag_of), Answer)
 
 

@@ -1,4 +1,4 @@
-"""Clones and downloads: on Colab every session begins with an empty disk, here what was fetched is still there."""
+"""Clones and downloads: on Colab every session starts with an empty disk, here earlier downloads still exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WGET_STAYS = re.compile(
     r"-n?c|-[NmOVh]|--(?:no-clobber|timestamping|continue|mirror|spider|output-document|post-data|post-file|method|"
     r"delete-after|backups|start-pos|version|help)"
 )
-"""Options with which wget's `-nc` is an error or says nothing new."""
+"""Options with which wget's `-nc` is an error or has no effect."""
 _NOT_ONE_FILE = {
     "wget": re.compile(r"-n?c|-[Ni]|--(?:no-clobber|timestamping|continue|input-file|post-data|post-file|method)"),
     "curl": re.compile(
@@ -40,7 +40,7 @@ _NOT_ONE_FILE = {
     ),
     "gdown": re.compile(r"--folder|-c|--continue"),
 }
-"""Options that send something, or do not make one file whose name is known."""
+"""Options that send data, or do not create a single file with a known name."""
 
 _REMOTE = re.compile(r"(?:https?|ftp)://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]))", re.IGNORECASE)
 _REMOVAL = re.compile(r"rm(?<=\brm)[ \t]+-\w*[rR][^\n]*|rmtree(?<=\brmtree)\([^\n]*")
@@ -50,7 +50,7 @@ _GIVES_NO_FILE = frozenset({"-", ".", ".."})
 
 @dataclass
 class _Arguments:
-    """A command's arguments as its program reads them: options with their values, as written, and the rest."""
+    """A command's arguments: options with their values, as written, and the others."""
 
     options: dict[str, str | None] = field(default_factory=dict)
     positional: list[Word] = field(default_factory=list)
@@ -102,12 +102,12 @@ def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 continue  # the cell has just removed the folder, to clone it again
             guarded = guard(text, command, f"[ -d {folder.removesuffix('/')}/.git ]")
             if guarded:
-                message = "`git clone` fails where its folder is still there from an earlier run"
+                message = "`git clone` fails if its folder exists from an earlier run"
                 yield Match(start, end, message, guarded)
 
 
 def _cloned_folder(command: shell.Command, text: ShellText) -> str | None:
-    """The folder that `git clone` makes, as it can be written at its place; None where it cannot be known."""
+    """The folder that `git clone` creates, as shell text; None if unknown."""
     if command.program != "git":
         return None
     words = list(command.arguments)
@@ -134,7 +134,7 @@ def _cloned_folder(command: shell.Command, text: ShellText) -> str | None:
 
 
 def _name_in_url(url: str, text: ShellText) -> str:
-    """The folder's name that git takes from an address; "" where it cannot be known."""
+    """The folder's name that git derives from a URL; "" if unknown."""
     path = re.sub(r"(?:/\.git)?/*$", "", url)
     if not re.search(r"[/:]", path) or "?" in path or "#" in path:
         return ""
@@ -143,7 +143,7 @@ def _name_in_url(url: str, text: ShellText) -> str:
 
 
 def _is_tested(before: Sequence[shell.Command]) -> bool:
-    """Whether the script has asked for a file or folder already, other than by the guards written here."""
+    """Whether the script already tests for a file or folder, except by the conditions of these rules."""
     tests = [command for command in before if command.program in ("[", "[[", "test")]
     return any(not re.search(r"/\.git[\"']?$", command.words[-2].raw) for command in tests if len(command.words) > 2)
 
@@ -168,7 +168,7 @@ def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             # Several addresses share one file name: wget numbers the files, and later lines may use them.
             continue
         program = command.words[command.program_at]
-        message = "`wget` saves a second copy under another name where the file is still there from an earlier run"
+        message = "`wget` saves a second copy under another name if the file exists from an earlier run"
         yield Match(
             text.at(command.start), text.at(command.end), message, edits(text, (program.end, program.end, " -nc"))
         )
@@ -198,7 +198,7 @@ def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[M
 
 
 def _named_download(command: shell.Command) -> tuple[str, str]:
-    """The file a command downloads to, as it is written, and its address; empty unless both are literal."""
+    """The output file of a download, as written, and its URL; empty unless both are literal."""
     program = command.program
     if program not in _NOT_ONE_FILE:
         return "", ""
@@ -216,7 +216,7 @@ def _named_download(command: shell.Command) -> tuple[str, str]:
     if not is_literal or found.has(_NOT_ONE_FILE[program]) or (program != "gdown" and not _REMOTE.match(address)):
         return "", ""
     name = file.strip("\"'")
-    # A folder such as /tmp is that of every notebook on this machine, and other ones use the same names there.
+    # Folders such as /tmp are shared by all notebooks of this machine, and others may use the same names there.
     is_elsewhere = name.startswith(("/", "~")) and not name.startswith("/content/")
     return ("", "") if name in _GIVES_NO_FILE or name.endswith("/") or is_elsewhere else (file, address)
 
@@ -225,7 +225,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF535",
         name="`git clone`",
-        matches="`git clone address [folder]` that no condition precedes",
+        matches="`git clone address [folder]` without a condition",
         writes="`[ -d folder/.git ] || git clone address`, so that a second run keeps the clone",
         keeps=Keeps.EQUIVALENT,
         find=_find_clone,

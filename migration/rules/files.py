@@ -9,8 +9,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF101",
         "file encoding",
-        "a byte order mark, UTF-16 or UTF-32, bytes that are no UTF-8",
-        "UTF-8 without a mark; single bytes that are no UTF-8 are read as Windows-1252",
+        "a byte order mark, UTF-16 or UTF-32, bytes that are not UTF-8",
+        "UTF-8 without a mark; single bytes that are not UTF-8 are read as Windows-1252",
         Keeps.EQUIVALENT,
     ),
     Rule(
@@ -24,8 +24,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF106",
         "invalid structure",
-        "what `nbformat` refuses: missing, misplaced or mistyped fields of cells and outputs",
-        "the nearest valid form; what no valid notebook can hold is left out",
+        "what `nbformat` rejects: missing, misplaced or invalid fields of cells and outputs",
+        "the nearest valid form; other invalid parts are removed",
         Keeps.EXACT,
     ),
     Rule(
@@ -46,14 +46,14 @@ RULES: tuple[Rule, ...] = (
         "LF105",
         "kernel or language missing",
         "missing `kernelspec`, `kernelspec.language` or `language_info.name`, without which papermill runs nothing",
-        "the kernel and language the notebook implies, `python3` where nothing does",
+        "the kernel and language that the notebook implies, by default `python3`",
         Keeps.EXACT,
     ),
     Rule(
         "LF107",
         "missing, invalid or duplicated cell ids",
-        "a cell's `id` that nbformat refuses, or that an earlier cell has",
-        "a unique one that follows from the cell's position and content",
+        "a cell's `id` that nbformat rejects, or that an earlier cell has",
+        "a unique id that is computed from the cell's position and content",
         Keeps.EXACT,
     ),
     Rule(
@@ -95,21 +95,21 @@ RULES: tuple[Rule, ...] = (
         "LF115",
         "state of widgets",
         "`metadata.widgets`: the saved state of progress bars and other widgets",
-        "nothing: without its session no widget works, its plain text stays",
+        "nothing: no widget works without its session; its plain text is kept",
         Keeps.EQUIVALENT,
     ),
     Rule(
         "LF120",
-        "Colab's own forms of an output",
+        "Colab's own output formats",
         "`application/vnd.google.colaboratory.*`, `application/vnd.colab-display-data+json`, Colab's output tags",
-        "nothing: the other forms of the output stay",
+        "nothing: the other formats of the output are kept",
         Keeps.EQUIVALENT,
     ),
     Rule(
         "LF121",
         "HTML and JavaScript for Colab's page",
         "interactive data frames, upload and download widgets, anything that calls `google.colab` in the browser",
-        "a data frame's plain table, or the plain text; an output that was nothing else goes",
+        "a data frame's plain table, or the plain text; an output without other formats is removed",
         Keeps.EQUIVALENT,
     ),
     Rule(

@@ -1,6 +1,5 @@
-"""Takes statements out of a cell, or puts one branch in the place of an `if` or `try`, by whole lines.
-
-Lines move with their comments; what stands inside a multi-line string does not. A block is never left empty.
+"""Removes statements from a cell, or replaces an `if` or `try` by one branch, by complete lines. Lines move with their
+comments; lines inside a multi-line string are not changed. A block is never left empty.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ _COMMENT = re.compile(r"[ \t]*#")
 
 
 def fold(source: CellSource, choice: Choice, *, keep_import: bool = False) -> tuple[Edit, ...]:
-    """Edits that put the branch which runs here in the place of the whole statement.
-
-    `keep_import` says that the import of Colab's package in a `try` is used.
+    """Edits that replace the complete statement by the branch that runs here. `keep_import`: the import of Colab's
+    package in a `try` is used.
     """
     if isinstance(choice.node, ast.If):
         return _fold_if(source, choice, choice.node)
@@ -77,7 +75,8 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
 
 
 def _without_try(source: CellSource, choice: Choice, node: ast.Try, keep_import: bool) -> tuple[Edit, ...]:
-    """What a `try` does on Colab, without the import that only asks, and without the `try` where nothing needs it."""
+    """The effects of a `try` on Colab, without the import that only tests, and without the `try` if it is not
+    needed."""
     asks = [part for part in node.body if _only_asks(part)] if not keep_import else []
     body = [part for part in node.body if part not in asks]
     if choice.stays:
@@ -98,7 +97,7 @@ def _only_asks(node: ast.stmt) -> bool:
 
 
 def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, ...]:
-    """The handler takes the place of the `try`; where that would not be the same, the import raises what it would."""
+    """The handler replaces the `try`; if that would not be equivalent, the import is replaced by a `raise`."""
     handler, failing = choice.handler, choice.failing
     if handler is None or failing is None:
         return ()
@@ -111,7 +110,7 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     uses_error = handler.name and handler.name in read_names_of(source, handler.body)
     if uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
         if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
-            return ()  # it raises KeyError by itself
+            return ()  # it raises KeyError itself
         raised = Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE)
         return (raised, *_without_else(source, node))
     inner = indent if not node.finalbody else indent + "    "
@@ -136,7 +135,7 @@ def _without_else(source: CellSource, node: ast.Try) -> tuple[Edit, ...]:
 
 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
-    """Puts lines in the place of a whole statement, or takes it out where there are none."""
+    """Replaces a complete statement by lines, or removes it if there are none."""
     node = choice.node
     if not text.strip():
         return take_out(source, [node])
@@ -152,7 +151,7 @@ def _body_text(
     indent: str,
     without: tuple[int, int] | None = None,
 ) -> str:
-    """The lines of a suite that begins after `colon`, moved to `indent`, but for the lines `without`."""
+    """The lines of a suite that begins after `colon`, moved to `indent`, except the lines `without`."""
     start = source.span(statements[0])[0]
     first, last = line_span(source, statements[0], statements[-1])
     if "\n" not in source.text[colon:start]:
@@ -168,7 +167,7 @@ def _body_text(
 
 
 def _moved(source: CellSource, start: int, end: int, old: str, new: str) -> str:
-    """Whole lines with the indentation `new` in place of `old`; a line that begins inside a string stays."""
+    """Complete lines with the indentation `new` instead of `old`; a line that begins inside a string is not changed."""
     inside = {
         line
         for literal in read_strings(source.masked, source.body)[0]
@@ -191,7 +190,8 @@ def _moved(source: CellSource, start: int, end: int, old: str, new: str) -> str:
 
 
 def _with_comments(source: CellSource, end: int, indent: str) -> int:
-    """`end`, or where the comments end that follow in deeper lines than `indent`: they belong to the suite before."""
+    """`end`, or the end of following comments that are indented deeper than `indent`: they belong to the suite
+    before."""
     at = found = end
     while at < len(source.text):
         line = source.text[at + 1 : source.line_span(at + 1, at + 1)[1]]
@@ -209,7 +209,7 @@ def _comments_between(source: CellSource, start: int, end: int) -> str:
 
 
 def _colon(source: CellSource, start: int) -> int:
-    """Where the header ends whose last part ends at `start`."""
+    """The end of the header whose last part ends at `start`."""
     return next(found.end() for found in _COLON.finditer(source.masked, start) if found[0] == ":")
 
 
@@ -221,7 +221,7 @@ def _handler_colon(source: CellSource, handler: ast.ExceptHandler) -> int:
 
 
 def _needs_no_try(node: ast.stmt) -> bool:
-    """What can stand outside of the `try` as well; an import that fails ends the cell with or without it."""
+    """Whether a statement can be moved out of the `try`; a failing import ends the cell with or without it."""
     return isinstance(node, ast.Import | ast.ImportFrom) or cannot_fail(node)
 
 

@@ -1,4 +1,4 @@
-"""Form comments that need no form: titles and text become plain comments, and so do fields that stay in their place."""
+"""Form comments: titles and text become plain comments, and so do fields that stay in their cells."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if not source.is_python:
         for mark in _marks(source, facts, "param"):
             edit = Edit(mark.start, mark.end, f"# param: {mark.text.strip()}".removesuffix(": "))
-            yield Match(mark.start, mark.end, "a form field stays in its cell: it is not written in Python", (edit,))
+            yield Match(mark.start, mark.end, "a form field stays in its cell: its cell is not Python", (edit,))
         return
     hoisted = {p.name for p in facts.parameters if p.cell == source.index and not p.stays}
     reasons = {p.name: p.stays for p in facts.parameters if p.cell == source.index and p.stays}
@@ -95,13 +95,13 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
-    """The fields whose lines leave the cell, and the rows that go with each."""
+    """The fields whose lines are moved, with the rows of each."""
     leaving = [field for field, parameter in _fields_to_hoist(source, facts) if parameter.leaves]
     return leaving, rows_of(source, leaving)
 
 
 def _needs_statement(source: CellSource, removed: list[FormField]) -> FormField | None:
-    """The last field, where the cell would be empty below its magic or would show a value without it."""
+    """The last field, if the cell would be empty below its magic or would display a value without it."""
     statements = {id(field.statement): field for field in removed}
     body = source.tree.body if source.tree else []
     if not body or id(body[-1]) not in statements:
@@ -142,11 +142,11 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         variable = parameter.environment
         if parameter.fallback:
             keeps, lookup = Keeps.EQUIVALENT, f'os.environ.get("{variable}", {parameter.fallback})'
-            action = f"set {variable} in the environment: papermill writes the parameters it is given into the notebook"
+            action = f"set {variable} in the environment: papermill writes parameter values to the notebook"
         else:
             keeps, lookup = Keeps.NEEDS_HUMAN, f'os.environ["{variable}"]'
             action = f"revoke the secret that was written here, and set {variable} in the environment"
-        message = f"form field `{field.name}` holds a secret and is read from the environment where it is empty"
+        message = f"form field `{field.name}` contains a secret and is read from the environment if it is empty"
         edit = Edit(start, end, f"{field.name} = {field.name} or {lookup}")
         yield Match(start, end, message, (edit,), action, keeps)
 
@@ -155,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF601",
         "form title",
-        '`#@title X {display-mode: "form"}`, also indented or behind code',
+        '`#@title X {display-mode: "form"}`, also indented or after code',
         "`# X`",
         Keeps.EXACT,
         _find_titles,
@@ -175,7 +175,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF603",
         "form field that stays",
-        "`#@param {…}` of a value that cannot be hoisted: in a branch, an expression, assigned twice, commented out",
+        "`#@param {…}` of a value that cannot be moved: in a branch, an expression, assigned twice, commented out",
         "`# param: {…}`; the notebook runs with the value in the cell",
         Keeps.EQUIVALENT,
         _find_fields,
@@ -190,7 +190,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "form field to parameter",
         "`name = literal  #@param {…}` at the top level of a cell, where the name is bound nowhere else and not used "
         "before",
-        "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line goes",
+        "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line is removed",
         Keeps.EXACT,
         _find_literals,
         FIELD_TRIGGER,
@@ -199,9 +199,9 @@ PARAMETER_RULES: tuple[Rule, ...] = (
     Rule(
         "LF611",
         "path field to parameter",
-        '`out = "/content/out"  #@param {…}`, or a path on the drive, where it can be hoisted',
+        '`out = "/content/out"  #@param {…}`, or a path on the drive, if it can be moved',
         '`out = "out"` in the parameters cell; in its place `out = os.path.join(WORK_DIR, out)`, so that an absolute '
-        "path given by papermill wins",
+        "path from papermill is used",
         Keeps.EQUIVALENT,
         _find_paths,
         FIELD_TRIGGER,
@@ -210,7 +210,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
     Rule(
         "LF612",
         "secret field to environment",
-        '`api_key = ""  #@param {…}` and other fields for tokens, keys and passwords, where they can be hoisted',
+        '`api_key = ""  #@param {…}` and other fields for tokens, keys and passwords, if they can be moved',
         '`api_key = ""` in the parameters cell; in its place `api_key = api_key or os.environ.get("API_KEY", "")`',
         Keeps.EQUIVALENT,
         _find_secrets,

@@ -1,4 +1,4 @@
-"""Conditions before shell commands: where a command may run only if something is not there yet, and how to write it."""
+"""Conditions before shell commands, so that a command runs only if its result does not exist yet."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SUBSTITUTION = re.compile(r"\$\(|`|[<>]\(")
 
 @once_a_cell
 def run_texts(source: CellSource) -> tuple[tuple[ShellText, str], ...]:
-    """The shell texts of a cell whose exit status is not used, each with what runs it: `!`, `%%` (a script), or
-    the function of a call that stands as a statement."""
+    """The shell texts of a cell whose exit status is not used, each with how it is run: `!`, `%%` (a script), or the
+    function of a call that is a statement."""
     return tuple(_run_texts(source))
 
 
@@ -36,7 +36,7 @@ def _run_texts(source: CellSource) -> Iterator[tuple[ShellText, str]]:
 
 
 def statement_span(source: CellSource, text: ShellText) -> tuple[int, int]:
-    """The span of what runs the text: the `!` line, the statement of a call, the script."""
+    """The span of the command that runs the text: the `!` line, the statement of a call, the script."""
     if text.command is not None:
         return text.command.start, text.command.end
     place = place_of(source, text.start) if text.literal is not None else None
@@ -53,7 +53,7 @@ def _system_call(source: CellSource, text: ShellText) -> str | None:
 
 
 def pipeline(commands: Sequence[shell.Command], command: shell.Command) -> tuple[shell.Command, ...] | None:
-    """The commands joined by pipes with this one, from the first to the last; None where they cannot be found."""
+    """The commands joined by pipes with this one, from the first to the last; None if they cannot be found."""
     level = [other for other in commands if other.depth == command.depth]
     first = last = level.index(command)
     while level[first].before in ("|", "|&"):
@@ -68,15 +68,14 @@ def pipeline(commands: Sequence[shell.Command], command: shell.Command) -> tuple
 
 
 def guard(text: ShellText, command: shell.Command, test: str) -> tuple[Edit, ...]:
-    """Edits that run a command, with its pipeline, only where `test` fails; none where that would change a list.
-
-    A subshell holds the two together inside `&&` lists, never braces, which IPython reads as an expression.
+    """Edits that run a command, with its pipeline, only if `test` fails; none if that would change a list. A subshell
+    groups the two inside `&&` lists, never braces, which IPython reads as an expression.
     """
     joined = pipeline(text.commands, command)
     if joined is None or (command.depth and _SUBSTITUTION.search(text.text)):
         return ()
     around = (joined[0].before, joined[-1].after)
-    # A list that continues after a failure (`clone || pull`) is a guard of its own.
+    # A list that continues after a failure (`clone || pull`) already is a condition.
     if "||" in around or "!" in joined[0].keywords or any(map(_has_heredoc, joined)):
         return ()
     start, end = joined[0].start, max(part.end for part in joined)
@@ -86,7 +85,7 @@ def guard(text: ShellText, command: shell.Command, test: str) -> tuple[Edit, ...
 
 
 def edits(text: ShellText, *changes: tuple[int, int, str]) -> tuple[Edit, ...]:
-    """Edits of the cell that replace spans of a shell text; none where one of them cannot be written there."""
+    """Edits of the cell that replace spans of a shell text; none if one of them cannot be written there."""
     found = [text.edit(start, end, new) for start, end, new in changes]
     return tuple(edit for edit in found if edit is not None) if None not in found else ()
 
@@ -101,7 +100,7 @@ def has_blocks(text: ShellText) -> bool:
 
 
 def is_repeated(source: CellSource, text: ShellText) -> bool:
-    """Whether the text may run several times in one run of the cell: in a loop or function, or who knows where."""
+    """Whether the text may run several times in one run of the cell: in a loop or function, or if unknown."""
     if has_blocks(text):
         return True
     if text.command is None and text.literal is None:
@@ -114,7 +113,7 @@ def is_repeated(source: CellSource, text: ShellText) -> bool:
 
 
 def is_conditional_on_files(source: CellSource, text: ShellText) -> bool:
-    """Whether Python already asks for a file or folder before it runs the text."""
+    """Whether Python already tests for a file or folder before it runs the text."""
     if not _asks_for_files(source):
         return False
     place = place_of(source, statement_span(source, text)[0])

@@ -1,4 +1,4 @@
-"""What reaches beyond the notebook's folders or the site: reported, for only a person can judge it."""
+"""Commands with effects outside the notebook's folders or the site: reported, because only the user can decide."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MAY_WRITE_OUTSIDE = re.compile(
     r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
     rf"|\$HOME|\b(?:{'|'.join(sorted(_SYSTEM_TOOLS))})\b|\binstall\b"
 )
-# Programs that write to a path given last, to any path given, or to the one behind an option.
+# Programs that write to their last path, to any path, or to the path after an option.
 _LAST = frozenset({"cp", "mv", "ln", "install", "rsync", "gunzip"})
 _ANY = frozenset({"rm", "rmdir", "mkdir", "touch", "chmod", "chown", "tee", "truncate"})
 _TARGET_OPTIONS = {
@@ -66,7 +66,7 @@ _COLAB_MACHINE = re.compile(
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*",
     re.MULTILINE,
 )
-# Each begins with a literal, which the engine finds fast, and looks behind after it.
+# Each begins with a literal, which the engine finds fast, followed by a look-behind.
 _TUNNELS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -88,7 +88,7 @@ _ASSIGNED_SHELL = re.compile(r"=[ \t]*!(?!=)")
 
 
 def _commands(source: CellSource, like: re.Pattern[str] | None = None) -> Iterator[tuple[ShellText, shell.Command]]:
-    """The commands of the cell's shell texts, or of those like a pattern."""
+    """The commands of the cell's shell texts, or of those that match a pattern."""
     for text in shell_texts(source) if _may_have_shell(source) else ():
         if like is None or like.search(text.text):
             for command in text.commands:
@@ -111,7 +111,7 @@ def _find_sudo(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text, command in _commands(source):
         if any(word.value == "sudo" for word in command.words[: command.program_at]):
             action = "run this by hand if the machine does not have what it provides, then delete it from the notebook"
-            yield _match(text, command, "`sudo`: a command with the rights of the administrator", action)
+            yield _match(text, command, "`sudo`: a command with administrator rights", action)
 
 
 def _find_writes_outside(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -126,12 +126,12 @@ def _find_writes_outside(source: CellSource, facts: NotebookFacts) -> Iterator[M
             message = f"`{program or 'a redirection'}` changes {target}, outside the work folder"
         else:
             continue
-        action = "check what it does to this machine: delete it, or give it a folder below WORK_DIR"
+        action = "check its effect on this machine: delete it, or use a folder below WORK_DIR"
         yield _match(text, command, message, action)
 
 
 def _written(command: shell.Command) -> Iterator[str]:
-    """The paths that a command writes to, as far as its options say."""
+    """The paths that a command writes to, according to its options."""
     for redirection in command.redirections:
         if ">" in redirection.operator and redirection.target is not None:
             yield redirection.target.value
@@ -163,11 +163,11 @@ def _find_remote_code(source: CellSource, facts: NotebookFacts) -> Iterator[Matc
         for at, command in enumerate(commands):
             if command.program in _FETCHERS and _is_run(text, commands, at):
                 action = "read the script it fetches, and run it by hand if you trust it; then delete the line"
-                yield _match(text, command, "code from the network goes straight to an interpreter", action)
+                yield _match(text, command, "code from the network is executed directly", action)
 
 
 def _is_run(text: ShellText, commands: tuple[shell.Command, ...], at: int) -> bool:
-    """Whether what a command prints is run: `curl … | bash`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
+    """Whether the output of a command is executed: `curl … | bash`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
     command = commands[at]
     follower = at
     while commands[follower].after == "|" and follower + 1 < len(commands):
@@ -194,12 +194,12 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
         is_recursive = any(re.match(r"-\w*[rR]|--recursive$", value) for value in values)
         for value in values:
             if is_recursive and not value.startswith("-") and value and whole.match(value):
-                action = "delete the line: the notebook's folder holds your own files now"
+                action = "delete the line: the notebook's folder contains your own files now"
                 yield _match(text, command, f"`rm -r {value}` deletes everything in it", action)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
     for match in _once_a_line(source, facts, removed):
-        action = "delete the call: the notebook's folder holds your own files now"
-        yield Match(match.start(), match.end(), "`rmtree` deletes the whole work folder", (), action)
+        action = "delete the call: the notebook's folder contains your own files now"
+        yield Match(match.start(), match.end(), "`rmtree` deletes the complete work folder", (), action)
 
 
 def _find_tunnels(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -214,9 +214,7 @@ def _find_tunnels(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _once_a_line(source, facts, _COLAB_MACHINE):
-        action = (
-            "give the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
-        )
+        action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
         yield Match(match.start(), match.end(), f"`{match[0]}` is a path of Colab's machine", (), action)
 
 

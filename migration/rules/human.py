@@ -1,4 +1,4 @@
-"""What only a person can decide or give: log-ins, answers, cameras, accelerators, cells that cannot be read."""
+"""Constructs that need manual changes: log-ins, prompts, cameras, accelerators, cells that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
 )
-# What is said of it, words of which one is in it, and its pattern.
+# Text of the finding, words of which one must occur, and the pattern.
 _GPU = (
     ("`.cuda()`", (".cuda(",), re.compile(r"\.cuda\(\s*(?:\d|device|non_blocking|\))")),
     ('`.to("cuda")`', (".to(",), re.compile(r"\.to\(\s*(?:device\s*=\s*)?[\"']cuda(?::\d)?[\"']")),
@@ -108,7 +108,7 @@ def _prompt(start: int, end: int, name: str) -> Match:
         action = "set the secret in the environment and read it with `os.environ`: papermill does not answer prompts"
         return Match(start, end, f"`{name}()` waits for a secret to be typed in", (), action)
     action = "assign the answer in the parameters cell and use it here: papermill does not answer prompts"
-    return Match(start, end, f"`{name}()` waits for an answer", (), action)
+    return Match(start, end, f"`{name}()` waits for input", (), action)
 
 
 def _dotted(node: ast.expr) -> str:
@@ -158,12 +158,12 @@ def _find_gpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
-    """The first place speaks for the cell."""
+    """Reports the first match of a cell only."""
     return found[:1]
 
 
 def unparsed(source: CellSource) -> Finding | None:
-    """What to say of a cell that cannot be parsed; None for any other."""
+    """The finding for a cell that cannot be parsed; None for any other."""
     error = source.error
     if error is None:
         return None
@@ -179,7 +179,7 @@ def unparsed(source: CellSource) -> Finding | None:
         line=line,
         message=masked(f"the cell {cause}: {str(error.msg).rstrip('.')}, line {line}"),
         before=masked(source.text[start:end]),
-        action=f"{remedy}, and check its paths and shell lines by hand: only its text was looked at",
+        action=f"{remedy}, and check its paths and shell lines by hand: only its text was searched",
     )
 
 
@@ -187,7 +187,7 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
     if facts.language == "python":
         return
     for match in _once(list(_COLAB.finditer(source.text))):
-        message = f"the notebook is written in {facts.language}, whose code is left as it is"
+        message = f"the notebook is written in {facts.language}, whose code is not changed"
         action = f"replace `{match[0]}` by hand"
         yield Match(match.start(), match.end(), message, (), action)
 
@@ -195,7 +195,9 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for start, end, name in _variables(source, facts):
         if "TPU" not in name:
-            action = f"set {name} in the environment of the kernel, or leave out what reads it: only Colab sets it"
+            action = (
+                f"set {name} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
+            )
             yield Match(start, end, f"`{name}` is an environment variable of Colab's", action=action)
 
 
@@ -206,7 +208,7 @@ def _find_tpu_address(source: CellSource, facts: NotebookFacts) -> Iterator[Matc
 
 
 def _variables(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[int, int, str]]:
-    """Colab's environment variables where they are named; what asks for one alone is rewritten by other rules."""
+    """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
     for match in _VARIABLE.finditer(source.text):
         yield match.start(), match.end(), match[0]
 
@@ -237,7 +239,7 @@ VARIABLE_RULES: tuple[Rule, ...] = (
 LOGIN_RULES: tuple[Rule, ...] = (
     Rule(
         "LF811",
-        "answer or log-in in a cell",
+        "prompt or log-in in a cell",
         "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
@@ -293,15 +295,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF901",
         "cell that cannot be parsed",
-        "Python 2, half lines, templates, in a cell that may hold something of Colab's; no other cell is parsed",
-        "only what its text shows clearly; reported",
+        "Python 2, incomplete lines, templates, in a cell that may contain Colab code; no other cell is parsed",
+        "only unambiguous text; reported",
         Keeps.NEEDS_HUMAN,
     ),
     Rule(
         "LF902",
-        "rewrite taken back",
-        "a cell that compiled before its rewrite and would not after it",
-        "nothing: the cell stays as it was; reported",
+        "rewrite undone",
+        "a cell that compiled before its rewrite but not afterwards",
+        "nothing: the cell is unchanged; reported",
         Keeps.NEEDS_HUMAN,
     ),
     Rule(

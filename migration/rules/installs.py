@@ -1,4 +1,4 @@
-"""Rules for pip: packages go into the environment of the notebook's kernel."""
+"""Rules for pip: packages are installed into the environment of the notebook's kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migration.rules.pip_matches import match, pip_calls, without
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import PipCall
 
-# `%pip` puts values into its line twice, the second time from its own variables.
+# `%pip` interpolates its line twice, the second time with its own variables.
 _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")
 _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "show", "check", "tree"})
 _KERNEL_PYTHON = ' --python "$(which python)"'
@@ -23,7 +23,7 @@ _PIP = holding("pip", like=r"\bpip")
 
 # ---------------------------------------------------------------------------------------------------- which interpreter
 def _fits_magic(found: ShellText, call: PipCall) -> bool:
-    """The line is one that `%pip` can run: it takes everything behind the word pip."""
+    """Whether `%pip` can run the line: it passes everything after the word pip."""
     if call.uv or call.interpreter != "path" or _TWICE.search(found.text):
         return False
     return simple_line(found, found.commands) and not call.has_options and call.first == call.after_sudo
@@ -39,7 +39,7 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield Match(
             start,
             found.span(call.command)[1],
-            f"`{wrote}` can reach another Python than the one of the kernel",
+            f"`{wrote}` may use another Python than that of the kernel",
             (edit,),
         )
 
@@ -52,8 +52,8 @@ def _find_other(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield from match(
                 found,
                 call,
-                f"`{wrote}` belongs to one certain Python, which need not be the kernel's",
-                action="see which Python these packages are for; for the notebook's own write `%pip`",
+                f"`{wrote}` belongs to a specific Python, which may differ from that of the kernel",
+                action="check which Python these packages are for; for that of the notebook use `%pip`",
             )
 
 
@@ -101,7 +101,7 @@ RULES: tuple[Rule, ...] = (
         id="LF508",
         name="pip of another Python",
         matches="`!pip2 …`, `!python3.7 -m pip …`, `!/opt/env/bin/pip …`",
-        writes="nothing: only a person knows which Python is meant",
+        writes="nothing: the user must decide which Python is meant",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_other,
         trigger=_PIP,

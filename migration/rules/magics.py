@@ -1,4 +1,4 @@
-"""Magics that only Colab has, and those that need their `%`; cell magics are in `cell_magics`."""
+"""Magics that exist on Colab only, and magics without their `%`; cell magics are in `cell_magics`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _AUTOMAGICS = (
 )
 _DETACHED = re.compile(rf"%[ \t]+(?P<name>{_AUTOMAGICS}|reset|config|env|run|time|pylab|pwd|who|whos|store)(?![\w=(.])")
 _BARE = re.compile(rf"^[ \t]*(?P<line>(?P<name>{_AUTOMAGICS})[ \t]+[^\s=(.,:\[)\]][^\n]*)$", re.MULTILINE)
-# `ls -lh` and `cd /tmp` are also differences and quotients of names, but code does not write those so.
+# `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A line magic that stands as a statement of its own, as `%name argument` or as a call of `get_ipython()`."""
+    """A line magic that is a statement, as `%name argument` or as a call of `get_ipython()`."""
 
     name: str
     argument: str
@@ -71,11 +71,9 @@ def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match
         if head is None or not text[head.end() :].strip():
             continue
         edit = Edit(command.start, command.body + head.end(), "!")
-        message = "`%shell` exists only in Colab, and raises there where the command fails"
+        message = "`%shell` exists only in Colab, and raises there if the command fails"
         if command.target:
-            action = (
-                f"`{command.target}` is now the list of the printed lines; use it so (the status is in `_exit_code`)"
-            )
+            action = f"`{command.target}` is now the list of printed lines; adapt its use (the status is `_exit_code`)"
             yield Match(command.start, command.end, message, (edit,), action, Keeps.NEEDS_HUMAN)
         else:
             yield Match(command.start, command.end, message, (edit,))
@@ -90,7 +88,7 @@ def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterat
         block = place.around[-1] if place and place.around else None
         if isinstance(block, ast.Try) and place is not None and place.statement in block.body:
             if not all(map(_does_nothing, block.handlers)):
-                # Its failure is how the notebook asks where it runs: rules/detection.py answers that.
+                # The notebook uses its failure to detect Colab: see rules/detection.py.
                 continue
             if len(block.body) == 1 and not block.orelse and not block.finalbody:
                 start, end = source.span(block)
@@ -125,7 +123,7 @@ def _find_terminal(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             use.end,
             "`%xterm` opens a terminal inside Colab",
             removal(source, use.start, use.end),
-            "open a terminal next to the notebook (JupyterLab: File, New, Terminal) and type there what it is for",
+            "open a terminal next to the notebook (JupyterLab: File, New, Terminal) and use that instead",
         )
 
 
@@ -144,7 +142,7 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         return
     for match in found:
         start = match.start("name")
-        where = "only because it is alone in its cell" if keeps is Keeps.EXACT else "nowhere, for it is not alone"
+        where = "only because it is alone in its cell" if keeps is Keeps.EXACT else "nowhere, because it is not alone"
         message = f"`{match['name']}` without `%` works {where}"
         yield Match(start, match.end(), message, (Edit(start, start, "%"),), keeps=keeps)
 
@@ -153,13 +151,13 @@ def _find_detached(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for command in source.commands:
         found = _DETACHED.match(source.text, command.start) if command.kind == "magic" else None
         if found:
-            message = f"`% {found['name']}` worked in the Colab of its time; today a magic's name follows its `%`"
+            message = f"`% {found['name']}` worked in older Colab versions; a magic's name must follow its `%` directly"
             edit = Edit(found.start(), found.start("name"), "%")
             yield Match(command.start, command.end, message, (edit,))
 
 
 def _parses_without(source: CellSource, bare: list[re.Match[str]]) -> bool:
-    """Whether the bare commands are all that keeps the cell from being Python."""
+    """Whether the cell would be Python without the bare commands."""
     text = source.masked
     for match in reversed(bare):
         text = text[: match.start("name")] + "..." + text[match.end() :]
@@ -184,8 +182,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF563",
         name="`%tensorflow_version`",
-        matches="`%tensorflow_version 2.x`, also with the `try` that is only there for it",
-        writes="nothing; version 1 needs an environment of its own",
+        matches="`%tensorflow_version 2.x`, also with a `try` around it",
+        writes="nothing; version 1 needs a separate environment",
         keeps=Keeps.EQUIVALENT,
         find=_find_tensorflow_version,
         trigger=holding("tensorflow_version"),
@@ -195,7 +193,7 @@ RULES: tuple[Rule, ...] = (
         id="LF565",
         name="Colab's own extensions",
         matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`",
-        writes="nothing; `pass` where a block would be left empty",
+        writes="nothing; `pass` if a block would be empty",
         keeps=Keeps.EQUIVALENT,
         find=_find_extension,
         trigger=holding("load_ext", like=r"load_ext\b.*(?:google\.colab|colabxterm)"),
@@ -214,7 +212,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF567",
         name="magic without `%`",
-        matches="`cd folder`, `ls -l`, `pip install …` alone in a cell, or as all that keeps a cell from being Python",
+        matches="`cd folder`, `ls -l`, `pip install …` alone in a cell, or in a cell that would otherwise be Python",
         writes="`%cd folder`, `%ls -l`, `%pip install …`",
         keeps=Keeps.EXACT,
         find=_find_bare,

@@ -1,7 +1,7 @@
 """Rules LF4xx: Colab's fixed folders become the folders of this machine.
 
-`/content` is the work folder, a mounted Google Drive the drive folder. Python names them by variables, shell text by
-environment variables of the same names; the set-up cell (`rules.preamble`) gives both their values.
+`/content` is the work folder, a mounted Google Drive the drive folder. Python uses variables for them, shell text
+environment variables of the same names; the set-up cell (`rules.preamble`) sets both.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _INSTEAD = {"ismount": "isdir", "is_mount": "is_dir"}
 
 
 def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
-    """Whether a migrated cell still has the name `MyDrive` in its code, and so may append it to the mount point at run
-    time: then the drive folder needs links of that name to itself."""
+    """Whether the code of a migrated cell still contains the name `MyDrive`, and so may append it to the mount point at
+    run time: then the drive folder needs links of that name to itself."""
     if not _MY_DRIVE.search(source.text):
         return False
     comments = paths_strings.read(source)[1] if source.is_python else []
@@ -51,12 +51,12 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
 
 
 def _matches(places: Places) -> Find:
-    """A rule's `find`: every place."""
+    """The `find` of a rule: all positions."""
     return lambda source, facts: (found.match for found in places(source, facts))
 
 
 def _split(places: Places) -> tuple[Find, Find]:
-    """Two rules' `find`: the places that name the work folder, and those that name the drive folder."""
+    """The `find` of two rules: positions with the work folder, and positions with the drive folder."""
 
     def of(source: CellSource, facts: NotebookFacts) -> list[Found]:
         return list(places(source, facts))
@@ -76,12 +76,12 @@ def _samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         start, end = source.line_span(found.start(), found.end())
         line = source.text[start:end]
         if not line.lstrip().startswith("#") and not _CHANGES_SAMPLE.search(line):
-            message = "Colab's bundled sample data is read, which is not on this machine"
+            message = "Colab's sample data is read, which does not exist on this machine"
             yield Match(found.start(), found.end(), message, action=_SAMPLE_SOURCE)
 
 
 def links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The command that makes a link is left out: the name it gives is replaced by the drive folder everywhere."""
+    """The command that creates a link is removed: its name is replaced by the drive folder everywhere."""
     for command in source.commands:
         for name, simple in links_made(source.text, command, facts.mounts):
             if name not in facts.mounts:
@@ -106,7 +106,7 @@ def questions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if isinstance(holder, ast.Call) and len(holder.args) == 1 and _is_drive(holder.args[0], facts):
             name, end = node.func.attr, source.span(node.func)[1]
             edit = Edit(end - len(name), end, _INSTEAD[name])
-            yield Match(*source.span(node), "the mounted drive is a folder here, and no mount point", (edit,))
+            yield Match(*source.span(node), "the mounted drive is a folder here, not a mount point", (edit,))
 
 
 def _is_drive(node: ast.expr, facts: NotebookFacts) -> bool:
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         id="LF401",
         name="link to the drive",
         matches=r"`!ln -s /content/gdrive/My\ Drive/ /mydrive`",
-        writes="nothing in its place; `/mydrive/x` is `DRIVE_DIR` from then on",
+        writes="nothing; `/mydrive/x` becomes `DRIVE_DIR`",
         keeps=Keeps.EQUIVALENT,
         find=links,
         trigger=holding("ln", like=MAKES_LINK),
@@ -153,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         id="LF403",
         name="mounted Drive in Python",
         matches="`'/content/drive/MyDrive/x'`, `'/content/gdrive/My Drive/x'`, `'drive/MyDrive/x'`, the mount point",
-        writes="`f'{DRIVE_DIR}/x'`, which stands for `MyDrive` itself",
+        writes="`f'{DRIVE_DIR}/x'`, which is `MyDrive` itself",
         keeps=Keeps.EXACT,
         find=_DRIVE_IN_PYTHON,
         trigger=TRIGGER,
@@ -163,7 +163,7 @@ RULES: tuple[Rule, ...] = (
         id="LF404",
         name="`/content` in commands",
         matches="`!cp /content/x .`, `%cd /content/x`, `%env A=/content/x`, the body of `%%bash`",
-        writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, by the quoting of the place',
+        writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, quoted as needed',
         keeps=Keeps.EXACT,
         find=_WORK_IN_COMMANDS,
         trigger=TRIGGER,
@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF410",
         name="Colab's sample data",
-        matches="`sample_data/california_housing_train.csv` and the other files Colab brings along",
+        matches="`sample_data/california_housing_train.csv` and the other files of Colab",
         writes="nothing: the path is rewritten like any other",
         keeps=Keeps.NEEDS_HUMAN,
         find=_samples,

@@ -1,4 +1,4 @@
-"""What the rules about Colab's folders report: places that are rewritten, and places left to a person."""
+"""Findings of the rules about Colab's folders: rewritten paths, and paths that need manual changes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from migration.rules.rule import Match
 
 _REASONS = {
     "pattern": (
-        "a pattern of `match` names Colab's folder, and a pattern cannot hold a variable",
+        "a pattern of `match` contains Colab's folder, and a pattern cannot contain a variable",
         "compare with the variable in a guard: `case path if path == …`",
     ),
     "annotation": (
         "a type annotation names Colab's folder",
-        "write the folder that is meant on this machine",
+        "write the folder on this machine",
     ),
     "route": (
-        "a decorator's argument begins with /content: taken for the address of a route, not for a folder",
+        "a decorator's argument begins with /content: treated as the URL of a route, not as a folder",
         "replace it by the work folder if it is one",
     ),
     "appended": (
         "text that begins like a path of Colab is appended to something else",
-        "replace it by the work folder if what stands before it is no path or address",
+        "replace it by the work folder if the text before it is not a path or URL",
     ),
     "split": (
-        "a command that names Colab's folder is split at blanks, and a folder here may have a blank in its name",
-        "write the command as a list of words, with the work folder in place of /content",
+        "a command with Colab's folder is split at blanks, and a folder here may have a blank in its name",
+        "write the command as a list of words, with the work folder instead of /content",
     ),
     "escaped": (
-        "a path of Colab has escaped slashes, which no variable can have",
+        "a path of Colab has escaped slashes, so that it cannot be a variable",
         "write the folder's path on this machine there, or use another delimiter than the slash",
     ),
     "bytes": (
@@ -39,15 +39,15 @@ _REASONS = {
         "build it from the folder's name with os.fsencode",
     ),
     "shell": (
-        "shell text names Colab's folder where no variable is read",
+        "shell text contains Colab's folder where variables are not expanded",
         "write the folder's path on this machine there",
     ),
     "unread": (
         "a cell that cannot be parsed names Colab's folder",
-        "repair the cell, with the work folder in place of /content",
+        "correct the cell, with the work folder instead of /content",
     ),
     "body": (
-        "the text under a cell magic names Colab's folder, and no variable is read there",
+        "the text under a cell magic contains Colab's folder, and variables are not expanded there",
         "write the folder's path on this machine there, or a path relative to the work folder",
     ),
     "notebook": (
@@ -55,19 +55,19 @@ _REASONS = {
         "let the cell write a local path, or migrate the notebooks it makes",
     ),
 }
-"""Why a place is left to a person, and what to do there."""
+"""Reasons for manual changes, with the action."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A match, and whether it names the drive folder."""
+    """A match, and whether it is about the drive folder."""
 
     match: Match
     drive: bool
 
 
 def changed(edit: Edit, message: str, spans: list[PathSpan]) -> Found:
-    """A place that one edit rewrites; `message` says with `{0}` where the folder's name goes."""
+    """A path that one edit rewrites; `{0}` in `message` is the folder's name."""
     drive = any(span.folder == "drive" for span in spans)
     what = "the mounted Drive" if drive else "Colab's folder /content"
     equivalent = any(span.is_mount or span.is_relative for span in spans)
@@ -76,6 +76,6 @@ def changed(edit: Edit, message: str, spans: list[PathSpan]) -> Found:
 
 
 def kept(start: int, end: int, reason: str, *, drive: bool) -> Found:
-    """A place that is left to a person, for one of the reasons above."""
+    """A path that needs manual changes, for one of the reasons above."""
     message, action = _REASONS[reason]
     return Found(Match(start, end, message, action=action, keeps=Keeps.NEEDS_HUMAN), drive)

@@ -1,7 +1,6 @@
-"""Colab's folders in shell text and in the arguments of magics: there the exported variable of the same name stands.
-
-IPython puts values in place of `$name` and `{expression}` on a line all or nothing; as the Python variable and the
-environment variable hold the same folder, a line reads the same either way.
+"""Colab's folders in shell text and in the arguments of magics: they become the exported variable of the same name.
+IPython expands either all `$name` and `{expression}` of a line or none; because the Python variable and the environment
+variable have the same value, the result is the same either way.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ENVIRONMENT = re.compile(
 _LINE_OF_COMMAND = re.compile(r"[ \t]*(cd|ls|cat|cp|mv|rm|mkdir|pip|wget|curl|git|unzip|tar|python3?)[ \t]+\S")
 
 Place = tuple[PathSpan, Edit | None]
-"""A folder named in a text (positions of the cell), and the edit that replaces it; None where a person must."""
+"""A folder in a text (positions of the cell), and the edit that replaces it; None if it needs manual changes."""
 
 
 def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
@@ -52,7 +51,7 @@ def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 
 def command_edits(source: CellSource, command: Command, facts: NotebookFacts) -> list[Edit]:
-    """The edits that put the variables in a command."""
+    """The edits that insert the variables in a command."""
     return [edit for _, edit in _command_places(source, command, facts) if edit is not None]
 
 
@@ -91,7 +90,7 @@ def stray_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 
 def _is_spaced(text: str, span: PathSpan) -> bool:
-    """Whether the name stands as a path does, not as a divisor (`total /content`)."""
+    """Whether the name is a path, not a divisor (`total /content`)."""
     return text[span.end : span.end + 1] == "/" or text[: span.start].rstrip(" \t").endswith(("=", ":", "(", ","))
 
 
@@ -100,7 +99,7 @@ def _moved(span: PathSpan, by: int) -> PathSpan:
 
 
 def _founds(places: list[Place]) -> Iterator[Found]:
-    """A match for each place."""
+    """One match per position."""
     for span, edit in places:
         if edit is None:
             reason = "escaped" if span.is_escaped else "shell"
@@ -156,14 +155,14 @@ def _enclosing(region: str, span: PathSpan) -> tuple[int, int] | None:
     for found in _BRACES.finditer(region):
         if found.start() < span.start < found.end():
             inner = region[found.start() + 1 : span.start]
-            # Behind a colon stands no expression: `{"path": "/content/x"}` is text, which IPython leaves as it is.
+            # Text after a colon is not an expression: `{"path": "/content/x"}` is text, which IPython does not change.
             is_expression = re.search("['\"]", inner) and _FORMAT.match(inner) is None
             return (found.start() + 1, found.end() - 1) if is_expression else None
     return None
 
 
 def _within_word(region: str, quotes: str, span: PathSpan) -> PathSpan:
-    """`/content/drive/My Drive` is two words where the blank is not quoted: then only the mount point is meant."""
+    """`/content/drive/My Drive` is two words if the blank is not quoted: then only the mount point is meant."""
     blank = region.find(" ", span.start, span.end)
     if blank < 0 or quotes[blank] != "u" or region[blank - 1] == "\\":
         return span
@@ -192,8 +191,8 @@ def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) ->
 
 
 def _quoted_document(text: str, document: shell.Redirection, places: list[Place], facts: NotebookFacts) -> list[Place]:
-    """A here-document whose delimiter is quoted is no place for variables: where nothing else in it would be
-    expanded, the quotes of the delimiter go; else a person must act."""
+    """Variables are not expanded in a here-document with a quoted delimiter: if nothing else in it would be expanded,
+    the quotes of the delimiter are removed; otherwise it needs manual changes."""
     start, end = document.body or (0, 0)
     inside = [place for place in places if start <= place[0].start < end]
     if not inside or document.target is None:
@@ -211,7 +210,7 @@ def _quoted_document(text: str, document: shell.Redirection, places: list[Place]
 def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts) -> list[Place]:
     """The folders named in the arguments `text[start:end]` of a magic.
 
-    Some magics take the rest of the line as it is; the others split it into words, where a folder with a blank in its
+    Some magics use the rest of the line unchanged; the others split it into words, where a folder with a blank in its
     name must be quoted. IPython replaces no `$name` inside single quotes, so these become double ones.
     """
     region = text[start:end]
@@ -245,8 +244,8 @@ def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts)
 
 
 def _environment(source: CellSource, command: Command, facts: NotebookFacts) -> list[Place]:
-    """`%env A=/content/x:$PATH`: IPython knows no Python variable `PATH` and so would leave every `$` of the line as
-    it is. The same magic called from Python gets the text it got before."""
+    """`%env A=/content/x:$PATH`: there is no Python variable `PATH`, so IPython would expand no `$` of the line. The
+    same magic, called from Python, gets the same text as before."""
     text = source.text
     start = text.index(command.name, command.body) + len(command.name)
     argument = text[start : command.end].strip()

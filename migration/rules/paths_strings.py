@@ -1,4 +1,4 @@
-"""Colab's folders in Python: string literals become f-strings, comments and docstrings say the folders' names."""
+"""Colab's folders in Python: string literals become f-strings, comments and docstrings contain the folders' names."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Use = OneOf["value", "text", "shell", "pattern", "annotation", "route", "appende
 
 
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The string literals that name a folder, with the edits that put the variable there."""
+    """The string literals with a folder, with the edits that insert the variable."""
     if source.is_python and not source.is_program and may_name_folder(python_text(source), facts.mounts):
         for group in groups(source, read(source)[0]):
             yield from rewritten(source.text, group, facts)
 
 
 def without_text(source: CellSource) -> str:
-    """The cell with blanks in place of its commands, strings and comments."""
+    """The cell with blanks instead of its commands, strings and comments."""
     code = python_text(source)
     literals, comments = read_strings(code)
     spans = sorted([(one.start, one.end) for one in literals if not one.depth] + comments)
@@ -50,8 +50,8 @@ def without_text(source: CellSource) -> str:
 
 
 def expression(text: str, facts: NotebookFacts) -> str:
-    """The Python expression of a shell line's `{…}` with the folders replaced; IPython allows no f-string there, so a
-    path becomes a sum."""
+    """The Python expression in `{…}` of a shell line with the folders replaced; IPython allows no f-string there, so a
+    path becomes a concatenation."""
     pieces, at = [], 0
     for literal in read_strings(text)[0]:
         chars = characters(text, literal)
@@ -73,7 +73,7 @@ def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
 
 
 def python_text(source: CellSource) -> str:
-    """The cell with blanks in place of its commands, save where a magic runs code."""
+    """The cell with blanks instead of its commands, except code that a magic runs."""
     text = source.text
     pieces, at = [_blank(text[: source.body])], source.body
     for command in source.commands:
@@ -126,7 +126,7 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
 
 
 def _obstacle(group: Group, span: PathSpan, value: str, generated: bool) -> str:
-    """Why a path is left as it is; "" where it is rewritten."""
+    """Why a path is not changed; "" if it is rewritten."""
     if span.is_escaped:
         return "escaped"
     if group.use in ("pattern", "annotation"):
@@ -139,7 +139,7 @@ def _obstacle(group: Group, span: PathSpan, value: str, generated: bool) -> str:
 
 
 def _shell_quoting(value: str) -> str:
-    """For each character of a command given to a shell how it is quoted."""
+    """How each character of a shell command is quoted."""
     return shell.read(value.replace(FIELD, "x"), script=True).quotes
 
 
@@ -151,7 +151,7 @@ def _new_literal(
     facts: NotebookFacts,
     quoting: str,
 ) -> str:
-    """The literal with the folders' variables in place of the paths."""
+    """The literal with the folders' variables instead of the paths."""
     names = {"drive": facts.drive, "work": facts.work}
     body_start, body_end = literal.body
     if group.use == "text":
@@ -194,12 +194,12 @@ class Group:
 
 
 def groups(source: CellSource, literals: list[Literal]) -> Iterator[Group]:
-    """The literals in groups, by the syntax tree; without one, each by itself."""
+    """The literals in groups, by the syntax tree; without one, each alone."""
     nodes = _string_nodes(source)
     at = 0
     for start, end, use in nodes:
         while at < len(literals) and literals[at].start < start:
-            # Where the tree has none: in a command's code.
+            # Literals that are not in the tree: in a command's code.
             yield Group((literals[at],), "value")
             at += 1
         inside = []
@@ -213,7 +213,7 @@ def groups(source: CellSource, literals: list[Literal]) -> Iterator[Group]:
 
 
 def _use_in_text(source: CellSource, literal: Literal) -> Use:
-    """How a literal is used that the tree does not show: in a cell without one, or inside an f-string."""
+    """The use of a literal that is not in the tree: in a cell without one, or inside an f-string."""
     before = source.text[: literal.start].rstrip(" \t")
     if before.endswith("+") and not re.search(r"[\"']\s*\+$", before):
         return "appended"
@@ -269,7 +269,7 @@ def _use_of(node: ast.AST, name: str, child: ast.AST, use: Use) -> Use:
 
 
 def _is_appended(node: ast.AST, name: str) -> bool:
-    """Whether the part `name` of a node is added to a text in which no path can begin there."""
+    """Whether the part `name` of a node is appended to a text after which no path can begin."""
     if isinstance(node, ast.AugAssign):
         return isinstance(node.op, ast.Add) and name == "value"
     is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
@@ -277,7 +277,7 @@ def _is_appended(node: ast.AST, name: str) -> bool:
 
 
 def _ends_open(node: ast.expr) -> bool:
-    """Whether a path may begin after this left side of a sum: a string that ends neither in a name nor in a field."""
+    """Whether a path may begin after this left operand of `+`: a string that ends neither in a name nor in a field."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.right
     if isinstance(node, ast.JoinedStr) and node.values:

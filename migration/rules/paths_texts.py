@@ -1,7 +1,7 @@
 """Colab's folders in the text below a cell magic: files written by `%%writefile`, programs of other interpreters.
 
-Such text is not Python code of the notebook, so it cannot contain a variable of the notebook. What runs as a child of
-the kernel reads the folder from the environment; what is only written is put together in Python.
+Such text is not Python code of the notebook, so it cannot contain a variable of the notebook. A program that runs as a
+child of the kernel reads the folder from the environment; other text is composed in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from migration.rules.rule import Match
 WRITES_FILE = frozenset({"writefile", "file"})
 _IS_CODE = re.compile(r"\s?(?:[A-Za-z_]\w*(?!['\"\w])|[rR]?f['\"])")
 _LEFT_SUFFIXES = frozenset({"ipynb", "html", "htm", "js", "ts", "jsx", "tsx", "css", "vue", "php"})
-"""Kinds of file in which `/content` may be the address of a page, or that are no local program's."""
+"""Kinds of file in which `/content` may be a URL, or that do not belong to a local program."""
 
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
@@ -34,7 +34,7 @@ _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The places below a cell magic that name a folder; one match for all where the cell is rewritten as a whole."""
+    """The positions of folders below a cell magic; one match for all if the complete cell is rewritten."""
     magic = source.magic
     if magic is None or source.is_shell:
         return
@@ -78,7 +78,7 @@ def _whole(source: CellSource, spans: list[PathSpan], edits: list[Edit]) -> Foun
 
 
 def _template(start: int, span: PathSpan, facts: NotebookFacts) -> Edit:
-    """`%%writetemplate`, as notebooks define it, puts the notebook's variables in place of `{name}`."""
+    """`%%writetemplate`, as notebooks define it, replaces `{name}` by the notebook's variables."""
     name = facts.drive if span.folder == "drive" else facts.work
     return Edit(start + span.start, start + span.end, f"{{{name}}}")
 
@@ -128,7 +128,7 @@ def _uses(text: str, name: str) -> bool:
 
 
 def _prelude(inner: CellSource, tree: ast.Module, names: list[str]) -> tuple[int, str]:
-    """Where a file's variables are set, after its first imports, and the lines that set them."""
+    """The position of a file's variables, after its first imports, and the lines that set them."""
     at, has_os = 0, False
     for index, node in enumerate(tree.body):
         is_docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -144,7 +144,7 @@ def _prelude(inner: CellSource, tree: ast.Module, names: list[str]) -> tuple[int
 
 
 def _text_file(source: CellSource, body: str, spans: list[PathSpan], facts: NotebookFacts) -> Iterator[Found]:
-    """The same magic, called from Python with a text in which the variables stand."""
+    """The same magic, called from Python with a text that contains the variables."""
     magic = source.magic
     quotes = [quote for quote in ('"""', "'''") if quote not in body and not body.startswith(quote[0])]
     named = replaced(body, facts.mounts, facts.work, facts.drive)
@@ -179,13 +179,13 @@ def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 
 def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The lines of a text cell that name a folder; addresses and the targets of links stay."""
+    """The lines of a text cell with a folder; URLs and the targets of links are not changed."""
     for line in re.finditer(r"[^\n]+", source.text):
         yield from _prose(source.text, *line.span(), facts, "the text names {0}")
 
 
 def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) -> Iterator[Found]:
-    """The places in one line of prose that name a folder."""
+    """The positions of folders in one line of prose."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
     if not spans:

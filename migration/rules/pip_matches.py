@@ -1,4 +1,4 @@
-"""What the rules for pip share: finding its calls, and the edits that most of them make."""
+"""Common functions of the rules for pip: finding calls, and frequent edits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def match(
     action: str = "",
     keeps: Keeps | None = None,
 ) -> Iterator[Match]:
-    """The match on a whole command, unless the string around it cannot hold what it should become."""
+    """The match of a complete command, unless the string around it cannot contain the replacement."""
     whole = [edit for edit in edits if edit is not None]
     if len(whole) == len(edits):
         start, end = found.span(call.command)
@@ -42,7 +42,7 @@ def match(
 
 
 def without(found: ShellText, word: shell.Word) -> Edit | None:
-    """Takes a word away with the blanks behind it, or those before it where a line ends behind it."""
+    """Removes a word with the blanks after it, or those before it at the end of a line."""
     after = re.compile(r"[ \t]+(?![ \t\\\n#]|$)").match(found.text, word.end)
     before = re.compile(r"[ \t]*$").search(found.text[: word.start])
     start = word.start if after or before is None else before.start()

@@ -1,4 +1,4 @@
-"""Rules for what pip is asked for: written as the shell needs it, and not fetched again where it is installed."""
+"""Rules for the arguments of pip: quoted for the shell, and not downloaded again if installed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _find_bounds(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         edits = [found.edit(start, end, f"{quote}{found.text[start:end]}{quote}") for start, end in spans]
         if edits:
             specs = ", ".join(f"`{found.text[start:end]}`" for start, end in spans)
-            yield from match(found, call, f"without quotes the shell takes the bound of {specs} for a file", edits)
+            yield from match(found, call, f"without quotes the shell reads the bound of {specs} as a file name", edits)
 
 
 def _requirements(call: PipCall) -> list[Item]:
@@ -54,7 +54,7 @@ def _find_pinned(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 edits.append(without(found, word))
             elif "U" in word.raw:
                 edits.append(found.edit(word.start, word.end, word.raw.replace("U", "")))
-        message = "`-U` adds nothing to exact versions, but makes pip ask its index at every run"
+        message = "`-U` has no effect on exact versions, but makes pip query its index in every run"
         yield from match(found, call, message, edits)
 
 
@@ -69,8 +69,8 @@ def _only_pinned(call: PipCall) -> bool:
 
 # ---------------------------------------------------------------------------------------------------- fetched only once
 def _frozen(call: PipCall) -> str | None:
-    """What `pip freeze` says of the only requirement of this command once it is installed; None where there are more,
-    or where it does not name the requested revision, or where the command means to fetch it again."""
+    """The output of `pip freeze` for the only requirement of this command after installation; None if there are more,
+    or if it does not contain the requested revision, or if the command requests a new download."""
     requirements = _requirements(call)
     if not call.installs or call.uv or call.interpreter == "other" or len(requirements) != 1:
         return None
@@ -86,13 +86,13 @@ def _frozen(call: PipCall) -> str | None:
         return None
     if not re.match(r"\w+\+", address):
         return address if re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", address) else None
-    # Of a branch or a tag, pip keeps only the commit it stood for.
+    # For a branch or a tag, pip stores only its commit.
     address, _, revision = address.partition("@")
     return None if revision and not _COMMIT.fullmatch(revision) else f"{address}@{revision}"
 
 
 def _guard(found: ShellText, call: PipCall) -> tuple[str, str] | None:
-    """What surrounds the command so that it still means one thing to its neighbours; None where that cannot be."""
+    """Text around the command so that it remains one unit for its neighbours; None if impossible."""
     command = call.command
     if not (found.is_line or found.magic or (found.script and found.literal is None)):
         return None
@@ -122,11 +122,11 @@ def _find_addresses(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
         else:
             edits = [found.edit(command.start, command.start, head)]
         edits += [found.edit(command.end, command.end, around[1])] if around[1] else []
-        yield from match(found, call, "pip fetches an address again at every run, even if it is installed", edits)
+        yield from match(found, call, "pip downloads a URL again in every run, even if it is installed", edits)
 
 
 def _find_again(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Commands that go to the network at every run by what they say, and are left so."""
+    """Commands that need the network in every run on purpose, and are not changed."""
     for found, call in pip_calls(source):
         if not call.installs or call.command.before == "||":
             continue
@@ -136,7 +136,9 @@ def _find_again(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         ]
         if reasons and not _only_pinned(call):
             names = " and ".join(dict.fromkeys(reasons))
-            yield from match(found, call, f"{names}: pip asks the network at every run, and installs what is newer", [])
+            yield from match(
+                found, call, f"{names}: pip queries the network in every run, and installs newer versions", []
+            )
 
 
 def _find_cuda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -166,7 +168,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="LF505",
-        name="addresses are fetched once",
+        name="URLs are downloaded once",
         matches="`!pip install git+https://…` without a branch or tag, or the address of a wheel",
         writes="`!pip freeze | grep -qF ADDRESS || pip install ADDRESS`",
         keeps=Keeps.EQUIVALENT,
@@ -193,7 +195,7 @@ RULES: tuple[Rule, ...] = (
         id="LF509",
         name="installs at every run",
         matches="`-U` without exact versions, `--force-reinstall`, an address with a branch",
-        writes="nothing: pip is asked for what is newest, which only the network knows",
+        writes="nothing: the newest version is requested, which needs the network",
         keeps=Keeps.EQUIVALENT,
         find=_find_again,
         trigger=holding("pip", like=r"\bpip"),

@@ -1,4 +1,4 @@
-"""The two cells a migrated notebook begins with: its parameters, and the set-up that makes folders of them."""
+"""The first two cells of a migrated notebook: its parameters, and the set-up that creates folders from them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Folders:
 
 @dataclass(frozen=True)
 class _Needs:
-    """What the set-up cell must provide, as the migrated cells show: the two folders and their names for Python and the
-    shell, the modules and programs of the kernel, bash, links in the drive folder."""
+    """What the migrated cells need from the set-up cell: the two folders and their names for Python and the shell, the
+    modules and programs of the kernel, bash, links in the drive folder."""
 
     work: bool = False
     drive: bool = False
@@ -66,11 +66,9 @@ def add_preamble(
     *,
     start: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The cells with the parameters cell and the set-up cell before the first code cell, where the notebook
-    needs them.
-
-    Cells that have the tags are extended where something is missing, and left alone otherwise. `known` are code cells
-    that were read before; one with the same text is not read again. start: where new cells are inserted, at the latest
+    """The cells with the parameters cell and the set-up cell before the first code cell, if the notebook needs them.
+    Cells with these tags are extended if something is missing, and not changed otherwise. `known` are code cells that
+    were parsed before; one with the same text is not parsed again. start: where new cells are inserted, at the latest
     before the first code cell: the place of a first code cell whose fields have moved to the parameters cell.
     """
     fields = {field.name: _written(field, facts) for field in facts.parameters if not field.stays}
@@ -97,8 +95,8 @@ def add_preamble(
         cells = [*cells[:first], cells[parameters], *cells[first:parameters], *cells[parameters + 1 :]]
         parameters = first
     if parameters is not None and (parameters > first or _holds_any(cells[parameters]["source"], facts)):
-        # Papermill fills that cell where it stands, too late for folders that are needed before or in it: they get
-        # their defaults.
+        # Papermill sets the values in that cell, too late for folders that are needed before or in it: they get their
+        # defaults.
         text = "\n".join([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
         return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
     added = [_code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)] if needs else []
@@ -112,7 +110,7 @@ def add_preamble(
 
 
 def _written(field: Parameter, facts: NotebookFacts) -> str:
-    """A parameter with the comments that describe it; what more than one comment line describes stands by itself."""
+    """A parameter with the comments that describe it; one with several comment lines is a separate block."""
     line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
     return "\n".join([*[""] * bool(field.above), *field.above, line, *field.below])
 
@@ -120,14 +118,14 @@ def _written(field: Parameter, facts: NotebookFacts) -> str:
 def _needs(
     cells: Sequence[dict[str, Any]], facts: NotebookFacts, parameters: str, known: Mapping[str, CellSource]
 ) -> _Needs:
-    """What the code cells and the lines that join the parameters cell ask for."""
+    """The needs of the code cells and of the lines that are moved to the parameters cell."""
     texts = [cell["source"] for cell in cells if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)]
     code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
     text = "\n".join(source.text for source in code)
     folders = {parameter.folder for parameter in facts.parameters}
     drive_links = any(needs_drive_links(source, facts) for source in code)
     drive = drive_links or "drive" in folders or _holds(text, facts.drive)
-    # The runtime takes the current folder for the work folder.
+    # The runtime uses the current folder as the work folder.
     moves = _RUNTIME in text and _CHANGES_FOLDER.search(text) is not None
     return _Needs(
         work=drive or moves or "work" in folders or _holds(text, facts.work),
@@ -184,7 +182,7 @@ def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _
 def _extended(
     cells: list[dict[str, Any]], parameters: int | None, setup: int, lines: dict[str, str], wanted: list[str]
 ) -> list[dict[str, Any]]:
-    """The cells of a notebook that was migrated before, with what is missing in its two cells."""
+    """The cells of a notebook that was already migrated, with missing lines added to its two cells."""
     texts = {setup: _with_setup(cells[setup]["source"], wanted)}
     if parameters is not None:
         known = _assigned(cells[setup]["source"])
@@ -216,7 +214,7 @@ def _with_setup(text: str, wanted: list[str]) -> str:
 
 
 def _target(line: str) -> str:
-    """What a line assigns to; the whole line where it assigns nothing."""
+    """The target of an assignment; the complete line if it is not an assignment."""
     return line.partition(" = ")[0]
 
 
@@ -231,7 +229,7 @@ def _assigned(text: str) -> set[str]:
 
 
 def _is_movable(cells: Sequence[dict[str, Any]], at: int, facts: NotebookFacts) -> bool:
-    """Whether the parameters cell holds nothing but literals, of names that no cell before it knows."""
+    """Whether the parameters cell contains only literals, with names that no earlier cell uses."""
     try:
         body = ast.parse(cells[at]["source"]).body
     except (SyntaxError, ValueError):

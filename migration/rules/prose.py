@@ -1,4 +1,5 @@
-"""Markdown: badges and links that open a notebook in Colab go; text about Colab's menus and services is reported."""
+"""Markdown: badges and links that open a notebook in Colab are removed; text about Colab's menus and services is
+reported."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def _badges(text: str) -> list[tuple[int, int]]:
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Nothing but other links, marks of a list and signs stands on its line."""
+    """Whether its line contains only other links, list marks and punctuation."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     rest = text[first:start] + text[end : len(text) if last < 0 else last]
     return not re.search(r"[^\W\d_]", re.sub(r"\[[^\]]*\](?:\([^)]*\))+|<[^>]*>|\*\*\w+:?\*\*", "", rest))
@@ -112,7 +113,7 @@ def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _removal(text: str, start: int, end: int) -> Edit:
-    """Takes a span out, and with it a line that would be blank, a list mark alone on it, or spaces left over."""
+    """Removes a span, and with it a line that would be blank, a list mark alone on it, or remaining spaces."""
     first, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     last = len(text) if newline < 0 else newline
     before, after = text[first:start], text[end:last]
@@ -151,7 +152,7 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 @cache
 def local_meaning(url: str) -> str:
-    """Where the notebook lies that an address opens: on GitHub, as a gist or on the drive; empty for others."""
+    """The URL of the notebook that a Colab link opens: on GitHub, as a gist or on the drive; empty for others."""
     path = re.sub(_HOST, "", url, count=1).partition("#")[0].partition("?")[0]
     if found := re.match(r"/github/([^/]+/[^/]+(?:/.*)?)$", path):
         return f"https://github.com/{found[1]}"
@@ -165,13 +166,13 @@ def local_meaning(url: str) -> str:
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _SCROLL_LINK.finditer(source.text):
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
-        action = "where the reader needs the link, link the heading instead: `[text](#Heading-with-hyphens)`"
+        action = "if the link is needed, link the heading instead: `[text](#Heading-with-hyphens)`"
         edit = Edit(match.start(), match.end(), shown)
         yield Match(match.start(), match.end(), "link to a cell by Colab's id of it", (edit,), action)
 
 
 def _find_menu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    action = "reword the text for Jupyter: its menu is called Kernel, and the machine's own hardware is used"
+    action = "reword the text for Jupyter: its menu is called Kernel, and the local hardware is used"
     yield from _once_a_line(source, _RUNTIME_MENU, "text about Colab's Runtime menu", action)
 
 

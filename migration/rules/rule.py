@@ -1,7 +1,6 @@
-"""What a rule is: a row with an id, what it matches, what it writes, whether the behaviour is kept, and an example.
-
-A rule's `find` looks at one cell and yields matches; a match carries the edits that rewrite it, or none where only a
-person can act. Rules never change text themselves: `rules.rewriting` applies their edits.
+"""A rule: a row with an id, what it matches, what it writes, whether the behaviour is kept, and an example. A rule's
+`find` searches one cell and yields matches; a match contains the edits that rewrite it, or none if it needs manual
+changes. Rules never change text themselves: `rules.rewriting` applies their edits.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from migration.python.source import CellSource
 
 @dataclass(frozen=True)
 class Match:
-    """One place in a cell that a rule found.
-
-    `start:end` is the span found, in characters of the cell's source. Without edits it is only reported. `message`
-    says what was found there, `action` what a person must do (needed where behaviour is not kept). `keeps` replaces
-    the rule's own value where this one place differs from the rule's usual case. `prose` is for a Markdown cell above.
+    """One match of a rule in a cell. `start:end` is its span, in characters of the cell's source. Without edits it is
+    only reported. `message` describes it, `action` is what the user must do (required if the behaviour is not kept).
+    `keeps` replaces the rule's own value if this match differs from the usual case. `prose` is for a Markdown cell
+    above.
     """
 
     start: int
@@ -38,7 +36,7 @@ Find = Callable[[CellSource, NotebookFacts], Iterator[Match]]
 
 @dataclass(frozen=True)
 class Example:
-    """A cell in which a rule finds something, and what the rule alone makes of it; None where the cell stays.
+    """A cell with a match of a rule, and the cell after this rule alone; None if it is unchanged.
 
     It is the rule's first test (tests/migration/rules/test_table.py) and a line of docs/migration-rules.md.
     """
@@ -52,12 +50,12 @@ class Example:
 class Rule:
     """One row of the table.
 
-    A cell without the `trigger` is never given to `find`, nor, where `of_colab` says so, one that can neither ask about
-    Colab nor use it (`ColabNames.concern`). `cells` are the cell types looked at. Only rules for `any_language` look
-    at the notebooks of another language than Python. Rules with `opt_in` are about running a notebook again, not about
-    Colab: they apply where `--rerunnable` asks for them. A row with `find` has an `example`.
-    A rule must not match what it writes, so that migrating twice changes nothing. A row without `find` documents what
-    another stage does (the file's structure, outputs, parameters); that stage reports under its id.
+    `find` is called only for cells with the `trigger` and, with `of_colab`, only for cells that may use Colab or ask
+    about it (`ColabNames.concern`). `cells` are the cell types. Only rules with `any_language` apply to notebooks in
+    other languages than Python. Rules with `opt_in` are about running a notebook again, not about Colab: they apply
+    with `--rerunnable`. A row with `find` has an `example`. A rule must not match what it writes, so that migrating
+    twice changes nothing. A row without `find` documents what another stage does (the file's structure, outputs,
+    parameters); that stage reports under its id.
     """
 
     id: str

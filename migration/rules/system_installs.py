@@ -1,7 +1,7 @@
 """Rules for packages that pip does not install: those of the system, of conda, of other languages' managers.
 
-A notebook cannot install them without the rights of an administrator, so its lines become comments or do nothing, and
-the finding says what to install by other means.
+A notebook cannot install them without administrator rights, so its lines become comments or do nothing, and the finding
+lists what to install by other means.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _system_calls(found: ShellText) -> list[SystemCall]:
 
 
 def _goes(found: ShellText) -> bool:
-    """Nothing but changes of the system happens in this line, so that it can become a comment."""
+    """Whether this line only changes the system, so that it can become a comment."""
     if not found.is_line:
         return False
     changes = {call.command for call in _system_calls(found)}
@@ -52,7 +52,7 @@ def _goes(found: ShellText) -> bool:
 
 
 def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
-    """What is found, what a person must do about it, and whether anything must be done."""
+    """The message, the action, and whether the behaviour is kept."""
     packages = list(dict.fromkeys(name for call in calls for name in call.packages))
     others = list(dict.fromkeys(name for call in calls for name in call.others))
     if not packages and not others:
@@ -79,7 +79,7 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _alone(source: CellSource, going: list[Command]) -> set[int]:
-    """Where a statement must stay, because a block would be left empty: the first of its commands."""
+    """The first command of a statement that must stay because its block would be empty."""
     if source.tree is None:
         return {command.start for command in going if _opens_block(source.text, command)}
     starts = {command.start for command in going}
@@ -106,7 +106,7 @@ def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def _may_go(source: CellSource, node: ast.stmt) -> bool:
-    """Other rules may take this statement away in the same round."""
+    """Other rules may remove this statement in the same round."""
     return bool(re.search(r"colab|drive", source.segment(node), re.IGNORECASE))
 
 
@@ -152,7 +152,7 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 yield Match(
                     *found.span(command),
                     "changes an environment of conda, which this machine's kernel need not have",
-                    action="install these packages where the notebook's kernel is, with conda if it is an environment "
+                    action="install these packages into the kernel's environment, with conda if it is an environment "
                     "of conda and else with pip, then delete the line",
                 )
     for node in source.nodes if source.tree and "condacolab" in source.masked else ():
@@ -160,7 +160,7 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if imported or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("condacolab.")):
             yield Match(
                 *source.span(node),
-                "condacolab puts conda into a machine of Colab, and refuses to run elsewhere",
+                "condacolab installs conda on a Colab machine, and refuses to run elsewhere",
                 action="run the notebook in a kernel of a conda environment and delete what names condacolab",
             )
 
@@ -178,7 +178,7 @@ def _find_managers(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(
                 *found.span(command),
                 f"installs a program with {name} for the whole machine",
-                action=f"see that {name} is on this machine and run the line once by hand, or delete it",
+                action=f"make sure that {name} is installed and run the line once by hand, or delete it",
             )
 
 
@@ -222,7 +222,7 @@ RULES: tuple[Rule, ...] = (
         id="LF523",
         name="conda",
         matches="`conda install …`, `mamba install …`, `condacolab`",
-        writes="nothing: only a person knows which environment the kernel runs in",
+        writes="nothing: the user must decide which environment the kernel uses",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_conda,
         trigger=holding("conda", "mamba"),

@@ -1,4 +1,5 @@
-"""The table of rules, in order of priority: where two rules want the same characters, the earlier row goes first."""
+"""The table of rules, in order of priority: if two rules match the same characters, the earlier row is applied
+first."""
 
 from __future__ import annotations
 

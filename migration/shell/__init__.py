@@ -1,9 +1,8 @@
-"""Reads shell text as the shell does, and keeps where every word stands.
-
-Two kinds of text: the body of a `!` line (the default), which IPython hands to the shell after it has joined continued
-lines by spaces and put values in place of `{expression}` and `$name`; and a script (`script=True`), such as the body
-of a `%%bash` cell or the string given to `os.system`, which goes to the shell as it is. Nothing here raises on any
-text: what no shell would accept is read as far as it makes sense.
+"""Parses shell text like the shell, with the position of every word. There are two kinds of text: the body of a `!`
+line (the default), which IPython passes to the shell after joining continued lines by spaces and expanding
+`{expression}` and `$name`; and a script (`script=True`), such as the body of a `%%bash` cell or the argument of
+`os.system`, which is passed to the shell unchanged. Nothing raises on any text: invalid text is parsed as far as
+possible.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def commands(text: str, offset: int = 0, *, script: bool = False) -> tuple[Comma
     return read(text, offset, script=script).commands
 
 
-@lru_cache(maxsize=4096)  # many rules ask, and notebooks share most of their install lines
+@lru_cache(maxsize=4096)  # many rules need it, and notebooks have many equal install lines
 def read(text: str, offset: int = 0, *, script: bool = False) -> Script:
-    """Everything known of a shell text; positions have `offset` added."""
+    """The parsed shell text; `offset` is added to positions."""
     return scan(text, offset, script=script)
 
 
@@ -47,7 +46,7 @@ def quote_context(text: str, position: int, *, script: bool = False) -> Context:
 
 
 def has_braces(text: str) -> bool:
-    """Whether a `!` line holds a brace, which IPython reads as an expression (`{{` and `}}` stand for one brace)."""
+    """Whether a `!` line contains a brace, which IPython reads as an expression (`{{` and `}}` are one brace)."""
     return bool(re.search(r"[{}]", text.replace("{{", "").replace("}}", "")))
 
 

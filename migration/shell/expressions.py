@@ -1,4 +1,4 @@
-"""`{expression}` in a `!` line: IPython puts its value there before the shell reads the line."""
+"""`{expression}` in a `!` line: IPython replaces it by its value before the shell reads the line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FORMAT = re.compile(r"(?:![rsa])?(?::[^{}'\"]*)?$")
 
 
 def end_of_expression(text: str, start: int) -> int | None:
-    """Where the expression that the brace at `start` opens is closed; None where there is none."""
+    """The end of the expression that the brace at `start` opens; None if there is none."""
     depth = 0
     for found in re.compile(r"[{}\n]").finditer(text, start):
         if found[0] == "\n":

@@ -1,4 +1,4 @@
-"""Reads what an install command asks for: pip's arguments, and the packages that a system's manager gets."""
+"""Parses install commands: the arguments of pip, and the packages of a system's package manager."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Interpreter = Literal["path", "kernel", "other"]
 class Item:
     """One argument of `pip install`: an option by its long name with its value, or a requirement (`option` empty).
 
-    `words` are those it is written in; `value` is "" for an option without one.
+    `words` are its words; `value` is "" for an option without one.
     """
 
     option: str
@@ -92,9 +92,8 @@ class PipCall:
     """A pip command: the words from `first` (`pip`, `python`, `uv`) to `last` (`pip`) name the program.
 
     `after_sudo` is the index of the word after a leading `sudo` and its options (0 where there is none). `interpreter`
-    says whose packages it changes: those of the first Python on the `PATH`, of the kernel's own, or of another one.
-    `has_options` says that Python itself is given options before `-m`. `items` hold pip's own options and what follows
-    the subcommand.
+    is the Python whose packages it changes: the first on the `PATH`, that of the kernel, or another one. `has_options`:
+    Python itself has options before `-m`. `items` are pip's own options and the arguments after the subcommand.
     """
 
     command: shell.Command
@@ -117,7 +116,7 @@ class PipCall:
 
 
 def pip_call(command: shell.Command) -> PipCall | None:
-    """The pip command that a shell command is, also as `python -m pip`, below `sudo`, or as `uv pip`."""
+    """A shell command as a pip command, including `python -m pip`, `sudo pip` and `uv pip`."""
     words = command.words
     at = command.program_at
     if at >= len(words):
@@ -143,7 +142,7 @@ def pip_call(command: shell.Command) -> PipCall | None:
 
 
 def unquoted_bounds(text: str, call: PipCall) -> list[tuple[int, int]]:
-    """The spans of requirements whose `<` or `>` the shell takes for a redirection: `pip install x>=1`."""
+    """The spans of requirements whose `<` or `>` the shell reads as a redirection: `pip install x>=1`."""
     found = []
     ends = {word.end: word for word in call.command.words[call.subcommand_at + 1 :]}
     for redirection in call.command.redirections:
@@ -219,7 +218,7 @@ def _items(words: tuple[shell.Word, ...]) -> Iterator[Item]:
 class SystemCall:
     """A command that changes the system's packages.
 
-    `packages` are what it installs (`name` or `name=version`), `others` what else it brings in (files, repositories);
+    `packages` are the installed packages (`name` or `name=version`), `others` other sources (files, repositories);
     `installs` is False for one that installs nothing (`apt-get update`).
     """
 
@@ -230,7 +229,7 @@ class SystemCall:
 
 
 def system_call(command: shell.Command) -> SystemCall | None:
-    """What a command changes in the system, or None where it only looks, or is none of these programs."""
+    """The changes of a command to the system; None if it only reads, or is another program."""
     name = command.program
     arguments = command.arguments
     values = [word.value for word in arguments]

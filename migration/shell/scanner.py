@@ -1,4 +1,4 @@
-"""Reads shell text from left to right, as a shell's own reader does; `migration.shell` is the way in."""
+"""Scans shell text from left to right, like a shell; use it through `migration.shell`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from migration.shell.expressions import end_of_expression
 from migration.shell.words import Command, Redirection, Script, Word
 
 MAX_DEPTH = 40
-"""How many subshells and substitutions inside each other are read."""
+"""Maximum depth of nested subshells and substitutions."""
 
 _OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{"})
 _CLOSERS = frozenset({"fi", "done", "esac", "}"})
@@ -25,7 +25,7 @@ _BRACE_EXPANSION = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 
 
 def scan(text: str, offset: int, *, script: bool) -> Script:
-    """Everything known of a shell text; positions have `offset` added."""
+    """The parsed shell text; `offset` is added to positions."""
     scanner = _Scanner(text, offset, script)
     while scanner.at < len(text):
         scanner.read_list("", "")
@@ -102,7 +102,7 @@ class _Scanner:
         self.closers.pop()
 
     def read_heredocs(self) -> None:
-        """Takes the lines of the here-documents announced on the line before."""
+        """Reads the lines of the here-documents of the line before."""
         self.at = min(self.at, len(self.text))
         for index, found in enumerate(self.pending):
             if index and self.text.startswith("\n", self.at):
@@ -143,7 +143,7 @@ class _Scanner:
         return _Parts(before=after)
 
     def _comment(self) -> None:
-        """IPython joins a continued line before the shell sees it, so there a comment hides the rest of the line."""
+        """IPython joins a continued line before the shell reads it, so a comment hides the rest of the line."""
         end = re.compile(r"\n" if self.script else r"(?<!\\)(?<!\\\r)\n").search(self.text, self.at)
         stop = end.start() if end else len(self.text)
         self.comments.append((self.at + self.offset, stop + self.offset))
@@ -342,7 +342,8 @@ class _Scanner:
         return self.text[start : self.at]
 
     def _brace(self, code: str) -> tuple[str, bool]:
-        """A brace: of an expression that IPython replaces, which is taken whole, of an expansion, or of nothing."""
+        """A brace: of an expression that IPython replaces, which is read completely, of an expansion, or a plain
+        one."""
         start = self.at
         if self.script:
             self.at += 1

@@ -1,4 +1,4 @@
-"""What shell text consists of: words, redirections and simple commands, each with its place."""
+"""Parts of shell text: words, redirections and simple commands, each with its position."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Word:
     """One word of a command, `start:end` in the text (plus the offset it was read with).
 
     `value` is the word without its quotes and escapes; `quotes` holds for each character of `raw` its context (`u`
-    unquoted, `s` single, `d` double; the quotation marks belong to what they enclose). `is_literal` says that `value`
-    is what the program receives: nothing in it is expanded by the shell or by IPython (a `[` is taken as written).
+    unquoted, `s` single, `d` double; the quotation marks belong to what they enclose). `is_literal`: the program
+    receives `value`: nothing in it is expanded by the shell or by IPython (a `[` is taken literally).
     """
 
     start: int
@@ -89,7 +89,7 @@ class Command:
     keywords: tuple[str, ...] = ()
     depth: int = 0
 
-    @cached_property  # every rule about shell lines asks
+    @cached_property  # used by every rule about shell lines
     def program_at(self) -> int:
         """Which word is the program, past `sudo`, `env`, `time`, `nohup` and the like with their options; the number
         of words where there is none."""
@@ -111,7 +111,7 @@ class Command:
 
     @cached_property
     def program(self) -> str:
-        """The name of the program, without its folder; "" where there is none."""
+        """The name of the program, without its folder; "" if there is none."""
         return _basename(self.words[self.program_at]) if self.program_at < len(self.words) else ""
 
     @property
@@ -124,7 +124,7 @@ class Command:
 class Script:
     """A text as read: its simple commands in order of their beginning, its comments, and each character's context.
 
-    `blocks` says that there is more than simple commands and separators: loops, conditions, groups, functions.
+    `blocks`: there is more than simple commands and separators: loops, conditions, groups, functions.
     """
 
     commands: tuple[Command, ...]
@@ -140,6 +140,6 @@ def _basename(word: Word) -> str:
 
 
 def is_known(word: Word) -> bool:
-    """The word is what the program receives: the shell, IPython and Python put nothing in its place. A `*` alone
-    stands for itself: no file is named like a version."""
+    """Whether the program receives the word unchanged: the shell, IPython and Python expand nothing in it. A `*` in a
+    version is not expanded, because no file has such a name."""
     return FIELD not in word.value and (word.is_literal or not _EXPANDED.search(word.raw))

@@ -112,7 +112,7 @@ def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, 
     caplog.set_level(logging.INFO)
     assert_same(score(plant_root, stream), fresh)
     assert "scoring with the detector of" in caplog.text
-    assert "its data is not here" in caplog.text
+    assert "its data is missing" in caplog.text
     assert "fewer reference rows" not in caplog.text
 
     file_of(plant_root, stream).unlink()

@@ -160,7 +160,7 @@ def test_a_summary_of_an_older_landfall_or_torn_counts_for_nothing(scored, caplo
     del output["made_of"]
     summary_file(scored).write_text(json.dumps(output), encoding="utf-8")
     assert score(scored) == EXIT_OK
-    assert "does not say what they were made of" in caplog.text
+    assert "does not contain their inputs" in caplog.text
     summary_file(scored).write_text("{torn", encoding="utf-8")
     assert score(scored) == EXIT_OK
     assert "made_of" in summary(scored)

@@ -153,7 +153,7 @@ def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):
     score(trained, "patchtst")
     written = file_of(trained, "patchtst").read_bytes()
     assert calibrate(trained, "patchtst") == EXIT_USAGE
-    assert "no newer data is named" in capsys.readouterr().err
+    assert "no newer data was passed" in capsys.readouterr().err
     few = ["data.parts.calibration.stop=40", "scoring.threshold.min_calibration=100"]
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], *few) == EXIT_DATA
     assert calibrate(trained, "patchtst", "data.parts.calibration.files=[data/fdc/none_*.csv]") == EXIT_DATA

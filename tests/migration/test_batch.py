@@ -78,7 +78,7 @@ def test_what_is_there_stays_unless_forced(occupied):
     Path(occupied).write_text("mine", encoding="utf-8")
     report = one(path)
     assert report.status == "failed"
-    assert report.error == f"{occupied} is there already and differs — --force overwrites it"
+    assert report.error == f"{occupied} exists and differs — --force overwrites it"
     assert Path(occupied).read_text(encoding="utf-8") == "mine"
     assert files() == sorted(["a.ipynb", occupied])
     assert one(path, force=True).status == "migrated"

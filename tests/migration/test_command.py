@@ -64,7 +64,7 @@ def test_a_folder_goes_into_a_folder_with_its_tree(capsys):
     save(Path("nb/.ipynb_checkpoints/a-checkpoint.ipynb"), COLAB)
     assert main(["nb", "--out-dir", "out"]) == 0
     assert [name for name in files() if name.startswith("out")] == ["out/a.ipynb", "out/deep/a.ipynb"]
-    assert capsys.readouterr().out.endswith("2 notebooks: 2 migrated, 0 local already\n")
+    assert capsys.readouterr().out.endswith("2 notebooks: 2 migrated, 0 already local\n")
 
 
 def test_a_second_run_over_a_folder_changes_nothing_and_says_what_it_left_out(capsys):
@@ -74,7 +74,7 @@ def test_a_second_run_over_a_folder_changes_nothing_and_says_what_it_left_out(ca
     assert main(["nb"]) == 0
     output = capsys.readouterr()
     assert files() == ["nb/colab_a.ipynb", "nb/local_a.ipynb"]
-    assert output.err == ("landfall migrate: nb/local_a.ipynb is left out: it is the local form of colab_a.ipynb\n")
+    assert output.err == ("landfall migrate: nb/local_a.ipynb is skipped: it is the local form of colab_a.ipynb\n")
 
 
 def test_folders_become_parameters_of_the_notebook(capsys):
@@ -93,7 +93,7 @@ def test_a_file_that_is_no_notebook_is_one_line_and_the_others_are_done():
     lines = done.stderr.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("landfall migrate: nb/bad.ipynb: it is an HTML page")
-    assert lines[1] == "landfall migrate: gone.ipynb: there is no such file or folder"
+    assert lines[1] == "landfall migrate: gone.ipynb: no such file or folder"
     assert Path("nb/local_a.ipynb").is_file()
 
 
@@ -102,7 +102,7 @@ def test_an_output_that_was_edited_stays(capsys):
     assert main(["a.ipynb"]) == 0
     Path("local_a.ipynb").write_text("edited", encoding="utf-8")
     assert main(["a.ipynb"]) == 2
-    assert "local_a.ipynb is there already and differs — --force overwrites it" in capsys.readouterr().err
+    assert "local_a.ipynb exists and differs — --force overwrites it" in capsys.readouterr().err
     assert Path("local_a.ipynb").read_text(encoding="utf-8") == "edited"
     assert main(["a.ipynb", "--force"]) == 0
     assert Path("local_a.ipynb").read_text(encoding="utf-8") != "edited"
@@ -144,7 +144,7 @@ def test_check_is_content_with_what_migration_made(capsys):
     assert main(["a.ipynb"]) == 0
     capsys.readouterr()
     assert main(["--check", "local_a.ipynb"]) == 0
-    assert capsys.readouterr().out == "1 notebook: nothing that only Colab has\n"
+    assert capsys.readouterr().out == "1 notebook: no Colab-only constructs\n"
 
 
 def test_check_does_not_mind_an_old_format_or_missing_ids(capsys):
@@ -254,7 +254,7 @@ def test_the_table_of_rules_is_printed(capsys):
         ([], "no notebook was passed"),
         (["a.ipynb", "--check", "-o", "b.ipynb"], "--check and --diff write no notebook"),
         (["a.ipynb", "--diff", "--out-dir", "b"], "--check and --diff write no notebook"),
-        (["a.ipynb", "a.ipynb", "-o", "b.ipynb"], "-o names the output of one notebook"),
+        (["a.ipynb", "a.ipynb", "-o", "b.ipynb"], "-o is the output of one notebook"),
         (["a.ipynb", "--out-dir", "a.ipynb"], "a.ipynb is not a folder"),
         (["a.ipynb", "--report", "report.html"], "name it FILE.json"),
         (["a.ipynb", "--work-dir", " "], "--work-dir is not a valid folder name"),

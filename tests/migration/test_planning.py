@@ -87,7 +87,7 @@ def test_local_notebooks_beside_their_originals_are_left_out_and_it_is_said():
             "nb/colab_a.ipynb": "nb/local_a.ipynb",
             "nb/local_attention.ipynb": "nb/local_attention_local.ipynb",
         }
-        assert plan.left_out == ("nb/local_a.ipynb is left out: it is the local form of colab_a.ipynb",)
+        assert plan.left_out == ("nb/local_a.ipynb is skipped: it is the local form of colab_a.ipynb",)
 
 
 def test_a_local_notebook_asked_for_alone_is_an_input():
@@ -138,7 +138,7 @@ def test_two_inputs_never_share_an_output():
     plan = make_plan([Path("colab_x.ipynb"), Path("x.ipynb"), Path("y.ipynb")])
     assert outputs(plan) == {"colab_x.ipynb": "local_x.ipynb", "y.ipynb": "local_y.ipynb"}
     assert plan.failed[0].input == "x.ipynb"
-    assert "local_x.ipynb is that of colab_x.ipynb already" in plan.failed[0].error
+    assert "local_x.ipynb is already that of colab_x.ipynb" in plan.failed[0].error
 
 
 def test_what_is_missing_fails_and_the_rest_is_planned():
@@ -160,9 +160,9 @@ def test_without_writing_every_notebook_is_looked_at_and_none_has_an_output():
 
 def test_one_output_is_for_one_notebook():
     touch("a.ipynb", "b.ipynb", "folder/c.ipynb")
-    with pytest.raises(UsageError, match="-o names the output of one notebook"):
+    with pytest.raises(UsageError, match="-o is the output of one notebook"):
         make_plan([Path("a.ipynb"), Path("b.ipynb")], output=Path("out.ipynb"))
-    with pytest.raises(UsageError, match="-o names the output of one notebook"):
+    with pytest.raises(UsageError, match="-o is the output of one notebook"):
         make_plan([Path("folder")], output=Path("out.ipynb"))
     with pytest.raises(UsageError, match="folder is a folder"):
         make_plan([Path("a.ipynb")], output=Path("folder"))

@@ -142,6 +142,6 @@ def test_the_text_ends_with_what_to_do(workspace, capsys):
     assert capsys.readouterr().out.splitlines()[-1].endswith("landfall train patchtst")
     (workspace / "data/fdc/train_2.csv").write_text("", encoding="utf-8")
     assert check_data.main(arguments) == EXIT_DATA
-    told = capsys.readouterr().out
-    assert "✗" in told
-    assert "not ready: 1" in told.splitlines()[-1]
+    expected = capsys.readouterr().out
+    assert "✗" in expected
+    assert "not ready: 1" in expected.splitlines()[-1]

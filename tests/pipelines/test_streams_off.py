@@ -46,9 +46,9 @@ def test_the_dashboard_is_ready_and_says_why_it_is_not_in_use(sensors_only, caps
     validate_training_outputs.main(["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--skip-smoke"])
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS]
     assert export_training_dashboard_state.main(arguments) == EXIT_OK
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    expected = json.loads(capsys.readouterr().out.splitlines()[-1])
     state = DashboardState.model_validate_json((sensors_only / DEFAULT_OUT).read_bytes())
-    assert told["streams"]["swinmae"] == "not in use"
+    assert expected["streams"]["swinmae"] == "not in use"
     assert state.streams["swinmae"].light.state == "not in use"
     assert "data/vib" in state.streams["swinmae"].light.detail
     assert not any("Swin" in node.detail for node in state.pipeline)

@@ -88,13 +88,13 @@ def test_other_languages_give_nothing():
         ("https://example.org/b-1-py3-none-any.whl", "https://example.org/b-1-py3-none-any.whl"),
         ("-r https://example.org/r.txt", "-r https://example.org/r.txt"),
         ("--no-deps x", "x  # the notebook installs it with --no-deps"),
-        ("x=={version}", "# x=={version} (the notebook fills in a part of it)"),
-        ("$packages", "# $packages (the notebook fills in a part of it)"),
+        ("x=={version}", "# x=={version} (a part of it is a Python expression)"),
+        ("$packages", "# $packages (a part of it is a Python expression)"),
         (".", "# . (a folder or file of the notebook's machine)"),
         ("-e '.[dev]'", "# -e .[dev] (a folder or file of the notebook's machine)"),
         ("/content/x", "# /content/x (a folder or file of the notebook's machine)"),
         ("a/b-1-py3-none-any.whl", "# a/b-1-py3-none-any.whl (a folder or file of the notebook's machine)"),
-        ("-r requirements.txt", "# -r requirements.txt (a file that only the notebook's folder has)"),
+        ("-r requirements.txt", "# -r requirements.txt (a file in the notebook's folder)"),
         ("x==latest", "# x==latest (pip does not accept it)"),
         ("x,", "# x, (pip does not accept it)"),
         ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),
@@ -106,7 +106,7 @@ def test_each_kind_of_requirement(given, line):
 
 
 def test_a_part_that_python_fills_in_is_shown_as_such():
-    assert _python("os.system(f'pip install x=={v} y')") == ["y", "# x=={…} (the notebook fills in a part of it)"]
+    assert _python("os.system(f'pip install x=={v} y')") == ["y", "# x=={…} (a part of it is a Python expression)"]
 
 
 def test_options_come_first_and_once():
@@ -121,8 +121,8 @@ def test_options_come_first_and_once():
         "--trusted-host example.org",
         "x",
         "y",
-        "# --find-links wheels (a file that only the notebook's folder has)",
-        "# --extra-index-url {url} (the notebook fills in a part of it)",
+        "# --find-links wheels (a file in the notebook's folder)",
+        "# --extra-index-url {url} (a part of it is a Python expression)",
     ]
 
 

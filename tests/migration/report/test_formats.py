@@ -24,8 +24,8 @@ def test_the_summary_says_what_was_written_and_what_to_do():
         "  2 changes, made for a GPU T4, next to it nb.requirements.txt",
         f"  ! cell 3, line 2: a thing ({RULE})",
         "    → a thing",
-        "plain.ipynb is local already",
-        "3 notebooks: 1 migrated, 1 local already, 1 failed, 1 with something for you to do",
+        "plain.ipynb is already local",
+        "3 notebooks: 1 migrated, 1 already local, 1 failed, 1 need manual changes",
     ]
 
 
@@ -49,13 +49,13 @@ def test_check_has_a_line_for_each_finding():
         "    → a thing",
         f"nb, ü:1.ipynb: cell 3: {RULE} a cell is no Python",
         f"nb, ü:1.ipynb: notebook: {RULE} a cell is no Python",
-        "3 findings in 1 notebook: 2 that `landfall migrate` rewrites, 1 for you to act on",
+        "3 findings in 1 notebook: 2 that `landfall migrate` rewrites, 1 that need manual changes",
     ]
 
 
 def test_check_of_local_notebooks_says_so_unless_one_failed():
     clean = NotebookReport("a.ipynb", "unchanged")
-    assert check_text(make_report([clean], "check")) == "1 notebook: nothing that only Colab has\n"
+    assert check_text(make_report([clean], "check")) == "1 notebook: no Colab-only constructs\n"
     failed = NotebookReport("b.ipynb", "failed", error="no notebook")
     assert check_text(make_report([clean, failed], "check")) == ""
 

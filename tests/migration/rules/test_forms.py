@@ -46,7 +46,7 @@ def test_a_field_in_a_shell_cell_becomes_a_plain_comment():
     new, (finding,) = _rewrite('%%bash\nN=3 # @param {type: "integer"}\necho "# @param"\n')
     assert new == '%%bash\nN=3 # param: {type: "integer"}\necho "# @param"\n'
     assert finding.rule == "LF603"
-    assert "not written in Python" in finding.message
+    assert "its cell is not Python" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_what_only_looks_like_a_folder_stays(text):
     "text, said",
     [
         ("!sed -i 's/a/\\/content\\/b/' x", "escaped slashes"),
-        ("%%bash\ncat <<'E'\n/content/x $A\nE\n", "no variable is read"),
+        ("%%bash\ncat <<'E'\n/content/x $A\nE\n", "variables are not expanded"),
     ],
 )
 def test_where_no_variable_can_stand_a_person_must_act(text, said):
