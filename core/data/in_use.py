@@ -19,7 +19,7 @@ def streams_off(
     """The streams that are not in use, each with the reason.
 
     needed: streams that are in use without data, such as one with an imported model. Where no stream has data, only
-    those that are switched off are left out: each of the others then reports what it lacks.
+    those that are switched off are left out: each of the others then reports what is missing.
     Raises UsageError where every stream is switched off.
     """
     switched_off = {

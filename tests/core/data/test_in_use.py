@@ -33,7 +33,7 @@ def touch(root: Path, *files: str) -> None:
         (["data/fdc/train_1.csv", "data/vib/train_1.npy"], set()),
         # A file that no glob matches is a mistake to report.
         (["data/fdc/train_1.csv", "data/vib/pump.npy"], set()),
-        # Both lack data: both say so.
+        # Neither has data: both report it.
         ([], set()),
         (["samples/data/fdc/train_1.csv", "samples/data/vib/train_1.npy"], set()),
         # Own data and sample data never mix.
@@ -54,7 +54,7 @@ def test_a_stream_can_be_switched_off_and_on(workspace):
     assert "enabled" in found["swinmae"]
     (workspace / "data/vib/train_1.npy").unlink()
     assert set(streams_off(configs(workspace), workspace)) == {"swinmae"}
-    assert not streams_off(configs(workspace, swinmae="enabled=true"), workspace), "the lack of data is then an error"
+    assert not streams_off(configs(workspace, swinmae="enabled=true"), workspace), "missing data is then an error"
     assert not streams_off(configs(workspace), workspace, needed=["swinmae"]), "an imported model"
 
 
