@@ -16,10 +16,9 @@ _TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class Owner:
-    """A process, for ever: machine, number and when it started, so that no later process of its number is taken for it.
+    """Unique identity of a process: machine, id and start time, so that a later process with the same id is different.
 
-    machine: eight letters for host name, boot and, in a container, its numbering of processes. started: by a clock that
-    nobody sets.
+    machine: eight letters for host name, boot and, in a container, its PID namespace. started: by a monotonic clock.
     """
 
     machine: str

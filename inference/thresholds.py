@@ -234,10 +234,10 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
     if per_day * sample.days >= 1:
         return value, ""
     lasts, possible = duration_in_words(sample.days * _SECONDS_PER_DAY), poisson_interval(0)[1] / sample.days
-    told = f", so up to {number(possible)} a day are possible" if possible < _TELLING else ""
+    words = f", so up to {number(possible)} a day are possible" if possible < _TELLING else ""
     return value, (
         f"it lasts {lasts}, too short to hold false events to {number(per_day)} a day: the threshold leaves no event "
-        f"in it{told}"
+        f"in it{words}"
     )
 
 
@@ -304,7 +304,7 @@ def _too_few(found: int, needed: int, instead: str) -> DataError:
 def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> str:
     """The statement about the false alarms of the threshold, and its data."""
     expected = threshold.expected
-    told = [
+    words = [
         "False alarms expected while the process stays as calibrated: "
         f"{_range(expected.low, expected.high, percent)} of scores "
         f"(asked: at most {percent(threshold.false_alarm_rate)})"
@@ -313,8 +313,8 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
         events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
         per_day = threshold.false_events_per_day
         asked = f" (asked: at most {number(per_day)})" if per_day is not None else ""
-        told.append(f"{events} events a day{asked}")
-    sentences = [", ".join(told)]
+        words.append(f"{events} events a day{asked}")
+    sentences = [", ".join(words)]
     if threshold.shortfall:
         sentences.append(f"Too little calibration data: {threshold.shortfall}")
     if achieved is None:
@@ -349,8 +349,8 @@ def in_words(found: FalseAlarms) -> str:
     return f"{percent(found.rate)} ({_range(found.low, found.high, percent)})"
 
 
-def _range(low: float, high: float, told: Callable[[float], str]) -> str:
-    first, last = told(low), told(high)
+def _range(low: float, high: float, words: Callable[[float], str]) -> str:
+    first, last = words(low), words(high)
     return f"{first.removesuffix(' %')} to {last}"
 
 
@@ -360,5 +360,5 @@ def percent(share: float) -> str:
 
 def number(value: float) -> str:
     """To two digits, without an exponent."""
-    told = plain(value, 2)
-    return told.rstrip("0").rstrip(".") if "." in told else told
+    words = plain(value, 2)
+    return words.rstrip("0").rstrip(".") if "." in words else words

@@ -55,16 +55,16 @@ def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) 
     width = max(len(step.name) for step in steps)
     lines, running = [], set()
     for step in steps:
-        told = "run"
+        words = "run"
         if resume:
             reason = reason_to_run(step, order, root)
             waits = [name for name in step.needs if name in running]
-            told = f"run: {reason}" if reason else "skip: its inputs have not changed"
+            words = f"run: {reason}" if reason else "skip: its inputs have not changed"
             if waits and not reason:
-                told = f"skip, unless {waits[0]} changes its inputs"
-        if told.startswith("run"):
+                words = f"skip, unless {waits[0]} changes its inputs"
+        if words.startswith("run"):
             running.add(step.name)
-        lines.append(f"{step.name:<{width}}  {told}")
+        lines.append(f"{step.name:<{width}}  {words}")
     return "\n".join(lines)
 
 

@@ -104,8 +104,8 @@ def with_pipeline_run(
 
     steps = [step for step in run.steps.values() if is_current(step)]
     # The document with the nodes is itself the export.
-    told = {stage.id: stage for stage in stages_of(steps) if stage.id != "export"}
-    return [_with_stage(node, told.get(node.id)) for node in nodes]
+    reported = {stage.id: stage for stage in stages_of(steps) if stage.id != "export"}
+    return [_with_stage(node, reported.get(node.id)) for node in nodes]
 
 
 def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
@@ -151,9 +151,9 @@ def _lasted(step: StepNow) -> str:
     return span(max(1.0, step.seconds))
 
 
-def live_of(told: Mapping[str, Any]) -> LivePipeline:
-    """Stages that replace the exported ones on the page until the next export. `told`: content of `pipeline.json`."""
-    run = PipelineRun.model_validate(told)
+def live_of(reported: Mapping[str, Any]) -> LivePipeline:
+    """Stages that replace the exported ones until the next export. `reported`: content of `pipeline.json`."""
+    run = PipelineRun.model_validate(reported)
     stages = stages_of(run.steps.values())
     is_exported = any(stage.id == "export" and stage.state == "done" for stage in stages)
     # The quality check has read the files.

@@ -155,7 +155,7 @@ class RunStream(Progress):
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
     detection: RunDetection | None = Field(None, description="Null where its model has not scored.")
-    notes: RunNotes | None = Field(None, description="Null where nobody noted anything.")
+    notes: RunNotes | None = Field(None, description="Null without notes.")
     config: dict[str, Any] | None = Field(None, description="The composed configuration.")
 
 

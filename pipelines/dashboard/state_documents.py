@@ -275,7 +275,7 @@ class StageNow(Document):
 
 
 class LivePipeline(Document):
-    """`live/pipeline.json`: the pipeline while it runs; the next export tells all of it."""
+    """`live/pipeline.json`: the running pipeline; the next export replaces it."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Text = Field(description="The run.")

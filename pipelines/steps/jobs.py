@@ -111,12 +111,12 @@ class Job:
     # ---------------------------------------------------------------------------------------------------- how far it is
     def progress(self) -> str:
         """Progress and remaining time, in one line."""
-        told, training = self._cell(), self._training_status()
+        words, training = self._cell(), self._training_status()
         if training is not None:
-            told.append(f"epoch {min(training['epoch'] + 1, training['epochs'])} of {training['epochs']}")
-            told.append(f"step {training['step']} of {training['steps']}")
-        told.append(f"{span(self.seconds)} so far")
-        return ", ".join([*told, *self._left()])
+            words.append(f"epoch {min(training['epoch'] + 1, training['epochs'])} of {training['epochs']}")
+            words.append(f"step {training['step']} of {training['steps']}")
+        words.append(f"{span(self.seconds)} so far")
+        return ", ".join([*words, *self._left()])
 
     def quarters(self) -> int:
         """Number of completed quarters of the training's epochs, at most 3; 0 if it does not train."""
