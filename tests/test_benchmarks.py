@@ -161,6 +161,7 @@ def test_the_page_is_that_of_the_results():
     assert (REPO_ROOT / page.FILE).read_text(encoding="utf-8") == page.page()
 
 
+@pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_chamber():
     """On a seed of the data on which no constant was chosen and no figure is reported."""
     found = demonstration("patchtst", 301)
@@ -170,6 +171,7 @@ def test_the_charts_find_the_faults_of_the_sample_chamber():
     assert found["auroc"] >= 0.9
 
 
+@pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_rig():
     found = demonstration("swinmae", 301)
     assert (found["faults_total"], found["healthy_recordings"]) == (8, 4)

@@ -260,6 +260,7 @@ def filled_in_step_by_step(file) -> dict[str, float]:
     return {name: float(np.mean(each)) for name, each in squares.items()}
 
 
+@pytest.mark.slow
 def test_hidden_patches_are_filled_in_by_models_and_by_simple_methods(hourly, tiny, tmp_path):
     pytest.importorskip("transformers")
     assert run(hourly.parents[2], tmp_path, "--set", "ett", "--peers") == 0

@@ -249,6 +249,7 @@ def test_with_x64_weights_and_results_are_float64(plant):
     assert environment_of(plant)["device"]["x64"] is True
 
 
+@pytest.mark.slow
 def test_a_compiled_model_has_the_same_result(plant, monkeypatch):
     """The real compiler takes half a minute; this test only verifies that the setting reaches the model."""
     compiled = []

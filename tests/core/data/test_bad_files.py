@@ -96,6 +96,7 @@ def test_one_row_is_no_window(tmp_path):
         load_stream_data(config_for("patchtst", "f.csv", parts=["train"]), root=tmp_path, parts=["train"])
 
 
+@pytest.mark.slow
 def test_five_thousand_columns_come_back_exactly(tmp_path):
     bad_files.wide(tmp_path / "f.csv")
     config = config_for("patchtst", "f.csv", store_dir="")

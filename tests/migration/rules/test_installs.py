@@ -241,6 +241,7 @@ def shell(tmp_path, monkeypatch):
     shell.reset(new_session=False)
 
 
+@pytest.mark.slow
 def test_what_is_written_runs_in_ipython(shell, tmp_path, monkeypatch):
     """The kernel's pip answers, with values, redirections, pipes and several lines; system commands do nothing."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}" + os.environ["PATH"])
