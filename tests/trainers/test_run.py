@@ -67,7 +67,7 @@ def test_a_measured_batch_size_is_reported_cached_and_used_again(plant, caplog):
     assert record["model"]["size"] == "reduced"
     assert checkpoint.describe(plant / "checkpoints/patchtst_ssl.pt")["hardware"]["batch"] == batch
     logged = {record.getMessage().split()[0] for record in caplog.records if record.name == "trainers.run"}
-    assert logged >= {"device", "precision", "memory", "tier", "model", "batch", "checkpointing", "time", "disk"}
+    assert logged >= {"device", "precision", "memory", "tier", "model", "batch", "activations", "time", "disk"}
     caplog.clear()
     run_training(plant, "training.epochs=2", words=MEASURED)
     assert "cached from an earlier run" in caplog.text
@@ -158,7 +158,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory(plant, switch):
 @pytest.mark.parametrize("limit", [False, True])
 def test_a_run_that_is_stopped_while_measuring_has_nothing_to_save(plant, monkeypatch, limit):
     """The measurement is not cached either, because it was not complete."""
-    steps, asked = probing._steps, []
+    steps, asked = probing.steps_of, []
 
     def interrupted(*arguments, **named):
         train_step, validation_step = steps(*arguments, **named)
@@ -173,7 +173,7 @@ def test_a_run_that_is_stopped_while_measuring_has_nothing_to_save(plant, monkey
         return step, validation_step
 
     began = time.monotonic()
-    monkeypatch.setattr(probing, "_steps", interrupted)
+    monkeypatch.setattr(probing, "steps_of", interrupted)
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - began)
     with pytest.raises(StoppedError, match="there was nothing to save yet") as caught:
         run_training(plant, f"timeout_hours={3 / 3600 if limit else 1}", words=MEASURED)
