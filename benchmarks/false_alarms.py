@@ -70,14 +70,13 @@ class Process:
         test = _part(series, others + self.rows, others + self.rows + later)
         overrides = [
             f"scoring.smoothing_span={self.span}",
-            f"scoring.model_weight={self.model_weight}",
             f"scoring.threshold.false_alarm_rate={self.rate}",
             "scoring.threshold.false_events_per_day=null",
             "scoring.operating_context=off",
         ]
         config = load_config(local_config_file("patchtst"), overrides, root=REPOSITORY, environment={}).config
         errors = {name: _errors(part, square_nc) for name, part in normal.items()}
-        detector, _ = fit_with_scores(config, "no model", normal, errors)
+        detector, _ = fit_with_scores(config, "no model", normal, errors, model_weight=self.model_weight)
         score_s = detector.score(_errors(test, square_nc), test).score_s
         return detector.threshold, float((score_s > detector.threshold.value).mean())
 

@@ -14,6 +14,8 @@
 - `calibration`: calibration data in halves
 - `detector`: everything that is fitted to reference data, as one object
 - `detector_file`: its file
+- `injected_faults`: faults in copies of reference data
+- `model_weight`: the weight of the model that finds most of them
 - `fitting`: fits a detector
 - `stored_detector`: selects the detector for scoring
 - `top_channels`: the channels with the largest errors of an event

@@ -71,3 +71,14 @@ def restricted(windows: WindowSet, errors: PartErrors, chosen_s: np.ndarray) -> 
         windows = replace(windows, starts_w=torch.from_numpy(start_w[inside_w]), segments_k2=segments_k2)
     error_sc = None if errors.error_sc is None else errors.error_sc[chosen_s]
     return windows, replace(errors, error_sc=error_sc, row_s=errors.row_s[chosen_s], segment_s=segment_s)
+
+
+def windows_ending_in(windows: WindowSet, half: WindowSet) -> WindowSet:
+    """The part `half` of a split, with all windows of the split whose newer half lies in it: more than are inside where
+    the part is little longer than a window. For scores of process sensors that do not look ahead."""
+    start_w, segments = windows.starts_w.numpy(), half.segments
+    stop_w = start_w + windows.window
+    segment_w = np.clip(segments.at(stop_w - 1), 0, None)
+    newer_w = stop_w - windows.window // 2
+    inside_w = (newer_w >= segments.start_k[segment_w]) & (stop_w <= segments.stop_k[segment_w])
+    return replace(half, starts_w=torch.from_numpy(start_w[inside_w]))

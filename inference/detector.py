@@ -52,7 +52,9 @@ class Detector:
     first half, and of the second by a detector fitted to the first; None where half is too little. data: an identity of
     the rows and windows of each reference split. recordings: those of calibration. change: what an explicit calibration
     changed; None where it was fitted to the configuration's own splits. charts_alone: the detector of the same charts
-    without the model, to compare with; None without a model, and in one that an earlier version stored.
+    without the model, to compare with; None without a model, and in one that an earlier version stored. model_weight:
+    the weight of the model in a score. weight_choice: how it was chosen where the configuration says `auto`
+    (`inference.model_weight`).
     """
 
     stream: Stream
@@ -71,6 +73,8 @@ class Detector:
     made_at: str = field(default_factory=utc_now)
     change: Mapping[str, Any] | None = None
     charts_alone: Detector | None = None
+    model_weight: float = 0.0
+    weight_choice: Mapping[str, Any] | None = None
 
     def score(self, errors: PartErrors, windows: WindowSet) -> PartScores:
         """Scores of a split. errors: the model's, of these windows; without a model, their entries."""
@@ -92,7 +96,11 @@ class Detector:
         )
 
     def _score(self, errors: PartErrors, chart_sc: np.ndarray | None, windows: WindowSet) -> PartScores:
-        return self.scales.normalised(raw_scores(errors, self.baseline_c, chart_sc, self.settings), windows)
+        span = self.settings["scoring.smoothing_span"]
+        scores = score_part(
+            errors, self.baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=self.model_weight
+        )
+        return self.scales.normalised(scores, windows)
 
     def with_alarms(self, settings: Scoring) -> Detector:
         """The same with another threshold or other events. Raises DataError where the sample is too small for it."""
@@ -121,14 +129,6 @@ class Detector:
         if changed:
             return f"the data of {' and '.join(changed)} is not what the stored one was fitted to"
         return None
-
-
-def raw_scores(
-    errors: PartErrors, baseline_c: np.ndarray | None, chart_sc: np.ndarray | None, settings: Mapping[str, Any]
-) -> PartScores:
-    """Scores before groups of recordings are brought to the same scale."""
-    weight, span = settings["scoring.model_weight"], settings["scoring.smoothing_span"]
-    return score_part(errors, baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=weight)
 
 
 def settings_of(config: AnyConfig) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from inference.detector import ALARM_SETTINGS, Detector
 from inference.group_scales import GroupScales
 from inference.thresholds import CalibratedThreshold, CalibrationSample, FalseAlarms
 
-# Version 4 is the same without the detector of the charts alone.
-FORMAT_VERSION, READABLE_VERSIONS = 5, (4, 5)
+# Version 5 is the same without the weight of the model, which is then the configured one; version 4 also without the
+# detector of the charts alone.
+FORMAT_VERSION, READABLE_VERSIONS = 6, (4, 5, 6)
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
 
@@ -47,6 +48,8 @@ def save_detector(detector: Detector, path: Path) -> None:
         "recordings": list(detector.recordings),
         "made_at": detector.made_at,
         "change": detector.change,
+        "model_weight": detector.model_weight,
+        "weight_choice": detector.weight_choice,
     }
     if (alone := detector.charts_alone) is not None:
         arrays |= _calibration_arrays(f"{_OF_CHARTS_ALONE}.", alone)
@@ -85,11 +88,12 @@ class _Unusable(OutputError):
 
 
 def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Detector:
+    settings = _current(header["settings"])
     charts = {name.removeprefix(_OF_CHARTS): array for name, array in arrays.items() if name.startswith(_OF_CHARTS)}
     detector = Detector(
         stream=header["stream"],
         checkpoint_sha256=header["checkpoint_sha256"],
-        settings=_current(header["settings"]),
+        settings=settings,
         alarm_settings=Scoring(**header["alarm_settings"]),
         baseline_c=arrays.get("baseline_c"),
         charts=CHART_SETS[header["stream"]].from_arrays(charts) if charts else None,
@@ -98,6 +102,8 @@ def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> De
         recordings=tuple(header["recordings"]),
         made_at=header["made_at"],
         change=header["change"],
+        model_weight=header["model_weight"] if "model_weight" in header else settings["scoring.model_weight"],
+        weight_choice=header.get("weight_choice"),
         **_calibration("", header, arrays),
     )
     if (alone := header.get(_OF_CHARTS_ALONE)) is None:
@@ -114,7 +120,15 @@ def _current(settings: Mapping[str, Any]) -> dict[str, Any]:
 def charts_alone(detector: Detector, **own: Any) -> Detector:
     """The detector of the same charts without the model. own: its `settings`, `scales`, `sample`, `halves` and
     `threshold`."""
-    return replace(detector, checkpoint_sha256=None, baseline_c=None, charts_alone=None, **own)
+    return replace(
+        detector,
+        checkpoint_sha256=None,
+        baseline_c=None,
+        charts_alone=None,
+        model_weight=0.0,
+        weight_choice=None,
+        **own,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- calibration

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from core.config.schema import AnyConfig
 from core.data.splits import PartName
 from core.data.windows import WindowSet
 from core.errors import DataError
-from inference.calibration import restricted, second_half
-from inference.charts.streams import ReferenceFeatures, fit_charts, reference_features
+from inference.calibration import restricted, second_half, windows_ending_in
+from inference.charts.streams import ChartSet, ReferenceFeatures, fit_charts, reference_features
 from inference.detector import (
     Detector,
     Halves,
@@ -27,15 +27,18 @@ from inference.detector import (
     calibrated,
     calibration_sample,
     identity,
-    raw_scores,
     settings_of,
 )
 from inference.detector_file import charts_alone
 from inference.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
+from inference.injected_faults import NORMAL, inject
 from inference.model_errors import PartErrors
-from inference.part_scores import channel_baseline
+from inference.model_weight import WeightChoice, choose_weight, without_faults
+from inference.part_scores import channel_baseline, score_part
 from inference.thresholds import calibrate
+
+log = logging.getLogger(__name__)
 
 CHARTS_ONLY = {"scoring.model_weight": 0.0}
 
@@ -43,19 +46,34 @@ Reference = Mapping[PartName, WindowSet]
 Errors = Mapping[PartName, PartErrors]
 
 
-def fit(config: AnyConfig, checkpoint_sha256: str | None, reference: Reference, errors: Errors) -> Detector:
+def fit(
+    config: AnyConfig,
+    checkpoint_sha256: str | None,
+    reference: Reference,
+    errors: Errors,
+    errors_of: Callable[[WindowSet], PartErrors] | None = None,
+) -> Detector:
     """A detector of the reference splits, `calibration` among them.
 
     errors: the model's on that split and perhaps on others; without a model, for which `checkpoint_sha256` is None, the
-    entries of that split.
+    entries of that split. errors_of: from other windows to the model's errors, needed for `scoring.model_weight: auto`.
 
     Calibration scores are those of charts and baselines that were fitted without them, as scores of new data are. The
     whole procedure is then repeated on the first half of the calibration data and tested on the second.
     Raises DataError where the calibration data is too small for a threshold.
     """
-    features = reference_features(config, reference)
-    detector, _ = fit_with_scores(config, checkpoint_sha256, reference, errors, features)
-    halves = _halves(config, checkpoint_sha256, reference, errors, features, detector)
+    features, choice = reference_features(config, reference), None
+    if checkpoint_sha256 is None:
+        weight = 0.0
+    elif config.scoring.model_weight == "auto":
+        choice = weight_choice(config, reference, errors, errors_of, features)
+        log.info("weight of the model: %g; %s", choice.weight, choice.reason)
+        weight = choice.weight
+    else:
+        weight = config.scoring.model_weight
+    detector, _ = fit_with_scores(config, checkpoint_sha256, reference, errors, features, model_weight=weight)
+    detector = replace(detector, weight_choice=choice.to_json() if choice is not None else None)
+    halves = _halves(config, checkpoint_sha256, reference, errors, features, weight)
 
     def tested(each: Detector, which: int) -> Detector:
         own = halves[which] if halves is not None else None
@@ -71,30 +89,32 @@ def fit_with_scores(
     reference: Reference,
     errors: Errors,
     features: ReferenceFeatures | None = None,
+    *,
+    model_weight: float,
 ) -> tuple[Detector, np.ndarray]:
     """As `fit`, without the test on the second half; and the scores (S,) of the split `calibration`. features: of the
-    reference splits of vibration, where they are known."""
+    reference splits of vibration, where they are known. model_weight: of the model in a score, 0 to 1."""
     calibration, of_calibration, settings = reference["calibration"], errors["calibration"], settings_of(config)
-    own_past = scored_per_recording(reference.values()) if config.stream == "patchtst" else ()
+    own_past = _own_past(config, reference)
     second_s = second_half(calibration, of_calibration, own_past)
-    groupings = (own_past, ()) if own_past else ((),)  # a new recording is scored by charts of all recordings
-    fitted = [fit_charts(config, reference, each, features) for each in groupings]
-    charts = fitted[0][0].joined(fitted[1][0]) if own_past else fitted[0][0]
+    charts, chart_errors = _fit_charts(config, reference, own_past, features)
 
     def fused(chart_sc: np.ndarray) -> np.ndarray:
         """Calibration scores (S,), those of each half by a baseline without it."""
         of_half = [
-            raw_scores(of_calibration, channel_baseline(errors, without_s=half_s), chart_sc, settings).score_s
+            _raw_scores(config, of_calibration, channel_baseline(errors, without_s=half_s), chart_sc, model_weight)
             for half_s in (~second_s, second_s)
         ]
         return np.where(second_s, of_half[1], of_half[0])
 
     def of_charts(chart_sc: np.ndarray) -> np.ndarray:
-        return raw_scores(of_calibration.entries, None, chart_sc, settings | CHARTS_ONLY).score_s
+        return _raw_scores(config, of_calibration.entries, None, chart_sc, 0.0)
 
     def calibration_of(scores_of: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
         """Calibration scores (S,), and `scales`, `sample` and `threshold` of a detector with them."""
-        score_s, scales = _normalised([scores_of(chart_sc) for _, chart_sc in fitted], second_s, calibration, own_past)
+        score_s, scales = _normalised(
+            [scores_of(chart_sc) for chart_sc in chart_errors], second_s, calibration, own_past
+        )
         sample = calibration_sample(score_s, of_calibration, calibration, config.scoring.smoothing_span)
         threshold = calibrate(sample, config.scoring)
         return score_s, {"scales": scales, "sample": sample, "halves": None, "threshold": threshold}
@@ -111,6 +131,7 @@ def fit_with_scores(
         own_past=own_past,
         data={name: identity(part) for name, part in reference.items()},
         recordings=tuple(recordings_in(calibration)),
+        model_weight=model_weight if has_model else 0.0,
         **own,
     )
     if has_model:
@@ -118,6 +139,67 @@ def fit_with_scores(
             alone = charts_alone(detector, settings=settings | CHARTS_ONLY, **calibration_of(of_charts)[1])
             detector = replace(detector, charts_alone=alone)
     return detector, score_s
+
+
+def _raw_scores(
+    config: AnyConfig, errors: PartErrors, baseline_c: np.ndarray | None, chart_sc: np.ndarray, model_weight: float
+) -> np.ndarray:
+    """Scores (S,) before groups of recordings are brought to the same scale."""
+    span = config.scoring.smoothing_span
+    scores = score_part(errors, baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=model_weight)
+    return scores.score_s
+
+
+def _own_past(config: AnyConfig, reference: Reference) -> tuple[str, ...]:
+    """The recordings that are scored per recording."""
+    return scored_per_recording(reference.values()) if config.stream == "patchtst" else ()
+
+
+def _fit_charts(
+    config: AnyConfig, reference: Reference, own_past: tuple[str, ...], features: ReferenceFeatures | None
+) -> tuple[ChartSet, list[np.ndarray]]:
+    """The charts, and errors (S, C) of the split `calibration` by charts fitted without it; where recordings are scored
+    per recording, also those by the charts of all recordings, which score new recordings."""
+    fitted = [fit_charts(config, reference, each, features) for each in ((own_past, ()) if own_past else ((),))]
+    charts = fitted[0][0].joined(fitted[1][0]) if own_past else fitted[0][0]
+    return charts, [error_sc for _, error_sc in fitted]
+
+
+def weight_choice(
+    config: AnyConfig,
+    reference: Reference,
+    errors: Errors,
+    errors_of: Callable[[WindowSet], PartErrors],
+    features: ReferenceFeatures | None = None,
+) -> WeightChoice:
+    """The weight of the model by faults injected into the second half of the calibration data, scored by charts and
+    baselines that were fitted without that half. errors_of, features: as in `fit` and `fit_with_scores`."""
+    halves = _split(config, reference, errors, features or reference_features(config, reference))
+    if halves is None:
+        return without_faults("half of the calibration data is too little to inject faults")
+    second = halves.second
+    if config.stream == "patchtst" and not config.scoring.look_ahead:
+        second = windows_ending_in(reference["calibration"], second)
+    if not len(second):
+        return without_faults("half of the calibration data is shorter than a window")
+    own_past = _own_past(config, halves.reference)
+    with _without_messages():  # they are logged for the whole
+        charts, _ = _fit_charts(config, halves.reference, own_past, halves.features)
+        injected = inject(second, config.stream, span=config.scoring.smoothing_span, seed=config.seed)
+        of_model, chart_sc = errors_of(injected.windows), charts.errors(injected.windows)
+        baseline_c = channel_baseline(halves.errors)
+    is_normal_s = injected.fault_s == NORMAL
+    keys = keys_of(injected.windows, own_past) if own_past else []
+    key_s = np.repeat(np.array(keys, dtype=object), injected.windows.segments.lengths_k[: len(keys)])
+
+    def score_of(model_weight: float) -> np.ndarray:
+        """Scores (S,), of recordings that are scored per recording relative to their normal ones."""
+        score_s = _raw_scores(config, of_model, baseline_c, chart_sc, model_weight)
+        for key in set(keys):
+            score_s[key_s == key] /= scale_of(score_s[(key_s == key) & is_normal_s])
+        return score_s
+
+    return choose_weight(score_of, injected.fault_s)
 
 
 def _normalised(
@@ -136,33 +218,54 @@ def _normalised(
     return np.where(has_own_s, score_s, scores[1] * (scales.usual / pooled_scale)), scales
 
 
+@dataclass(frozen=True)
+class _Split:
+    """Reference data with the first half of the calibration data, and the second half."""
+
+    reference: Reference
+    errors: Errors
+    features: ReferenceFeatures
+    second: WindowSet
+    second_errors: PartErrors
+
+
+def _split(config: AnyConfig, reference: Reference, errors: Errors, features: ReferenceFeatures) -> _Split | None:
+    """None where a half is empty."""
+    both = reference["calibration"], errors["calibration"]
+    second_s = second_half(*both, _own_past(config, reference))
+    if not second_s.any() or second_s.all():
+        return None
+    (first, first_errors), (second, second_errors) = (restricted(*both, half_s) for half_s in (~second_s, second_s))
+    reference, errors = {**reference, "calibration": first}, {**errors, "calibration": first_errors}
+    return _Split(reference, errors, features.restricted(~second_s), second, second_errors)
+
+
 def _halves(
     config: AnyConfig,
     checkpoint_sha256: str | None,
     reference: Reference,
     errors: Errors,
     features: ReferenceFeatures,
-    whole: Detector,
+    model_weight: float,
 ) -> list[Halves | None] | None:
     """For the detector and for its charts alone: the sample of one that is fitted to the first half of the calibration
     data, and its scores of the second half. None where half is too little."""
-    both = reference["calibration"], errors["calibration"]
-    second_s = second_half(*both, whole.own_past)
-    if not second_s.any() or second_s.all():
+    split = _split(config, reference, errors, features)
+    if split is None:
         return None
-    (first, first_errors), (second, second_errors) = (restricted(*both, half_s) for half_s in (~second_s, second_s))
-    reference, errors = {**reference, "calibration": first}, {**errors, "calibration": first_errors}
     try:
         with _without_messages():  # they were logged for the whole
-            of_first, _ = fit_with_scores(config, checkpoint_sha256, reference, errors, features.restricted(~second_s))
-            scored = of_first.score_with_baseline(second_errors, second)
+            of_first, _ = fit_with_scores(
+                config, checkpoint_sha256, split.reference, split.errors, split.features, model_weight=model_weight
+            )
+            scored = of_first.score_with_baseline(split.second_errors, split.second)
     except DataError:
         return None
     halves: list[Halves | None] = []
     for detector, scores in zip((of_first, of_first.charts_alone), scored, strict=True):
         if detector is None:
             continue
-        sample = calibration_sample(scores.score_s, second_errors, second, config.scoring.smoothing_span)
+        sample = calibration_sample(scores.score_s, split.second_errors, split.second, config.scoring.smoothing_span)
         halves.append((detector.sample, sample) if len(sample.score_n) else None)
     return halves
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,8 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     log.info("fitting to %s to %s of the files of data.parts.calibration", part.start, part.stop)
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
-        detector = fit(config, scoring.sha256, reference, {"calibration": errors})
+        errors_of = partial(model_errors, config, scoring, label="injected faults")
+        detector = fit(config, scoring.sha256, reference, {"calibration": errors}, errors_of)
         known = before if before is not None and before.mismatch(config, scoring.sha256) is None else None
         change = {"learned_from": list(detector.recordings), **_change(known, detector, errors, windows)}
     return _replace(path, replace(detector, change=change), root=root)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from math import isclose
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from inference.detector import Detector
 from inference.detector_file import load_detector, save_detector
 from inference.fitting import CHARTS_ONLY, fit
 from inference.groups import reference_of
-from inference.model_errors import PartErrors, reference_errors
+from inference.model_errors import PartErrors, model_errors, reference_errors
 from inference.scoring import ScoringModel, load_scoring_model
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,8 @@ def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Dete
             " and ".join(missing),
         )
     errors = reference_errors(config, scoring, reference)
-    return fit(config, scoring.sha256, reference, errors)
+    errors_of = partial(model_errors, config, scoring, label="injected faults")
+    return fit(config, scoring.sha256, reference, errors, errors_of)
 
 
 def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: WindowSet) -> None:

@@ -109,6 +109,8 @@ def summary_of(
             "made_at": detector.made_at,
             "recordings": len(detector.recordings),
             "change": detector.change,
+            "model_weight": detector.model_weight,
+            "weight_choice": detector.weight_choice,
         },
         "detection": detection,
         "what_if": what_if(detector.sample, scores, threshold.value, settings),

@@ -78,6 +78,8 @@ def _against_labels(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
     if alone := (summary.get("charts_alone") or {}).get("detection"):
         lines.append(("charts alone", _charts_alone(alone)))
+    if choice := summary.get("detector", {}).get("weight_choice"):
+        lines.append(("weight of the model", f"{choice['weight']:g}: {choice['reason']}"))
     return lines
 
 

@@ -90,7 +90,13 @@ class Judge:
         few_scores_too = {"scoring.threshold.min_calibration": 1}
         config = with_values(self.model.config, constants | few_scores_too, source="constants to choose from")
         normal = {name: each for name, each in self.errors.items() if name != "test"}
-        detector, _ = fit_with_scores(config, self.model.scoring.sha256, reference_of(self.data.parts), normal)
+        detector, _ = fit_with_scores(
+            config,
+            self.model.scoring.sha256,
+            reference_of(self.data.parts),
+            normal,
+            model_weight=config.scoring.model_weight,
+        )
         windows = self.data.parts["test"]
         table = table_of(detector.score(self.errors["test"], windows), windows.segments.rows_k2, self.data)
         return headline(table, self.unit, self.benchmark)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,8 @@ from inference.groups import groups_of, reference_of, rows_of
 from inference.part_scores import PartScores
 from inference.running import Ewma
 from inference.scoring import ScoringModel
+
+log = logging.getLogger(__name__)
 
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
@@ -106,11 +109,11 @@ def _training_settings(config: AnyConfig) -> dict[str, Any]:
     return json.loads(json.dumps({name: plain[name] for name in plain if name not in ("scoring", "logging")}))
 
 
-def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Iterator[Scored]:
-    """Scores with the detectors that scoring would fit. shares: the weight of the model in the score, one per
+def scored(model: Trained, data: StreamData, weights: Mapping[str, float | Literal["auto"]]) -> Iterator[Scored]:
+    """Scores with the detectors that scoring would fit. weights: the weight of the model in the score, one per
     detector."""
     from core.devices import memory
-    from inference.fitting import fit_with_scores
+    from inference.fitting import fit_with_scores, weight_choice
     from inference.model_errors import model_errors, reference_errors
 
     normal, test = reference_of(data.parts), data.parts["test"]
@@ -119,10 +122,15 @@ def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Ite
         errors = reference_errors(model.config, model.scoring, normal)
         test_errors = model_errors(model.config, model.scoring, test, "test")
         model_seconds = time.perf_counter() - start
-        for name, share in shares.items():
+        for name, weight in weights.items():
             start = time.perf_counter()
-            config = with_share(model.config, share)
-            detector, score_s = fit_with_scores(config, model.scoring.sha256, normal, errors)
+            config = with_weight(model.config, weight)
+            if weight == "auto":
+                errors_of = partial(model_errors, config, model.scoring, label="injected faults")
+                choice = weight_choice(config, normal, errors, errors_of)
+                log.info("weight of the model: %g; %s", choice.weight, choice.reason)
+                weight = choice.weight
+            detector, score_s = fit_with_scores(config, model.scoring.sha256, normal, errors, model_weight=weight)
             scores = detector.score(test_errors, test)
             seconds = model_seconds + time.perf_counter() - start
             calibration = errors["calibration"]
@@ -137,10 +145,10 @@ def scored(model: Trained, data: StreamData, shares: Mapping[str, float]) -> Ite
             yield Scored(name, *tables, model.seconds, seconds)
 
 
-def with_share(config: AnyConfig, share: float) -> AnyConfig:
+def with_weight(config: AnyConfig, weight: float | Literal["auto"]) -> AnyConfig:
     """The configuration with another weight of the model in the score, and with any number of calibration scores."""
-    values = {"scoring.model_weight": share, "scoring.threshold.min_calibration": 1}
-    return with_values(config, values, source="a share of the model")
+    values = {"scoring.model_weight": weight, "scoring.threshold.min_calibration": 1}
+    return with_values(config, values, source="a weight of the model")
 
 
 def table_of(scores: PartScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:

@@ -33,12 +33,12 @@ def _alarms(
     """Landfall with and without its model, and with a pre-trained model; other models alone; simple methods."""
     ours = models[LANDFALL]
     data = load_stream_data(ours.config, root=root, parts=PART_NAMES, scaler=ours.scoring.scaler)
-    share = ours.config.scoring.model_weight
-    shares = {
-        LANDFALL: {LANDFALL: share, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0},
-        PRETRAINED: {PRETRAINED: share, PRETRAINED_ALONE: 1.0},
+    weight = ours.config.scoring.model_weight
+    weights = {
+        LANDFALL: {LANDFALL: weight, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0},
+        PRETRAINED: {PRETRAINED: weight, PRETRAINED_ALONE: 1.0},
     }
-    found = [each for name, model in models.items() for each in scored(model, data, shares.get(name, {name: 1.0}))]
+    found = [each for name, model in models.items() for each in scored(model, data, weights.get(name, {name: 1.0}))]
     looks_ahead = {each.detector for each in found if each.detector != STATISTICS_ALONE} if _ahead(ours) else set()
     if with_simple and benchmark.stream == "patchtst":
         found += simple_methods(data)

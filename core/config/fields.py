@@ -47,9 +47,16 @@ def _as_positive_or_auto(value: Any) -> Any:
     return value
 
 
+def _as_fraction_or_auto(value: Any) -> Any:
+    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1):
+        raise ValueError(f"{value!r} is neither auto nor a number from 0 to 1")
+    return value
+
+
 CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_as_count_or_auto)]
 TotalOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_as_total_or_auto)]
 PositiveOrAuto = Annotated[float | Literal["auto"], BeforeValidator(_as_positive_or_auto)]
+FractionOrAuto = Annotated[float | Literal["auto"], BeforeValidator(_as_fraction_or_auto)]
 SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_as_switch_or_auto)]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.config.charts import Charts
-from core.config.fields import Contradiction, Count, Ratio, Section
+from core.config.fields import Contradiction, Count, FractionOrAuto, Ratio, Section
 
 # The largest false alarm rate that extrapolation of the tail supports.
 _MOST_OF_A_TAIL = 0.1
@@ -44,12 +44,11 @@ class Threshold(Section):
 
 class Scoring(Section):
     batch_size: Count = Field(64, description="Windows per scoring pass.")
-    model_weight: float = Field(
+    model_weight: FractionOrAuto = Field(
         1.0,
-        ge=0.0,
-        le=1.0,
         description="Weight of the model in a score; the rest is the weight of the control charts. 0 uses the charts "
-        "only, 1 the model only.",
+        "only, 1 the model only. `auto` takes the smallest weight that finds as many faults as the best one among "
+        "faults injected into the calibration split; no label is used.",
     )
     look_ahead: bool = Field(
         False,

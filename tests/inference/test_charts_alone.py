@@ -132,10 +132,11 @@ def test_a_checkpoint_makes_no_sense_for_charts(untrained, capsys):
 @both_streams
 def test_a_scoring_with_a_model_reports_what_the_charts_find_without_it(trained, stream, caplog):
     """Exactly what charts alone report; of vibration the model's scaler is that of the same training data."""
+    weight = "scoring.model_weight=0.5"
     with caplog.at_level("INFO"):
-        both = score_stream(configuration(stream, trained), root=trained).summary
+        both = score_stream(configuration(stream, trained, weight), root=trained).summary
     assert "control charts alone:" in caplog.text
-    again = score_stream(configuration(stream, trained), root=trained).summary  # by the stored detector
+    again = score_stream(configuration(stream, trained, weight), root=trained).summary  # by the stored detector
     alone = score_stream(configuration(stream, trained), root=trained, detector="charts").summary
     assert both["detector"]["kind"] == "model"
     for reported in (both["charts_alone"], again["charts_alone"]):

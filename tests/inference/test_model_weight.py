@@ -1,0 +1,127 @@
+"""Faults injected into reference data, and the weight of the model that they lead to."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from inference.fitting import weight_choice
+from inference.groups import reference_of
+from inference.injected_faults import BETWEEN, NORMAL, inject
+from inference.model_errors import PartErrors, model_errors, reference_errors
+from inference.model_weight import FEWEST_FAULTS, WEIGHTS, choose_weight, found
+from inference.run_scoring_example import score_stream
+from inference.stored_detector import load_parts, open_model
+from tests.inference.trained_workspace import configuration
+
+NUM_FAULTS, LENGTH = 40, 25
+both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+
+
+@pytest.fixture
+def entries() -> np.ndarray:
+    """Normal entries, then faults with entries of neither kind between them."""
+    faults = [np.concatenate([np.full(LENGTH, BETWEEN), np.full(LENGTH, number)]) for number in range(NUM_FAULTS)]
+    return np.concatenate([np.full(2000, NORMAL), *faults])
+
+
+def scores(entries: np.ndarray, *, shift: float, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=len(entries)) + shift * (entries >= 0)
+
+
+@pytest.mark.parametrize(
+    ("charts", "model", "expected"),
+    [(1.0, 1.0, "some"), (2.0, 0.0, "none"), (0.5, 3.0, "all"), (9.0, 9.0, "none")],
+    ids=["both find some", "the charts alone", "the model alone", "both find all"],
+)
+def test_the_weight_follows_what_finds_the_faults(entries, charts, model, expected):
+    chart_s, model_s = scores(entries, shift=charts, seed=0), scores(entries, shift=model, seed=1)
+    choice = choose_weight(lambda weight: (1 - weight) * chart_s + weight * model_s, entries)
+    assert choice.num_faults == NUM_FAULTS
+    assert tuple(choice.found) == WEIGHTS
+    if expected == "none":
+        assert choice.weight == 0
+    else:
+        assert choice.weight >= (0.1 if expected == "some" else 1.0)
+    assert choice.found[choice.weight] >= max(choice.found.values()) - 0.05
+
+
+def test_random_scores_find_what_chance_finds_and_the_charts_stay(entries):
+    noise_s = scores(entries, shift=0.0, seed=2)
+    assert found(noise_s, entries).mean() == pytest.approx(0.05, abs=0.02)
+    choice = choose_weight(lambda weight: (1 - weight) * noise_s + weight * noise_s[::-1], entries)
+    assert (choice.weight, choice.found) == (0.0, {})
+    assert "neither" in choice.reason
+
+
+def test_perfect_scores_find_all_and_entries_without_a_score_do_not_count(entries):
+    score_s = np.where(entries >= 0, 9.0, 0.0)
+    score_s[entries == 3] = np.nan
+    share_f = found(score_s, entries)
+    assert share_f[3] == 0
+    assert (np.delete(share_f, 3) == 1).all()
+
+
+def test_few_faults_choose_nothing(entries):
+    few_s = np.where(entries < FEWEST_FAULTS - 1, entries, BETWEEN)
+    choice = choose_weight(lambda weight: scores(few_s, shift=5 * weight, seed=0), few_s)
+    assert choice.weight == 0
+    assert str(FEWEST_FAULTS) in choice.reason
+
+
+@both_streams
+def test_faults_are_put_into_copies_and_the_first_copy_is_as_it_was(trained, stream):
+    windows, *_ = reference(trained, stream)
+    before_nc = windows.series.values_nc.numpy().copy()
+    span = 4
+    injected, again = (inject(windows, stream, span=span, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(windows.series.values_nc.numpy(), before_nc)
+    assert injected.windows.series.values_nc.numpy().tobytes() == again.windows.series.values_nc.numpy().tobytes()
+    assert len(injected.fault_s) == len(PartErrors.without_model(stream, injected.windows).row_s)
+    assert len(np.unique(injected.fault_s[injected.fault_s >= 0])) >= FEWEST_FAULTS
+    names = {recording.file_id for recording in windows.series.recordings}
+    assert {recording.file_id for recording in injected.windows.series.recordings} <= names
+    assert (injected.fault_s == NORMAL).sum() > 0
+    other = inject(windows, stream, span=span, seed=4)
+    assert other.windows.series.values_nc.numpy().tobytes() != again.windows.series.values_nc.numpy().tobytes()
+
+
+@both_streams
+def test_the_model_has_the_errors_of_the_calibration_split_in_the_copy_without_faults(trained, stream):
+    windows, config, scoring, _ = reference(trained, stream)
+    injected = inject(windows, stream, span=4, seed=3)
+    own, copied = (model_errors(config, scoring, each, "a test") for each in (windows, injected.windows))
+    has_windows = np.isin(own.segment_s, own.segment_s[~np.isnan(own.error_sc[:, 0])])
+    of_copy_sc = copied.error_sc[injected.fault_s == NORMAL]
+    np.testing.assert_allclose(of_copy_sc, own.error_sc[has_windows][: len(of_copy_sc)], rtol=1e-5)
+
+
+@both_streams
+def test_a_scoring_chooses_the_weight_stores_it_and_says_why(trained, stream, caplog):
+    caplog.set_level("INFO")
+    choice = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]
+    assert choice["model_weight"] == choice["weight_choice"]["weight"]
+    assert "weight of the model" in caplog.text
+    caplog.clear()
+    again = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]
+    assert again["weight_choice"] == choice["weight_choice"]
+    assert "weight of the model" not in caplog.text, "the stored detector scores"
+
+
+def test_calibration_data_that_cannot_be_halved_leaves_the_charts(trained):
+    windows, config, scoring, parts = reference(trained, "patchtst")
+    normal = reference_of(parts)
+    short = {**normal, "calibration": windows.subset(np.arange(1))}
+    errors = reference_errors(config, scoring, normal)
+    choice = weight_choice(config, short, errors, partial(model_errors, config, scoring, label="a test"))
+    assert choice.weight == 0
+    assert "too little" in choice.reason or "shorter than a window" in choice.reason or "room for" in choice.reason
+
+
+def reference(root, stream):
+    """The calibration windows, the configuration, the model, and all splits."""
+    config, scoring = open_model(configuration(stream, root), root=root, checkpoint=None)
+    parts = load_parts(config, scoring, ("train", "validation", "calibration", "test"), root=root).parts
+    return reference_of(parts)["calibration"], config, scoring, parts
