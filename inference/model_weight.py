@@ -20,8 +20,8 @@ FEWEST_FAULTS = 12
 TOLERANCE = 0.02
 # The largest false-alarm rate at which a fault counts as found.
 _FALSE_ALARM_RATE = 0.1
-# What random scores find: the mean of 1 - p / 0.1, at least 0, for p uniform on 0 to 1.
-_CHANCE = _FALSE_ALARM_RATE / 2
+# Where the best weight finds less, normal scores differ too much for the injected faults to compare anything.
+_ENOUGH = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,11 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
     found_wf = np.array([found(score_of(weight), fault_s) for weight in WEIGHTS])
     mean_w = found_wf.mean(axis=1)
     best = int(mean_w.argmax())
-    if mean_w[best] < 2 * _CHANCE:
-        return without_faults("neither charts nor model find faults injected into calibration data: it does not repeat")
+    if mean_w[best] < _ENOUGH:
+        return without_faults(
+            f"the best weight finds {100 * mean_w[best]:.0f} % of {len(number_f)} faults injected into calibration "
+            f"data; a comparison needs {100 * _ENOUGH:.0f} %"
+        )
     behind_wf = found_wf[best] - found_wf
     error_w = behind_wf.std(axis=1, ddof=1) / np.sqrt(len(number_f))
     at = int(np.flatnonzero(behind_wf.mean(axis=1) <= np.maximum(error_w, TOLERANCE))[0])
