@@ -240,7 +240,9 @@ function figures({ threshold, scores, recordings, alarms, events }, found) {
       "Against the labels",
       found
         ? [facts(tiles, "tiles"), quiet(MATCHED)]
-        : quiet("No labels, so no detection figures: put a label file next to the data to evaluate the alarms."),
+        : quiet(
+            "No labels, so no detection figures: put a label file next to the data to evaluate the alarms.",
+          ),
     ),
   ];
 }

@@ -26,9 +26,7 @@ export function overview(store, _route, signal) {
     fill(stages, store.pipeline.stages.map(stage));
     fill(
       runs,
-      store.streams
-        .filter((name) => store.isInUse(name))
-        .map((name) => runCard(name, store.stream(name))),
+      store.streams.filter((name) => store.isInUse(name)).map((name) => runCard(name, store.stream(name))),
     );
   };
   follow();

@@ -80,12 +80,7 @@ const columnsOf = (store, chosen, pick) => [
       (run) => run.streams[name]?.events,
       count,
     ),
-    number(
-      `auroc-${name}`,
-      `AUROC, ${store.stream(name).title}`,
-      (run) => run.streams[name]?.auroc,
-      figure,
-    ),
+    number(`auroc-${name}`, `AUROC, ${store.stream(name).title}`, (run) => run.streams[name]?.auroc, figure),
   ]),
   text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING),
   number("duration", "Duration", (run) => run.duration_seconds, duration),
