@@ -118,7 +118,7 @@ def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, 
     file_of(plant_root, stream).unlink()
     with pytest.raises(DataError, match=rf"calibration are not here .* no {stream}_ssl\.detector\.npz yet") as caught:
         score(plant_root, stream)
-    assert f"bring {stream}_ssl.detector.npz" in str(caught.value)
+    assert f"copy {stream}_ssl.detector.npz" in str(caught.value)
 
 
 def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_again(trained, caplog):
