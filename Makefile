@@ -60,12 +60,14 @@ validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, ex
 # A worker that has no tests left takes some of another's.
 PYTEST := -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: test test-slow test-all
+.PHONY: test test-slow test-nightly test-all
 test: $(READY_DEV) lint  ## Lint, then all tests but those marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
-test-slow: $(READY_DEV)  ## The tests marked slow
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m slow $(ARGS)
-test-all: test test-slow  ## All tests, which is what CI runs
+test-slow: $(READY_DEV)  ## The tests marked slow but not nightly
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not nightly" $(ARGS)
+test-nightly: $(READY_DEV)  ## The tests marked nightly: tutorials, memory, two machines
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m nightly $(ARGS)
+test-all: test test-slow test-nightly  ## All tests; CI runs the first two
 
 .PHONY: coverage
 coverage: $(READY_DEV)  ## Which lines the tests run, of each package: at least 90 % (as long as the tests, and a quarter)

@@ -40,7 +40,7 @@ from pipelines.notebook_parameters import check_parameters, parameter
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import unfinished_run
 from pipelines.steps.running import How, Outcome, Run
-from pipelines.steps.table import Order, Step, pipeline_steps
+from pipelines.steps.table import STREAM_STEPS, Order, Step, pipeline_steps
 from pipelines.validate_training_outputs import REPORT, add_stream_config_arguments, read_report
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,8 @@ def _run(arguments: argparse.Namespace) -> int:
     for step in every:
         if step.notebook is not None:
             check_parameters(root / step.notebook.path, step.notebook.parameters)
-    steps = Selection(arguments.only, arguments.start, arguments.skip).of(every)
+    absent = [f"{kind}-{stream}" for stream in order.off for kind in STREAM_STEPS]
+    steps = Selection(arguments.only, arguments.start, arguments.skip).of(every, absent)
     if arguments.dry_run:
         sys.stdout.write(plan_text(steps, order, root, resume=arguments.resume) + "\n")
         return EXIT_OK

@@ -122,6 +122,7 @@ def test_busy_processes_end_with_the_benchmark(end):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     found = busy.measured("scalograms", rounds=1, seconds=0.01, settling=0.01)
     assert found.alone_per_second > 0

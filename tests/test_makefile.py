@@ -11,10 +11,10 @@ from tests.support import REPO_ROOT
 TARGETS = {
     "setup", "setup-dev", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst",
     "train-swinmae", "score", "export", "bench", "bench-full", "clean", "coverage", "import-artifacts",
-    "docs-local", "docs-baseline", "site", "test-slow", "test-all",
+    "docs-local", "docs-baseline", "site", "test-slow", "test-nightly", "test-all",
 }  # fmt: skip
 NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
-DEVELOP = {"setup-dev", "test", "test-slow", "test-all", "lint", "coverage", "bench", "bench-full"}
+DEVELOP = {"setup-dev", "test", "test-slow", "test-nightly", "test-all", "lint", "coverage", "bench", "bench-full"}
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -10,13 +10,14 @@ from core.config.compose import LoadedConfig
 from core.config.faults import origin_of
 from core.config.schema import AnyConfig, Stream
 from core.errors import UsageError
+from core.redaction import redacted_text
 from core.workspace import holds_files, relative
 
 
 def streams_off(
     configs: Mapping[Stream, LoadedConfig], root: Path, *, needed: Collection[Stream] = ()
 ) -> dict[Stream, str]:
-    """The streams that are not in use, each with the reason.
+    """The streams that are not in use, each with the reason, without the password that a path of a share may hold.
 
     needed: streams that are in use without data, such as one with an imported model. Where no stream has data, only
     those that are switched off are left out: each of the others then reports what is missing.
@@ -34,7 +35,7 @@ def streams_off(
         for stream, loaded in configs.items()
         if loaded.config.enabled == "auto" and stream not in needed and (folders := _empty_folders(loaded.config, root))
     }
-    off = switched_off | without_data
+    off = {stream: redacted_text(reason) for stream, reason in (switched_off | without_data).items()}
     return off if len(off) < len(configs) else switched_off
 
 

@@ -25,22 +25,24 @@ class Selection:
     start: Sequence[str] = ()
     skip: Sequence[str] = ()
 
-    def of(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """The selected steps, in order. Raises UsageError for an unknown name, or if no step is left."""
-        only, start, skip = (_named(patterns, steps) for patterns in (self.only, self.start, self.skip))
-        chosen = only | _with_followers(start, steps) or {step.name for step in steps}
+    def of(self, steps: Sequence[Step], absent: Sequence[str] = ()) -> tuple[Step, ...]:
+        """The selected steps, in order. absent: names of steps of streams that are not in use, which match nothing and
+        are no error. Raises UsageError for an unknown name, or if no step is left."""
+        only, start, skip = (_named(patterns, steps, absent) for patterns in (self.only, self.start, self.skip))
+        is_restricted = self.only or self.start
+        chosen = only | _with_followers(start, steps) if is_restricted else {step.name for step in steps}
         selected = tuple(step for step in steps if step.name in chosen - skip)
         if not selected:
             raise UsageError("no step is selected", hint="see --dry-run without --only, --from and --skip")
         return selected
 
 
-def _named(patterns: Sequence[str], steps: Sequence[Step]) -> set[str]:
+def _named(patterns: Sequence[str], steps: Sequence[Step], absent: Sequence[str]) -> set[str]:
     names = [step.name for step in steps]
     found = set()
     for pattern in patterns:
         matching = [name for name in names if fnmatchcase(name, pattern)]
-        if not matching:
+        if not matching and not any(fnmatchcase(name, pattern) for name in absent):
             close = difflib.get_close_matches(pattern, names, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(f"there is no step {pattern!r}", hint=f"{hint}the steps are {', '.join(names)}")

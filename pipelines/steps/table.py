@@ -60,6 +60,10 @@ class Step:
     always: bool = False
 
 
+# The kinds of steps that each stream has; their names end with that of the stream.
+STREAM_STEPS = ("quality", "notebook", "scores")
+
+
 @dataclass(frozen=True)
 class Order:
     """The request: the configuration of each stream in use, overrides of both, and parameters of both notebooks.

@@ -65,6 +65,7 @@ def found_in(out) -> dict:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd", "--seeds", "2") == 0
     document = found_in(tmp_path)

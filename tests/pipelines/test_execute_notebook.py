@@ -271,5 +271,5 @@ def test_a_kernel_that_the_system_ends_for_want_of_memory_is_reported_apart(note
     ended = end(subprocess.Popen(["sh", "-c", enter + words], cwd=REPO_ROOT, **pipes), path)
     assert ended.code == EXIT_FAILURE, ended.messages
     assert "In [2] (First): its kernel died: out of memory: killed by the system" in ended.last_line
-    assert "may hold 600 MiB" in ended.last_line
+    assert "the limit of its control group is 600 MiB" in ended.last_line
     assert 300 < peak_of(ended.last_line) < 600

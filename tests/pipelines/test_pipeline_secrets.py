@@ -63,7 +63,7 @@ def test_the_pipeline_did_what_it_does(piped):
     assert logs == {*steps, "checklist"}
     assert (artifacts / "report.html").is_file()
     assert (piped.root / "training_dashboard/data/runs" / f"{RUN_ID}.json").is_file()
-    assert "no such folder share/smb:/reader:***@plant.example" in piped.said
+    assert "no data: share/smb:/reader:***@plant.example" in piped.said
     assert "run: configuration: patchtst seed was 42, is 3\n" in piped.said_of_next
 
 

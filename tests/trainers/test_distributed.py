@@ -225,6 +225,7 @@ def test_a_killed_process_loses_no_finished_epoch(plant, tmp_path):
         assert err.count(f" epoch {number}/5: ") == 1, "repeated"
 
 
+@pytest.mark.nightly
 def test_until_done_resumes_after_a_kill_without_restarts_of_torchrun(plant):
     job = start(plant, [*PLAIN, *LONG, *TOGETHER, "distributed.max_restarts=0", "--until-done"])
     wait_for_epoch(plant, 1, job)
@@ -287,6 +288,7 @@ def two_machines() -> Iterator[list[list[str]]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
+@pytest.mark.nightly
 def test_two_machines_learn_what_one_process_learns(plant, two_machines, tmp_path):
     """They know only their addresses, and continue after a process was killed on the second."""
     other = tmp_path / "other"

@@ -80,6 +80,10 @@ def test_a_name_that_no_step_has_is_refused_with_the_names_there_are(root):
         Selection(only=["checklists"]).of(steps)
     with pytest.raises(UsageError, match="no step is selected"):
         Selection(skip=["*"]).of(steps)
+    without = [step for step in steps if step.stream != "swinmae"]
+    assert Selection(skip=["*swinmae"]).of(without, ["scores-swinmae"]) == tuple(without)
+    with pytest.raises(UsageError, match="no step is selected"):
+        Selection(only=["*swinmae"]).of(without, ["scores-swinmae"])
 
 
 # ---------------------------------------------------------------------------------------------------- why it is to run
