@@ -373,6 +373,7 @@ def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
     """A short soak; `python -m tools.soak` is the long form."""
     kinds = ("--only", "training patchtst", "--only", "export")

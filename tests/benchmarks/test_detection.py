@@ -94,6 +94,7 @@ def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_transformers_model_is_one_more_detector(pack, tmp_path):
     pytest.importorskip("transformers")
     alone = tmp_path / "pack" / "fdc" / "asd"

@@ -62,6 +62,7 @@ def test_the_figures_follow_from_the_events(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_new_user_checks_and_scores_a_german_export(tmp_path: Path):
     (found,) = journey("exchange", 1, tmp_path / "plant", with_model=False, style="german")
     assert found.onset_s is not None, "two exchanged sensors are found"

@@ -291,6 +291,7 @@ def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_data_that_fails_the_quality_check_is_reported_and_shown(fresh, capsys):
     assert run(fresh, "dqvl.hard.rms_max=0.01") == EXIT_DATA
     assert "none of the 4 files passed the data quality check" in last_line(capsys)
@@ -323,6 +324,7 @@ def test_scores_follow_the_threshold_that_is_asked_for_and_go_back_with_it(copie
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_scores_follow_a_calibration(copied):
     summary, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst", "--resume")
     before = read_json(summary)["threshold"]["value"]

@@ -190,6 +190,7 @@ def test_two_processes_learn_what_one_learns(plant):
         torch.testing.assert_close(output, expected_output, rtol=0, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_two_processes_learn_images_as_one_does(workspace):
     folder = workspace / "data" / "vib"
     folder.mkdir(parents=True)
@@ -237,6 +238,7 @@ def test_until_done_resumes_after_a_kill_without_restarts_of_torchrun(plant):
     assert 1 <= int(re.search(r"resuming \S+ after (\d+) epochs", err)[1]) < 5
 
 
+@pytest.mark.nightly
 def test_a_planned_stop_is_not_restarted_and_one_process_resumes_it(plant, tmp_path):
     """A signal to one ends both, with 75 and without a restart; one process then trains on the remaining windows."""
     other = tmp_path / "other"
@@ -253,6 +255,7 @@ def test_a_planned_stop_is_not_restarted_and_one_process_resumes_it(plant, tmp_p
     assert_same_curve(expected, alone(plant, [*words, "training.resume=auto"]))
 
 
+@pytest.mark.nightly
 def test_a_wrong_configuration_is_not_restarted(plant):
     words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.parts.train.files=[data/fdc/none_*.csv]"]
     _, err = finish(start(plant, words), expected=3)

@@ -24,6 +24,7 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.nightly
 def test_two_processes(results, name):
     for rank, found in enumerate(results):
         assert found[name] is None, f"process {rank}: {found[name]}"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from core.config.compose import LoadedConfig, load_config
-from core.config.schema import STREAMS
 from tests.support.killing import Nursery, Outcome, kill_until_done
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 
@@ -31,7 +30,7 @@ def nursery() -> Nursery:
     return Nursery()
 
 
-@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
 def test_a_run_that_is_killed_repeatedly_equals_an_uninterrupted_one(stream: str, tmp_path: Path, nursery: Nursery):
     outcomes = []
     for name in ("straight", "killed"):

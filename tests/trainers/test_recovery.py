@@ -423,7 +423,7 @@ def test_a_resumed_log_keeps_the_recoveries_of_its_checkpoint(workspace):
 
 # ---------------------------------------------------------------------------------------------------- several processes
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.nightly)])
 def test_all_processes_of_a_run_recover_in_the_same_way(spiked, tmp_path_factory, strategy):
     """One of two processes has the spike in its shard of a step: both skip it, and learn what one process learns."""
     overrides = [*BARE, "training.batch_size=8", "model.dropout=0", "model.norm=layer"]

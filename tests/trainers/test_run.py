@@ -276,6 +276,7 @@ def test_the_memory_limit_applies_during_training_only(plant, monkeypatch):
 
 # ------------------------------------------------------------------------------------------------------------ commands
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
     words = ("training.epochs=100000", "logging.every_steps=1", "timeout_hours=0.005")  # 18 s
     first = command(plant, *words)
