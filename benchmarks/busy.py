@@ -18,7 +18,7 @@ from benchmarks.run import RESULTS, Effort, environment
 
 BATCH, CHANNELS = 8, 8
 MEASURED_S = 1.5
-# Two processes that start at the same time find an idle machine; they measure again after `threads.INTERVAL_S`.
+# Two processes that start at the same time are measured after this.
 SETTLING_S = 1.5
 ROUNDS = 3
 # Before a round: maximum use of the cores by other processes on an idle machine, and how long to wait for that.
@@ -148,12 +148,14 @@ def _speeds(workers: Sequence[subprocess.Popen[str]], seconds: float, settling: 
 
 def serve(title: str) -> None:
     """Runs the workload for the time that each line requests, after a warm-up, and prints its speed."""
+    from core.config.execution import Execution
     from core.devices import threads
-    from core.devices.host import usable_cores
+    from core.devices.manager import DeviceManager
     from core.devices.tuning import tune_process
 
     tune_process()
-    most, _ = threads.thread_limit(usable_cores())
+    config = Execution.model_validate({"device": {"prefer": "cpu"}})
+    plan = DeviceManager(config).plan()
     work, windows = _work(title)
     for _ in range(3):
         work()
@@ -170,7 +172,7 @@ def serve(title: str) -> None:
 
     for line in sys.stdin:
         settling, seconds = map(float, line.split())
-        threads.use(most)
+        threads.use(plan.threads, is_fixed=config.deterministic)
         if settling:
             repeated(settling)
         sys.stdout.write(f"{repeated(seconds)}\n")

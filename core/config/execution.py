@@ -169,7 +169,8 @@ class Profile(Section):
     max_threads: int = Field(
         0,
         ge=0,
-        description="Maximum number of CPU threads; 0 uses all cores available to the process, up to OMP_NUM_THREADS.",
+        description="Maximum number of CPU threads; 0 uses the cores available to the process, up to OMP_NUM_THREADS, "
+        "under `deterministic` all but one.",
     )
     tune: bool = Field(
         True,

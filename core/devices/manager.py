@@ -240,7 +240,9 @@ class DeviceManager:
     def _threads(self, processes: int) -> tuple[int, str]:
         """The limit of one of these processes, and the reason."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
-        return threads.thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
+        return threads.thread_limit(
+            cores, processes=processes, max_threads=self.config.max_threads, is_fixed=self.config.deterministic
+        )
 
     def _misfits(self) -> Iterator[str]:
         """What was requested and cannot be had, each reported once.

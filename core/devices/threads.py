@@ -2,7 +2,9 @@
 
 The threads of one operation wait for each other. Where another process takes turns with one of them, all wait, and the
 operation takes longer than with a single thread (docs/performance.md has measurements). `use` and `adapt` therefore
-compare what other processes take of the cores with what is left, and leave the rest to them.
+compare what other processes take of the cores with what is left, and leave the rest to them. A deterministic run cannot
+change its number, which decides the order of sums: it leaves one core free from the start, and reports a load that
+exceeds it.
 """
 
 from __future__ import annotations
@@ -31,17 +33,29 @@ _BUSY_FIELDS = ("user", "nice", "system", "irq", "interrupt", "softirq", "dpc", 
 
 
 def thread_limit(
-    cores: int, *, processes: int = 1, max_threads: int = 0, environ: Mapping[str, str] = os.environ
+    cores: int,
+    *,
+    processes: int = 1,
+    max_threads: int = 0,
+    is_fixed: bool = False,
+    environ: Mapping[str, str] = os.environ,
 ) -> tuple[int, str]:
     """The most threads of one of `processes`, and the reason: the least of its share of the usable `cores`, of the
-    configuration's `max_threads` (0 for no limit) and of OMP_NUM_THREADS."""
-    share = max(1, cores // processes)
-    limits = [(share, f"{cores} usable cores" + (f" for {processes} processes" if processes > 1 else ""))]
+    configuration's `max_threads` (0 for no limit) and of OMP_NUM_THREADS.
+
+    is_fixed: the number cannot follow the load. Without a limit of the user, a single process leaves one core to others.
+    """
+    limits = []
     if (own := environment_limit(environ)) is not None:
         limits.append((own, f"{ENVIRONMENT_LIMIT} = {own}"))
     if max_threads:
         limits.append((max_threads, f"max_threads = {max_threads}"))
-    return min(limits, key=lambda limit: limit[0])
+    share, reason = max(1, cores // processes), f"{cores} usable cores"
+    if processes > 1:
+        reason += f" for {processes} processes"
+    elif is_fixed and not limits and share > 1:
+        share, reason = share - 1, f"{reason}, one left to other processes"
+    return min([(share, reason), *limits], key=lambda limit: limit[0])
 
 
 def environment_limit(environ: Mapping[str, str]) -> int | None:
@@ -76,14 +90,20 @@ class CoreUse:
 
 
 class Threads:
-    """The number of threads of this process, from 1 to `most`, by what other processes leave of the cores."""
+    """The number of threads of this process, from 1 to `most`, by what other processes leave of the cores.
 
-    def __init__(self, most: int, *, core_use: CoreUse, set_number: Callable[[int], object]):
+    is_fixed: the number stays at `most`; the first load that exceeds the rest of the cores is reported.
+    """
+
+    def __init__(
+        self, most: int, *, core_use: CoreUse, set_number: Callable[[int], object], is_fixed: bool = False
+    ) -> None:
         self.most = self.number = most
+        self.is_fixed = is_fixed
         self._core_use = core_use
         self._set_number = set_number
         self._looked_at = time.monotonic()
-        self._is_first_change = True
+        self._is_reported = False
 
     def adapt(self) -> None:
         """Looks at the other processes where the last look is `INTERVAL_S` ago. To be called between operations."""
@@ -95,14 +115,21 @@ class Threads:
         self._looked_at = time.monotonic()
         others, cores = self._core_use.others(), len(self._core_use.cores)
         number = min(self.most, max(1, math.floor(cores - others + SPARE_SHARE)))
-        if number != self.number:
-            log.log(
-                logging.INFO if self._is_first_change else logging.DEBUG,
-                "computing with %d of %d threads: other processes use %.1f of %d cores",
-                number, self.most, others, cores,
-            )  # fmt: skip
-            self.number, self._is_first_change = number, False
+        if number == self.number:
+            return
+        if not self.is_fixed:
+            level = logging.DEBUG if self._is_reported else logging.INFO
+            message = "computing with %d of %d threads: other processes use %.1f of %d cores"
+            log.log(level, message, number, self.most, others, cores)
+            self.number = number
             self._set_number(number)
+        elif not self._is_reported:
+            log.warning(
+                "slower: other processes use %.1f of %d cores, and the %d threads of this run wait for each other. Their "
+                "number stays, because it affects the last digits; `max_threads=%d` is faster while the load lasts",
+                others, cores, self.most, number,
+            )  # fmt: skip
+        self._is_reported = True
 
 
 # ------------------------------------------------------------------------------------------------------ of this process
@@ -113,16 +140,16 @@ def use(most: int, *, is_fixed: bool = False) -> None:
     """Computes with `most` threads from now on, with fewer while other processes use the cores.
 
     is_fixed: the number stays, for results that are the same in every digit: how an operation is divided among threads
-    decides the order of its sums.
+    decides the order of its sums. A load that makes the threads wait is reported.
     """
     global _threads
     import torch
 
     torch.set_num_threads(most)
     _threads = None
-    if most > 1 and not is_fixed:
+    if most > 1:
         try:
-            _threads = Threads(most, core_use=CoreUse(), set_number=torch.set_num_threads)
+            _threads = Threads(most, core_use=CoreUse(), set_number=torch.set_num_threads, is_fixed=is_fixed)
         except (OSError, psutil.Error) as error:
             log.info("the number of threads stays: this system hides the use of its cores (%s)", error)
             return

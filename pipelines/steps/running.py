@@ -299,11 +299,10 @@ class Run:
 
 
 def _divided_cores(parts: int) -> list[set[int]]:
-    """The cores of this process in disjoint sets; empty if there is one set, or if the system cannot pin processes.
-    Also empty with fewer than two cores per set: a pinned step cannot use the cores of a step that has ended. Without
-    pinning it can, because its number of threads follows the load (`core.devices.threads`).
+    """The cores of this process in disjoint sets; empty if there is one set, if the cores are fewer, or if the system
+    cannot pin processes. Steps that share cores wait for each other's threads (`core.devices.threads`).
     """
     if parts < 2 or not hasattr(os, "sched_getaffinity"):
         return []
     cores = sorted(os.sched_getaffinity(0))
-    return [set(cores[first::parts]) for first in range(parts)] if len(cores) >= 2 * parts else []
+    return [set(cores[first::parts]) for first in range(parts)] if len(cores) >= parts else []

@@ -236,11 +236,11 @@ def test_autocast_computes_in_the_planned_type(precision, dtype):
 @pytest.mark.parametrize(
     "found, devices, count, threads",
     [
-        ((FOUR, CPU), 1, 1, 8),
+        ((FOUR, CPU), 1, 1, 7),
         ((FOUR, CPU), 2, 2, 4),
         ((FOUR, CPU), "auto", 4, 2),
         ((FOUR, CPU), 16, 4, 2),
-        ((CPU,), "auto", 1, 8),
+        ((CPU,), "auto", 1, 7),
         ((CPU,), 2, 2, 4),
         ((CPU,), 16, 16, 1),
     ],

@@ -41,6 +41,26 @@ def test_the_least_limit_holds(cores, processes, max_threads, variable, expected
     assert thread_limit(cores, processes=processes, max_threads=max_threads, environ=environ) == expected
 
 
+@pytest.mark.parametrize(
+    "cores, processes, max_threads, variable, expected",
+    [
+        (8, 1, 0, None, (7, "8 usable cores, one left to other processes")),
+        (8, 2, 0, None, (4, "8 usable cores for 2 processes")),
+        (2, 1, 0, None, (1, "2 usable cores, one left to other processes")),
+        (1, 1, 0, None, (1, "1 usable cores")),
+        (8, 1, 8, None, (8, "8 usable cores")),
+        (8, 1, 0, "8", (8, "8 usable cores")),
+        (8, 1, 3, None, (3, "max_threads = 3")),
+    ],
+)
+def test_a_fixed_number_leaves_a_core_free_unless_the_user_says_a_number(
+    cores, processes, max_threads, variable, expected
+):
+    environ = {} if variable is None else {"OMP_NUM_THREADS": variable}
+    limit = thread_limit(cores, processes=processes, max_threads=max_threads, is_fixed=True, environ=environ)
+    assert limit == expected
+
+
 PROGRAM = """\
 import os, sys
 if sys.argv[1:]:
@@ -118,6 +138,17 @@ def test_cores_that_others_use_are_left_to_them_and_taken_back():
 
 def test_there_are_never_more_threads_than_the_limit():
     assert adapted(2, 0.0, 1.9, 3.0, 0.0) == [1, 2]
+
+
+def test_a_fixed_number_reports_the_load_once(caplog):
+    numbers, load = [], Load()
+    own = Threads(3, core_use=load, set_number=numbers.append, is_fixed=True)
+    for load.taken in (1.0, 3.0, 3.0, 0.0, 3.0):
+        own.look()
+    assert numbers == []
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "max_threads=1" in record.message
 
 
 def test_between_two_looks_nothing_changes(monkeypatch):

@@ -82,7 +82,7 @@ def test_as_many_run_at_once_as_there_are_jobs(do, workspace, jobs):
 
 
 @pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 4, reason="needs four processor cores"
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two processor cores"
 )
 def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
     do(
@@ -100,7 +100,7 @@ def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
 
 
 @pytest.mark.parametrize(
-    ("cores", "parts", "sizes"), [(6, 2, [3, 3]), (5, 2, [3, 2]), (3, 2, []), (1, 2, []), (8, 1, [])]
+    ("cores", "parts", "sizes"), [(6, 2, [3, 3]), (5, 2, [3, 2]), (2, 2, [1, 1]), (1, 2, []), (8, 1, [])]
 )
 def test_cores_are_divided_without_rest_or_overlap(monkeypatch, cores, parts, sizes):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
