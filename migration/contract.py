@@ -25,7 +25,7 @@ from core.config.compose import flatten, load_config, local_config_file
 from core.config.schema import STREAMS
 from core.errors import UsageError
 from core.reading import UnreadableError, parse_json, parse_yaml
-from core.workspace import json_text, relative
+from core.workspace import SAMPLES, json_text, relative
 
 _DIGESTS = Path(__file__).with_name("colab_originals.json")
 _COLAB_PATH = re.compile(r"/content(?![\w-])|google\.colab")
@@ -141,7 +141,8 @@ def _paths_are_relative(assets: Assets) -> Iterator[Breach]:
         for key, expected in required.items():
             if values.get(key) != expected:
                 yield Breach("TR-01", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
-        root = f"{values['data.root']}/".removeprefix("./")
+        # `data.root: auto` stands for the workspace, or for the folder of the sample data while there is no other.
+        root = "" if values["data.root"] in (".", SAMPLES) else f"{values['data.root']}/"
         for key, prefix, folder in (("data.parts.", root, "data/"), ("dqvl.report_dir", "", "artifacts/dqvl/")):
             for found, value in values.items():
                 if found.startswith(key):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from core.workspace import write_text
 from migration.contract import breaches, colab_originals, digest_of, is_repository_path
 from tests.support import REPO_ROOT
 
@@ -31,6 +32,12 @@ def append_cell(notebook: Path, source: str) -> None:
 
 def test_this_repository_keeps_the_contract():
     assert breaches(REPO_ROOT) == []
+
+
+def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
+    write_text(copy / "samples/data/fdc/train_1.csv", "t,a\n0,1\n")
+    shutil.rmtree(copy / "data", ignore_errors=True)
+    assert breaches(copy) == []
 
 
 @pytest.mark.parametrize(
