@@ -129,8 +129,8 @@ def _windows(setting: Setting, folder: Path) -> tuple[WindowSet, WindowSet]:
     scaled = [(one - train_rows.mean(0)) / train_rows.std(0) for one in values]
     series, rows = Series.of([], np.concatenate(scaled)), setting.validation[1]
 
-    def cut(part: tuple[int, int]) -> WindowSet:
-        stretches = np.array([[rows * file + part[0], rows * file + part[1]] for file in range(len(values))])
+    def cut(split: tuple[int, int]) -> WindowSet:
+        stretches = np.array([[rows * file + split[0], rows * file + split[1]] for file in range(len(values))])
         return WindowSet(
             series, torch.from_numpy(window_starts(stretches, setting.window, setting.stride)), setting.window
         )

@@ -71,13 +71,13 @@ def _write_table(path: Path, rows: int) -> None:
 # ------------------------------------------------------------------------------------------------------ implementations
 def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
     """From a configuration to a batch: the file is read, checked, split and scaled as in every run."""
-    from core.data.dataset import TRAINING_PARTS, load_stream_data
+    from core.data.dataset import TRAINING_SPLITS, load_stream_data
 
     logging.getLogger("core.data").setLevel(logging.ERROR)
     config, root = _config(name), Path(folder)
 
     def first_batch() -> torch.Tensor:
-        windows = load_stream_data(config, root=root, parts=TRAINING_PARTS).parts["train"]
+        windows = load_stream_data(config, root=root, splits=TRAINING_SPLITS).splits["train"]
         return windows.batch(torch.randperm(len(windows))[:BATCH])
 
     return first_batch
@@ -154,7 +154,7 @@ def _windows(values_tc: np.ndarray, *, stride: int, window: int = WINDOW) -> Win
 def _config(name: str) -> AnyConfig:
     from core.config.compose import config_from_dict
 
-    part: dict[str, Any] = {"files": [f"data/{name}"]}
+    split: dict[str, Any] = {"files": [f"data/{name}"]}
     return config_from_dict(
         {
             "stream": "patchtst",
@@ -163,11 +163,11 @@ def _config(name: str) -> AnyConfig:
             "data": {
                 "root": ".",
                 "window": WINDOW,
-                "parts": {
-                    "train": {**part, "stop": 0.6},
-                    "validation": {**part, "start": 0.6, "stop": 0.7},
-                    "calibration": {**part, "start": 0.7, "stop": 0.8},
-                    "test": {**part, "start": 0.8},
+                "splits": {
+                    "train": {**split, "stop": 0.6},
+                    "validation": {**split, "start": 0.6, "stop": 0.7},
+                    "calibration": {**split, "start": 0.7, "stop": 0.8},
+                    "test": {**split, "start": 0.8},
                 },
             },
             "model": {"patch_length": 16, "patch_stride": 16},

@@ -22,7 +22,7 @@ from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
 from inference.event_figures import event_figures
 from inference.metrics import auroc
-from inference.model_errors import PartErrors
+from inference.model_errors import SplitErrors
 from inference.score_table import score_table
 from inference.stored_detector import charts_and_data
 from pipelines.sample_data.command import make_sample_data
@@ -39,8 +39,8 @@ def demonstration(stream: Stream, seed: int) -> dict[str, Any]:
         overrides = [f"data.root={root}", "logging.progress=off"]
         config = load_config(local_config_file(stream), overrides, root=REPOSITORY, environment={}).config
         detector, data, _ = charts_and_data(config, root=root)
-        config, windows, threshold = data.config, data.parts["test"], detector.threshold.value
-        scores = detector.score(PartErrors.without_model(stream, windows), windows)
+        config, windows, threshold = data.config, data.splits["test"], detector.threshold.value
+        scores = detector.score(SplitErrors.without_model(stream, windows), windows)
         table = score_table(
             scores, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold
         )

@@ -26,7 +26,7 @@ from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
 from inference.fitting import fit_with_scores
 from inference.groups import rows_of
-from inference.model_errors import PartErrors
+from inference.model_errors import SplitErrors
 from inference.thresholds import CalibratedThreshold
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -66,8 +66,8 @@ class Process:
         series = _series(self._noise(rng, others + self.rows + later))
         square_nc = np.concatenate(self._noise(rng, others + self.rows + later)) ** 2
         bounds = {"train": (0, others), "calibration": (others, others + self.rows)}
-        normal = {name: _part(series, *rows) for name, rows in bounds.items() if rows[1] > rows[0]}
-        test = _part(series, others + self.rows, others + self.rows + later)
+        normal = {name: _split(series, *rows) for name, rows in bounds.items() if rows[1] > rows[0]}
+        test = _split(series, others + self.rows, others + self.rows + later)
         overrides = [
             f"scoring.smoothing_span={self.span}",
             f"scoring.threshold.false_alarm_rate={self.rate}",
@@ -75,7 +75,7 @@ class Process:
             "scoring.operating_context=off",
         ]
         config = load_config(local_config_file("patchtst"), overrides, root=REPOSITORY, environment={}).config
-        errors = {name: _errors(part, square_nc) for name, part in normal.items()}
+        errors = {name: _errors(split, square_nc) for name, split in normal.items()}
         detector, _ = fit_with_scores(config, "no model", normal, errors, model_weight=self.model_weight)
         score_s = detector.score(_errors(test, square_nc), test).score_s
         return detector.threshold, float((score_s > detector.threshold.value).mean())
@@ -101,14 +101,14 @@ def _series(recordings: list[np.ndarray]) -> Series:
     )  # fmt: skip
 
 
-def _part(series: Series, start: int, stop: int) -> WindowSet:
+def _split(series: Series, start: int, stop: int) -> WindowSet:
     segments_k2 = series.offsets_r[:-1, np.newaxis] + np.array([start, stop])
     return WindowSet(series, torch.zeros(0, dtype=torch.int64), _WINDOW, segments_k2)
 
 
-def _errors(part: WindowSet, square_nc: np.ndarray) -> PartErrors:
-    lengths_k, row_s = part.segments.lengths_k, rows_of(part.segments.rows_k2)
-    return PartErrors(square_nc[row_s].astype(np.float32), row_s, np.repeat(np.arange(len(lengths_k)), lengths_k), 1)
+def _errors(split: WindowSet, square_nc: np.ndarray) -> SplitErrors:
+    lengths_k, row_s = split.segments.lengths_k, rows_of(split.segments.rows_k2)
+    return SplitErrors(square_nc[row_s].astype(np.float32), row_s, np.repeat(np.arange(len(lengths_k)), lengths_k), 1)
 
 
 @dataclass(frozen=True)

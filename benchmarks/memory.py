@@ -32,10 +32,10 @@ _READ = """
 import sys
 from pathlib import Path
 from core.config.compose import load_config
-from core.data.dataset import TRAINING_PARTS, load_stream_data
+from core.data.dataset import TRAINING_SPLITS, load_stream_data
 root = Path(sys.argv[1])
 loaded = load_config("configs/patchtst_ssl_local.yaml", sys.argv[2:], root=root)
-load_stream_data(loaded.config, root=root, parts=TRAINING_PARTS)
+load_stream_data(loaded.config, root=root, splits=TRAINING_SPLITS)
 """
 # A small model and few windows: only the data is large.
 OVERRIDES = (
@@ -67,11 +67,11 @@ def workspace(folder: Path, num_bytes: int) -> list[str]:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(REPOSITORY / "configs", folder / "configs")
     write_csv(folder / "data" / "plant.csv", num_bytes)
-    parts = (
-        f"data.parts.{name}={{files:[data/plant.csv],start:{start},stop:{stop}}}"
+    splits = (
+        f"data.splits.{name}={{files:[data/plant.csv],start:{start},stop:{stop}}}"
         for name, (start, stop) in SPLIT.items()
     )
-    return [*OVERRIDES, *parts]
+    return [*OVERRIDES, *splits]
 
 
 def peak_of(command: Sequence[str], folder: Path) -> tuple[float, float]:

@@ -29,7 +29,7 @@ def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
         return
     labelled = summary.get("detection") or {}
     figures = {name: summary[name] for name in _FIGURES} | {name: labelled.get(name) for name in _LABELLED}
-    data = summary.get("made_of", {}).get("data", {}).get("content of data.parts.test")
+    data = summary.get("made_of", {}).get("data", {}).get("content of data.splits.test")
     document = {"schema_version": 1, **figures, "threshold": summary["threshold"]["value"], "data": data}
     try:
         write_json(folder / DETECTION, document)

@@ -8,7 +8,7 @@
 - `charts`: control charts, which need no model
 - `scoring`: a trained model, ready to score
 - `model_errors`: errors of the model on a split
-- `part_scores`: scores of a split from both components
+- `split_scores`: scores of a split from both components
 - `group_scales`: the scale of scores in each group
 - `score_table`: the table of scores
 - `calibration`: calibration data in halves

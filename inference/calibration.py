@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from core.data.windows import WindowSet
-from inference.model_errors import PartErrors
+from inference.model_errors import SplitErrors
 from inference.score_table import recordings_of, starts_of
 
 
-def second_half(windows: WindowSet, errors: PartErrors, own_past: Collection[str]) -> np.ndarray:
+def second_half(windows: WindowSet, errors: SplitErrors, own_past: Collection[str]) -> np.ndarray:
     """Which entries of the calibration split belong to its second half: bool (S,).
 
     The second half of each recording that is scored per recording. Of the others the newer recordings, because new data
@@ -54,7 +54,7 @@ def _cut(second_s: np.ndarray, mine_s: np.ndarray) -> None:
     second_s[entries[len(entries) // 2 :]] = True
 
 
-def restricted(windows: WindowSet, errors: PartErrors, chosen_s: np.ndarray) -> tuple[WindowSet, PartErrors]:
+def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) -> tuple[WindowSet, SplitErrors]:
     """A split restricted to some of its entries, with the errors of these. chosen_s: bool (S,)."""
     if errors.rows_per_entry > 1:  # windows
         windows = windows.subset(torch.from_numpy(np.flatnonzero(chosen_s)))

@@ -19,16 +19,16 @@ import numpy as np
 
 from core.config.schema import AnyConfig, Scoring, Stream
 from core.data.identity import digest_of_recording
-from core.data.splits import PartName
+from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
 from core.workspace import utc_now
 from inference.charts.streams import ChartSet
 from inference.group_scales import GroupScales
 from inference.groups import recordings_in
-from inference.model_errors import PartErrors
-from inference.part_scores import PartScores, score_part
+from inference.model_errors import SplitErrors
 from inference.score_table import recordings_of, times_of
+from inference.split_scores import SplitScores, score_split
 from inference.thresholds import CalibratedThreshold, CalibrationSample, calibrate
 
 log = logging.getLogger(__name__)
@@ -76,11 +76,11 @@ class Detector:
     model_weight: float = 0.0
     weight_choice: Mapping[str, Any] | None = None
 
-    def score(self, errors: PartErrors, windows: WindowSet) -> PartScores:
+    def score(self, errors: SplitErrors, windows: WindowSet) -> SplitScores:
         """Scores of a split. errors: the model's, of these windows; without a model, their entries."""
         return self.score_with_baseline(errors, windows)[0]
 
-    def score_with_baseline(self, errors: PartErrors, windows: WindowSet) -> tuple[PartScores, PartScores | None]:
+    def score_with_baseline(self, errors: SplitErrors, windows: WindowSet) -> tuple[SplitScores, SplitScores | None]:
         """Scores of a split, and those of the control charts alone; None without a detector for them."""
         if self.own_past and (unknown := [name for name in recordings_in(windows) if name not in self.own_past]):
             log.warning(
@@ -95,9 +95,9 @@ class Detector:
             alone._score(errors.entries, chart_sc, windows) if alone is not None else None,
         )
 
-    def _score(self, errors: PartErrors, chart_sc: np.ndarray | None, windows: WindowSet) -> PartScores:
+    def _score(self, errors: SplitErrors, chart_sc: np.ndarray | None, windows: WindowSet) -> SplitScores:
         span = self.settings["scoring.smoothing_span"]
-        scores = score_part(
+        scores = score_split(
             errors, self.baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=self.model_weight
         )
         return self.scales.normalised(scores, windows)
@@ -123,9 +123,9 @@ class Detector:
                      if self.settings.get(key) != wanted[key]]  # fmt: skip
         return f"the stored one was fitted with {'; '.join(differing)}" if differing else None
 
-    def change_of_data(self, reference: Mapping[PartName, WindowSet]) -> str | None:
+    def change_of_data(self, reference: Mapping[SplitName, WindowSet]) -> str | None:
         """Which of the available reference splits are not those it was fitted to, in words; None where all are."""
-        changed = [name for name, part in reference.items() if identity(part) != self.data.get(name)]
+        changed = [name for name, split in reference.items() if identity(split) != self.data.get(name)]
         if changed:
             return f"the data of {' and '.join(changed)} is not what the stored one was fitted to"
         return None
@@ -160,7 +160,7 @@ def calibrated(sample: CalibrationSample, halves: Halves | None, settings: Scori
     return threshold.with_achieved(achieved)
 
 
-def calibration_sample(score_s: np.ndarray, errors: PartErrors, windows: WindowSet, span: int) -> CalibrationSample:
+def calibration_sample(score_s: np.ndarray, errors: SplitErrors, windows: WindowSet, span: int) -> CalibrationSample:
     """Scores (S,) of reference data as a sample, without entries that have none. span: of the means in the scores."""
     series = windows.series
     known_s = ~np.isnan(score_s)

@@ -18,9 +18,9 @@ from core.data.windows import WindowSet
 from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
-from inference.part_scores import PartScores
 from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
+from inference.split_scores import SplitScores
 from inference.top_channels import top_channels
 
 # Longest range shown of an event and its surroundings, in windows: a longer one is shown around its peak.
@@ -34,12 +34,12 @@ Component = Literal["charts", "model"]
 @dataclass(frozen=True)
 class Scored:
     """A split of the data and its scores: `scores`, `expected_sc` (of process sensors, as in
-    `inference.model_errors.PartErrors`) and the lines of `table` have the same entries. scoring: None where control
+    `inference.model_errors.SplitErrors`) and the lines of `table` have the same entries. scoring: None where control
     charts scored alone."""
 
     scoring: ScoringModel | None
     windows: WindowSet
-    scores: PartScores
+    scores: SplitScores
     table: pd.DataFrame
     expected_sc: np.ndarray | None = None
     charts: ChartSet | None = None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import AnyConfig
-from core.data.splits import PartName
+from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
 from inference.calibration import restricted, second_half, windows_ending_in
@@ -33,17 +33,17 @@ from inference.detector_file import charts_alone
 from inference.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
 from inference.injected_faults import NORMAL, inject
-from inference.model_errors import PartErrors
+from inference.model_errors import SplitErrors
 from inference.model_weight import WeightChoice, choose_weight, without_faults
-from inference.part_scores import channel_baseline, score_part
+from inference.split_scores import channel_baseline, score_split
 from inference.thresholds import calibrate
 
 log = logging.getLogger(__name__)
 
 CHARTS_ONLY = {"scoring.model_weight": 0.0}
 
-Reference = Mapping[PartName, WindowSet]
-Errors = Mapping[PartName, PartErrors]
+Reference = Mapping[SplitName, WindowSet]
+Errors = Mapping[SplitName, SplitErrors]
 
 
 def fit(
@@ -51,7 +51,7 @@ def fit(
     checkpoint_sha256: str | None,
     reference: Reference,
     errors: Errors,
-    errors_of: Callable[[WindowSet], PartErrors] | None = None,
+    errors_of: Callable[[WindowSet], SplitErrors] | None = None,
 ) -> Detector:
     """A detector of the reference splits, `calibration` among them.
 
@@ -129,7 +129,7 @@ def fit_with_scores(
         baseline_c=channel_baseline(errors),
         charts=charts,
         own_past=own_past,
-        data={name: identity(part) for name, part in reference.items()},
+        data={name: identity(split) for name, split in reference.items()},
         recordings=tuple(recordings_in(calibration)),
         model_weight=model_weight if has_model else 0.0,
         **own,
@@ -142,11 +142,11 @@ def fit_with_scores(
 
 
 def _raw_scores(
-    config: AnyConfig, errors: PartErrors, baseline_c: np.ndarray | None, chart_sc: np.ndarray, model_weight: float
+    config: AnyConfig, errors: SplitErrors, baseline_c: np.ndarray | None, chart_sc: np.ndarray, model_weight: float
 ) -> np.ndarray:
     """Scores (S,) before groups of recordings are brought to the same scale."""
     span = config.scoring.smoothing_span
-    scores = score_part(errors, baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=model_weight)
+    scores = score_split(errors, baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=model_weight)
     return scores.score_s
 
 
@@ -169,7 +169,7 @@ def weight_choice(
     config: AnyConfig,
     reference: Reference,
     errors: Errors,
-    errors_of: Callable[[WindowSet], PartErrors],
+    errors_of: Callable[[WindowSet], SplitErrors],
     features: ReferenceFeatures | None = None,
 ) -> WeightChoice:
     """The weight of the model by faults injected into the second half of the calibration data, scored by charts and
@@ -226,7 +226,7 @@ class _Split:
     errors: Errors
     features: ReferenceFeatures
     second: WindowSet
-    second_errors: PartErrors
+    second_errors: SplitErrors
 
 
 def _split(config: AnyConfig, reference: Reference, errors: Errors, features: ReferenceFeatures) -> _Split | None:

@@ -14,7 +14,7 @@ import numpy as np
 from core.data.blocks import gathered, slices
 from core.data.windows import WindowSet
 from inference.groups import keys_of
-from inference.part_scores import PartScores
+from inference.split_scores import SplitScores
 
 _SMALLEST_SCALE = 1e-6
 _VALUES_AT_A_TIME = 2**20
@@ -28,7 +28,7 @@ class GroupScales:
     scale: Mapping[str, np.float32]
     usual: np.float32
 
-    def normalised(self, scores: PartScores, windows: WindowSet) -> PartScores:
+    def normalised(self, scores: SplitScores, windows: WindowSet) -> SplitScores:
         """Row scores of a split, scaled so that reference scores are equally large in every group."""
         if not self.scale:
             return scores
@@ -80,7 +80,7 @@ def fit_group_scales(
     return (score_s * (np.exp(usual) / scale_s)).astype(np.float32), scales
 
 
-def _scaled(scores: PartScores, factor_s: np.ndarray, scratch: Path | None) -> PartScores:
+def _scaled(scores: SplitScores, factor_s: np.ndarray, scratch: Path | None) -> SplitScores:
     error_sc = scores.channel_error_sc
     pieces = slices(error_sc, num_values=_VALUES_AT_A_TIME)
     scaled_sc = gathered((error_sc[piece] * factor_s[piece, np.newaxis] for piece in pieces), scratch)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from core.data.segments import recording_at
-from core.data.splits import PartName
+from core.data.splits import SplitName
 from core.data.windows import WindowSet
 
 # The key of all recordings that are not scored per recording.
@@ -57,7 +57,7 @@ def scored_per_recording(reference: Iterable[WindowSet]) -> tuple[str, ...]:
 def groups(reference: Collection[WindowSet], own_past: Collection[str]) -> list[Group]:
     """A group for each recording that is scored per recording; without any, one group of all."""
     series = next(iter(reference)).series
-    reference_k2 = np.concatenate([part.segments.rows_k2 for part in reference])
+    reference_k2 = np.concatenate([split.segments.rows_k2 for split in reference])
     reference_k2 = reference_k2[np.argsort(reference_k2[:, 0])]
     place = {recording.file_id: index for index, recording in enumerate(series.recordings)}
     everyone = np.arange(len(series.offsets_r) - 1)
@@ -71,9 +71,9 @@ def groups(reference: Collection[WindowSet], own_past: Collection[str]) -> list[
     return [group(key, np.array([place[key]])) for key in own_past] or [group(POOLED, everyone)]
 
 
-def groups_of(parts: Mapping[PartName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
+def groups_of(splits: Mapping[SplitName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
     """The groups of a data set: reference segments (K, 2), and which rows of other segments belong to the group."""
-    reference = reference_of(parts).values()
+    reference = reference_of(splits).values()
     found = groups(reference, scored_per_recording(reference))
     return [(group.reference_k2, partial(_rows_held, group)) for group in found]
 
@@ -82,9 +82,9 @@ def _rows_held(group: Group, segments_k2: np.ndarray) -> np.ndarray:
     return np.repeat(group.holds(segments_k2), segments_k2[:, 1] - segments_k2[:, 0])
 
 
-def reference_of(parts: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
+def reference_of(splits: Mapping[SplitName, WindowSet]) -> dict[SplitName, WindowSet]:
     """The splits that hold reference data: all but the test."""
-    return {name: part for name, part in parts.items() if name != "test"}
+    return {name: split for name, split in splits.items() if name != "test"}
 
 
 def keys_of(windows: WindowSet, own_past: Collection[str]) -> list[str]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from core.config.schema import AnyConfig, Stream
 from core.data.blocks import Pages, blank, gathered, slices
 from core.data.feed import Feed
-from core.data.splits import SCORING_PARTS, PartName
+from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
 from core.devices import threads
 from core.devices.retry import until_it_fits
@@ -29,7 +29,7 @@ _VALUES_AT_A_TIME = 2**19
 
 
 @dataclass(frozen=True)
-class PartErrors:
+class SplitErrors:
     """The entries of a split that get a score, in order of the rows, and the model's errors of them.
 
     error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches. None
@@ -65,10 +65,10 @@ class PartErrors:
 # ------------------------------------------------------------------------------------------------------------- a split
 def model_errors(
     config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str, *, keep_expected: bool = False
-) -> PartErrors:
-    """`part_errors` as the configuration says."""
+) -> SplitErrors:
+    """`split_errors` as the configuration says."""
     settings = config.scoring
-    return part_errors(
+    return split_errors(
         scoring,
         windows,
         batch_size=settings.batch_size,
@@ -80,8 +80,8 @@ def model_errors(
 
 
 def reference_errors(
-    config: AnyConfig, scoring: ScoringModel, reference: Mapping[PartName, WindowSet]
-) -> dict[PartName, PartErrors]:
+    config: AnyConfig, scoring: ScoringModel, reference: Mapping[SplitName, WindowSet]
+) -> dict[SplitName, SplitErrors]:
     """The model's errors on reference splits: of process sensors on all, because channels have rare states; of
     vibration on `calibration`, because axes are similar and images are expensive."""
     if config.stream == "swinmae":
@@ -89,13 +89,13 @@ def reference_errors(
     step = max(1, config.score_stride // config.data.stride)
     thinned = {
         # Training cuts more windows than a score needs.
-        name: part if name in SCORING_PARTS else part.subset(torch.arange(0, len(part), step))
-        for name, part in reference.items()
+        name: split if name in SCORING_SPLITS else split.subset(torch.arange(0, len(split), step))
+        for name, split in reference.items()
     }
-    return {name: model_errors(config, scoring, part, name) for name, part in thinned.items()}
+    return {name: model_errors(config, scoring, split, name) for name, split in thinned.items()}
 
 
-def part_errors(
+def split_errors(
     scoring: ScoringModel,
     windows: WindowSet,
     *,
@@ -104,7 +104,7 @@ def part_errors(
     keep_expected: bool = False,
     label: str = "scoring",
     progress: Mode = "off",
-) -> PartErrors:
+) -> SplitErrors:
     """Runs the model over all windows of a split, `batch_size` at a time, fewer where memory is exhausted; the device
     of the model holds the series and a batch.
 
@@ -150,7 +150,7 @@ def _inferred(
         bar.advance(len(index_b))
 
 
-def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) -> PartErrors:
+def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) -> SplitErrors:
     """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; and the
     predictions likewise. These rows are in the segments of the split; earlier rows of a window may not be.
 
@@ -177,7 +177,7 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
         for sum_sc in sums.values():
             sum_sc[piece] /= count_s[piece].unsqueeze(1)
 
-    return PartErrors(means["error"], *_row_entries(windows), scratch=scratch, expected_sc=means.get("expected"))
+    return SplitErrors(means["error"], *_row_entries(windows), scratch=scratch, expected_sc=means.get("expected"))
 
 
 def _row_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
@@ -193,11 +193,11 @@ def _row_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
     return row_s, segment_s, 1
 
 
-def _window_errors(inferred: Inferred, windows: WindowSet) -> PartErrors:
+def _window_errors(inferred: Inferred, windows: WindowSet) -> SplitErrors:
     """The errors of each window, for the axes that the sensor has."""
     num_channels = windows.series.values_nc.shape[1]
     error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
-    return PartErrors(error_sc, *_window_entries(windows))
+    return SplitErrors(error_sc, *_window_entries(windows))
 
 
 def _window_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:

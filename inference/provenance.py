@@ -33,14 +33,14 @@ def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoin
     """The present inputs of scores: digests of checkpoint, detector, files and code, and the settings that affect them.
 
     config: as it was loaded, without the sizes of the checkpoint. checkpoint: None for control charts alone.
-    Raises DataError where `data.parts.test` matches no sensor file.
+    Raises DataError where `data.splits.test` matches no sensor file.
     """
     return {
         "model": {"checkpoint": _CHARTS_ALONE, "detector": _CHARTS_ALONE}
         if checkpoint is None
         else {"checkpoint": checkpoint_sha256, "detector": detector_sha256(checkpoint)},
         "settings": dict(_settings(config)),
-        "data": dict(chain.from_iterable(_part(config, name, root) for name in type(config.data.parts).model_fields)),
+        "data": dict(chain.from_iterable(_split(config, name, root) for name in type(config.data.splits).model_fields)),
         "code": {package: _joint(code_digests((package,))) for package in _PACKAGES},
         "packages": package_versions(),
     }
@@ -85,20 +85,20 @@ def _settings(config: AnyConfig) -> Iterator[tuple[str, str]]:
             yield key, json.dumps(value)
 
 
-def _part(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]]:
+def _split(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]]:
     """The number of files of a split, and one digest of all of them: a split may have thousands.
 
     The files of reference splits may be missing: then a detector that was fitted elsewhere is used.
     """
-    patterns, folder = getattr(config.data.parts, name).files, (root / config.data.root).resolve()
+    patterns, folder = getattr(config.data.splits, name).files, (root / config.data.root).resolve()
     present = patterns if name == "test" else [pattern for pattern in patterns if matches(pattern, folder)]
     found = dict(data_digests(config, present, root=root))
     labels = {file: digest for file, digest in found.items() if ".labels." in file}
     sensors = {file: digest for file, digest in found.items() if file not in labels}
-    yield f"files of data.parts.{name}", str(len(sensors))
-    yield f"content of data.parts.{name}", _joint(sensors)
+    yield f"files of data.splits.{name}", str(len(sensors))
+    yield f"content of data.splits.{name}", _joint(sensors)
     if name == "test":
-        yield "labels of data.parts.test", _joint(labels)
+        yield "labels of data.splits.test", _joint(labels)
 
 
 def _joint(digests: Mapping[str, str]) -> str:

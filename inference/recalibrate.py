@@ -1,6 +1,6 @@
 """Fits the detector to newer reference data: `python -m inference.recalibrate --stream patchtst [key=value …]`.
 
-The model does not change. Baselines, control charts and threshold are fitted to the rows that `data.parts.calibration`
+The model does not change. Baselines, control charts and threshold are fitted to the rows that `data.splits.calibration`
 names, and are used until `--undo` or `--from-config`.
 """
 
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from core.checkpoint import describe, detector_path
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
 from core.config.compose import LoadedConfig, local_config_file
-from core.config.data import Parts
+from core.config.data import Splits
+from core.config.renames import current_key
 from core.config.schema import STREAMS, AnyConfig
 from core.devices.process import start_right
 from core.errors import EXIT_OK, OutputError, UsageError
@@ -32,12 +33,12 @@ from core.workspace import relative, write_bytes
 if TYPE_CHECKING:
     from core.data.windows import WindowSet
     from inference.detector import Detector
-    from inference.model_errors import PartErrors
+    from inference.model_errors import SplitErrors
     from inference.thresholds import FalseAlarms
 
 log = logging.getLogger(__name__)
 
-_PARTS = "data.parts.calibration"
+_SPLIT = "data.splits.calibration"
 # The process is quieter where high scores are below this share of the old ones; a threshold may be high by chance.
 _QUIETER = 0.8
 # The quantile of scores that is compared: half of the scores of a chart may be next to zero.
@@ -45,24 +46,24 @@ _HIGH = 0.9
 
 
 def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Fits a detector to the rows of `data.parts.calibration` alone, stores it, and returns what that changed.
+    """Fits a detector to the rows of `data.splits.calibration` alone, stores it, and returns what that changed.
 
     Raises CheckpointError and DataError as scoring does; then nothing is replaced.
     """
     from core.devices import memory
     from inference.fitting import fit
     from inference.model_errors import model_errors
-    from inference.stored_detector import load_parts, load_stored, open_model, refuse_training_rows
+    from inference.stored_detector import load_splits, load_stored, open_model, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
     before, _ = load_stored(path)
     if before is not None and before.checkpoint_sha256 != scoring.sha256:
         before = None
-    reference = load_parts(_calibration_alone(config), scoring, ("calibration",), root=root).parts
-    windows, part = reference["calibration"], config.data.parts.calibration
+    reference = load_splits(_calibration_alone(config), scoring, ("calibration",), root=root).splits
+    windows, split = reference["calibration"], config.data.splits.calibration
     refuse_training_rows(config, scoring, windows)
-    log.info("fitting to %s to %s of the files of data.parts.calibration", part.start, part.stop)
+    log.info("fitting to %s to %s of the files of data.splits.calibration", split.start, split.stop)
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
         errors_of = partial(model_errors, config, scoring, label="injected faults")
@@ -77,18 +78,18 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     available, else the one from before the first calibration. Raises as scoring does."""
     from core.devices import memory
     from inference.detector_file import load_detector
-    from inference.stored_detector import available_parts, fit_from, load_parts, open_model, refuse_training_rows
+    from inference.stored_detector import available_splits, fit_from, load_splits, open_model, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
-    available = available_parts(config, root)
+    available = available_splits(config, root)
     if "calibration" not in available and (original := original_path(path)).is_file():
         detector = load_detector(original)
         if detector.mismatch(config, scoring.sha256) is None:
             return _replace(path, detector, root=root)
-    parts = dict.fromkeys((*available, "calibration", "test"))
-    data = load_parts(config, scoring, tuple(parts), root=root)
-    refuse_training_rows(config, scoring, data.parts["calibration"])
+    splits = dict.fromkeys((*available, "calibration", "test"))
+    data = load_splits(config, scoring, tuple(splits), root=root)
+    refuse_training_rows(config, scoring, data.splits["calibration"])
     with memory.applied(scoring.plan):
         detector = fit_from(config, scoring, data)
     return _replace(path, detector, root=root)
@@ -130,8 +131,8 @@ def original_path(path: Path) -> Path:
 
 def _calibration_alone(config: AnyConfig) -> AnyConfig:
     """The configuration with no other split, so that none takes rows from the calibration split."""
-    parts = Parts(calibration=config.data.parts.calibration)
-    return config.model_copy(update={"data": config.data.model_copy(update={"parts": parts})})
+    splits = Splits(calibration=config.data.splits.calibration)
+    return config.model_copy(update={"data": config.data.model_copy(update={"splits": splits})})
 
 
 def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _report(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------------------------- drift
-def _change(before: Detector | None, now: Detector, errors: PartErrors, windows: WindowSet) -> dict[str, Any]:
+def _change(before: Detector | None, now: Detector, errors: SplitErrors, windows: WindowSet) -> dict[str, Any]:
     """How the detector before scores the new reference data.
 
     threshold: old and new. old_on_new: the share of new reference scores above the old threshold. high_score_ratio: of
@@ -221,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     instead.add_argument("--undo", action="store_true", help="restore the detector from before the latest calibration")
     instead.add_argument("--from-config", action="store_true", help="fit to the configuration's own splits again")
     add_config_arguments(
-        parser, default=local_config_file("<stream>"), example="data.parts.calibration.files=[data/fdc/newer_*.csv]"
+        parser, default=local_config_file("<stream>"), example="data.splits.calibration.files=[data/fdc/newer_*.csv]"
     )
     parser.set_defaults(config=None)
     return run_command(_calibrate, parser, argv)
@@ -229,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _calibrate(arguments: argparse.Namespace) -> int:
     calibrate = undo if arguments.undo else from_config if arguments.from_config else recalibrate
-    names_data = arguments.config or any(override.startswith(_PARTS) for override in arguments.overrides)
+    names_data = arguments.config or any(current_key(override).startswith(_SPLIT) for override in arguments.overrides)
     arguments.config = arguments.config or local_config_file(arguments.stream)
     loaded = config_of(arguments, stream=arguments.stream)
     if arguments.print_config:
@@ -237,7 +238,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     if calibrate is recalibrate and not names_data:
         raise UsageError(
             "no newer data was passed",
-            hint=f"{_PARTS}.files=[data/newer_*.csv] {_PARTS}.start=0.0, or --from-config for the configuration's own",
+            hint=f"{_SPLIT}.files=[data/newer_*.csv] {_SPLIT}.start=0.0, or --from-config for the configuration's own",
         )
     if arguments.owns_process and not arguments.undo:
         start_right(loaded.config)

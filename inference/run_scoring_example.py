@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from core.devices.plan import DevicePlan
     from core.fingerprints import Fingerprint
     from inference.detector import Detector
-    from inference.model_errors import PartErrors
+    from inference.model_errors import SplitErrors
     from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
 
@@ -112,7 +112,7 @@ class _Scoring(NamedTuple):
     config: AnyConfig
     detector: Detector
     data: StreamData
-    errors: PartErrors
+    errors: SplitErrors
     plan: DevicePlan
     model: ScoringModel | None
     sources: Fingerprint
@@ -129,17 +129,17 @@ def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None
     with memory.applied(model.plan):
         detector, data = detector_and_data(config, model, root=root)
         sources["model"]["detector"] = detector_sha256(model.path)  # that may have been fitted just now
-        errors = model_errors(config, model, data.parts["test"], "test", keep_expected=True)
+        errors = model_errors(config, model, data.splits["test"], "test", keep_expected=True)
     return _Scoring(config, detector, data, errors, model.plan, model, sources)
 
 
 def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
-    from inference.model_errors import PartErrors
+    from inference.model_errors import SplitErrors
     from inference.stored_detector import charts_and_data
 
     sources = made_of(loaded.config, root=root, checkpoint=None, checkpoint_sha256=None)
     detector, data, plan = charts_and_data(loaded.config, root=root)
-    errors = PartErrors.without_model(detector.stream, data.parts["test"])
+    errors = SplitErrors.without_model(detector.stream, data.splits["test"])
     return _Scoring(data.config, detector, data, errors, plan, None, sources)
 
 
@@ -157,7 +157,7 @@ def _score_stream(
         config, detector, data, errors, plan, model, sources = _by_charts(loaded, root=root)
     else:
         config, detector, data, errors, plan, model, sources = _by_model(loaded, root=root, checkpoint=checkpoint)
-    windows, threshold = data.parts["test"], detector.threshold
+    windows, threshold = data.splits["test"], detector.threshold
     test, charts_alone = detector.score_with_baseline(errors, windows)
     scores = score_table(
         test, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold.value

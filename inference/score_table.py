@@ -15,7 +15,7 @@ from core.data.blocks import release
 from core.data.labels import labels_of
 from core.data.segments import recording_at
 from core.data.windows import Series
-from inference.part_scores import PartScores
+from inference.split_scores import SplitScores
 from inference.thresholds import CalibrationSample
 
 _NS_PER_S = 1e9
@@ -23,7 +23,7 @@ _LINES_AT_A_TIME = 2**17
 
 
 def score_table(
-    scores: PartScores, series: Series, segments_k2: np.ndarray, *, channels: Sequence[str], threshold: float
+    scores: SplitScores, series: Series, segments_k2: np.ndarray, *, channels: Sequence[str], threshold: float
 ) -> pd.DataFrame:
     """One line per score, in order of recording and row.
 

@@ -20,7 +20,7 @@ from core.data.dataset import StreamData, load_stream_data
 from core.data.files import matches
 from core.data.overlap import shared_rows
 from core.data.recording import RATE_TOLERANCE
-from core.data.splits import PART_NAMES, PartName
+from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.windows import WindowSet
 from core.devices import threads
 from core.devices.batching import size_as_trained
@@ -33,7 +33,7 @@ from inference.detector import Detector
 from inference.detector_file import load_detector, save_detector
 from inference.fitting import CHARTS_ONLY, fit
 from inference.groups import reference_of
-from inference.model_errors import PartErrors, model_errors, reference_errors
+from inference.model_errors import SplitErrors, model_errors, reference_errors
 from inference.scoring import ScoringModel, load_scoring_model
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ def charts_and_data(config: AnyConfig, *, root: Path) -> tuple[Detector, StreamD
     )
     plan = _prepared(config)
     log.info("scoring with control charts alone, without a model")
-    data = load_stream_data(config, root=root, parts=PART_NAMES)
-    reference = reference_of(data.parts)
-    entries = {"calibration": PartErrors.without_model(config.stream, reference["calibration"])}
+    data = load_stream_data(config, root=root, splits=SPLIT_NAMES)
+    reference = reference_of(data.splits)
+    entries = {"calibration": SplitErrors.without_model(config.stream, reference["calibration"])}
     return fit(data.config, None, reference, entries), data, plan
 
 
@@ -94,19 +94,19 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
     kept = stored
     if stored is not None and (reason := stored.mismatch(config, scoring.sha256)):
         stored = None
-    available = available_parts(config, root)
+    available = available_splits(config, root)
     if stored is not None and (stored.change or "calibration" not in available):
         _log_use(stored)
-        data = load_parts(config, scoring, ("test",), root=root)
+        data = load_splits(config, scoring, ("test",), root=root)
     elif "calibration" not in available:
         raise DataError(
-            f"the files of data.parts.calibration are not here to fit a detector: {reason}",
+            f"the files of data.splits.calibration are not here to fit a detector: {reason}",
             hint=f"copy {detector_path(scoring.path).name}, or these files, from the machine of the training",
         )
     else:
-        data = load_parts(config, scoring, (*available, "test"), root=root)
-        refuse_training_rows(config, scoring, data.parts["calibration"])
-        reason = reason or stored.change_of_data(reference_of(data.parts)) or _older(stored)
+        data = load_splits(config, scoring, (*available, "test"), root=root)
+        refuse_training_rows(config, scoring, data.splits["calibration"])
+        reason = reason or stored.change_of_data(reference_of(data.splits)) or _older(stored)
         if reason:
             log.info("fitting a detector: %s", reason)
             stored = fit_from(config, scoring, data)
@@ -123,8 +123,8 @@ def _older(detector: Detector) -> str | None:
 
 def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Detector:
     """A detector of the reference splits of the configuration, as far as they are loaded."""
-    reference = reference_of(data.parts)
-    missing = [name for name in PART_NAMES if name != "test" and name not in reference]
+    reference = reference_of(data.splits)
+    missing = [name for name in SPLIT_NAMES if name != "test" and name not in reference]
     if missing:
         log.warning(
             "the files of %s are missing: control charts are fitted to fewer reference rows than on the machine of "
@@ -158,7 +158,7 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
         raise DataError(
             problem,
             path=shared[0].recording.path,
-            hint="select other rows in data.parts.calibration (files, start, stop); scoring.allow_training_rows=true "
+            hint="select other rows in data.splits.calibration (files, start, stop); scoring.allow_training_rows=true "
             "accepts such a threshold",
         )
     log.warning("%s; accepted, because scoring.allow_training_rows = true", problem)
@@ -174,19 +174,19 @@ def load_stored(path: Path) -> tuple[Detector | None, str]:
         return None, error.message
 
 
-def available_parts(config: AnyConfig, root: Path) -> tuple[PartName, ...]:
+def available_splits(config: AnyConfig, root: Path) -> tuple[SplitName, ...]:
     """The reference splits whose files are here: a model may have been trained elsewhere. Charts are fitted to all."""
     data_root = (root / config.data.root).resolve()
     return tuple(
         name
-        for name in PART_NAMES
-        if name != "test" and any(matches(pattern, data_root) for pattern in getattr(config.data.parts, name).files)
+        for name in SPLIT_NAMES
+        if name != "test" and any(matches(pattern, data_root) for pattern in getattr(config.data.splits, name).files)
     )
 
 
-def load_parts(config: AnyConfig, scoring: ScoringModel, parts: Sequence[PartName], *, root: Path) -> StreamData:
+def load_splits(config: AnyConfig, scoring: ScoringModel, splits: Sequence[SplitName], *, root: Path) -> StreamData:
     """Raises DataError for vibration of another rate: the frequencies of a scalogram are fixed to the training's."""
-    data = load_stream_data(config, root=root, parts=parts, scaler=scoring.scaler, run_id=scoring.run_id)
+    data = load_stream_data(config, root=root, splits=splits, scaler=scoring.scaler, run_id=scoring.run_id)
     found, trained = data.sampling_rate_hz, scoring.sampling_rate_hz
     if scoring.stream == "swinmae" and not isclose(found, trained, rel_tol=RATE_TOLERANCE):
         raise DataError(
@@ -201,7 +201,7 @@ def _log_use(detector: Detector) -> None:
     named = f"{files[0]} and {len(files) - 1} more recordings" if len(files) > 1 else files[0]
     if detector.change:
         log.info(
-            "scoring with what `landfall calibrate` fitted at %s to %s, not with data.parts.calibration; "
+            "scoring with what `landfall calibrate` fitted at %s to %s, not with data.splits.calibration; "
             "`landfall calibrate --from-config` returns to that",
             detector.made_at, named,
         )  # fmt: skip

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from core.data.recording import Recording
     from core.devices.plan import DevicePlan
     from inference.detector import Detector
-    from inference.part_scores import PartScores
     from inference.scoring import ScoringModel
+    from inference.split_scores import SplitScores
 
 SCHEMA_VERSION = 1
 
@@ -68,7 +68,7 @@ def summary_of(
     scores: pd.DataFrame,
     events: pd.DataFrame,
     detector: Detector,
-    charts_alone: PartScores | None,
+    charts_alone: SplitScores | None,
     settings: Scoring,
     recordings: Sequence[Recording],
     *,
@@ -121,7 +121,7 @@ def summary_of(
 
 
 def _charts_alone(
-    scores: pd.DataFrame, charts_alone: PartScores | None, detector: Detector, settings: Scoring
+    scores: pd.DataFrame, charts_alone: SplitScores | None, detector: Detector, settings: Scoring
 ) -> dict[str, Any] | None:
     """Metrics of the control charts without the model, with their own threshold."""
     from inference.events import event_spans

@@ -296,7 +296,7 @@ _METHODS: dict[str, tuple[str, Callable[[CalibrationSample, Threshold], tuple[fl
 def _too_few(found: int, needed: int, instead: str) -> DataError:
     return DataError(
         f"{found} calibration scores cannot set a threshold: {needed} are needed",
-        hint=f"give data.parts.calibration more data, {instead}",
+        hint=f"give data.splits.calibration more data, {instead}",
     )
 
 

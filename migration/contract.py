@@ -143,7 +143,7 @@ def _paths_are_relative(assets: Assets) -> Iterator[Breach]:
                 yield Breach("TR-01", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
         # `data.root: auto` stands for the workspace, or for the folder of the sample data while there is no other.
         root = "" if values["data.root"] in (".", SAMPLES) else f"{values['data.root']}/"
-        for key, prefix, folder in (("data.parts.", root, "data/"), ("dqvl.report_dir", "", "artifacts/dqvl/")):
+        for key, prefix, folder in (("data.splits.", root, "data/"), ("dqvl.report_dir", "", "artifacts/dqvl/")):
             for found, value in values.items():
                 if found.startswith(key):
                     yield from (

@@ -122,10 +122,10 @@ def _check_files(
     of_stream: Mapping[Stream, list[Path]] = {streams[0]: files} if arguments.stream else by_stream(files)
     checked = []
     for stream, own in of_stream.items():
-        loaded, parts = with_files(
+        loaded, splits = with_files(
             load_config(arguments.config or local_config_file(stream), overrides, root=root), own
         )
-        found = readiness(loaded.config, root=root, parts=parts)
+        found = readiness(loaded.config, root=root, splits=splits)
         checked.append(_with_time(Checked(stream, found, _copying(own, stream, root)), loaded, arguments, root))
     return checked
 
@@ -156,7 +156,7 @@ def _with_time(checked: Checked, loaded: LoadedConfig, arguments: argparse.Names
                 "logging": loaded.config.logging.model_copy(update={"progress": "off"})}
     )  # fmt: skip
     try:
-        data = load_stream_data(quiet, root=root, parts=["train", "validation"])
+        data = load_stream_data(quiet, root=root, splits=["train", "validation"])
         seconds, device = training_seconds(loaded, data, root=root)
     except LandfallError as error:
         log.warning("%s: the time to train cannot be measured: %s", checked.stream, error)

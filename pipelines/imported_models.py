@@ -60,27 +60,27 @@ def _record(root: Path) -> dict[str, object]:
         return {}
 
 
-def missing_parts(config: AnyConfig, root: Path, names: Sequence[str]) -> list[str]:
+def missing_splits(config: AnyConfig, root: Path, names: Sequence[str]) -> list[str]:
     """The splits without any file in this workspace."""
     folder = root / config.data.root
-    parts = {name: getattr(config.data.parts, name).files for name in names}
-    return [name for name, files in parts.items() if files and not any(matches(pattern, folder) for pattern in files)]
+    splits = {name: getattr(config.data.splits, name).files for name in names}
+    return [name for name, files in splits.items() if files and not any(matches(pattern, folder) for pattern in files)]
 
 
 def measure_quality(config: AnyConfig, root: Path) -> None:
     """Writes the missing quality reports of available files; logs which files cannot be checked."""
-    from core.data.dataset import PART_NAMES, check_quality
+    from core.data.dataset import SPLIT_NAMES, check_quality
 
-    if missing := missing_parts(config, root, PART_NAMES):
+    if missing := missing_splits(config, root, SPLIT_NAMES):
         log.warning(
             "%s: the quality of %s cannot be checked, their files are not in this workspace",
             config.stream, ", ".join(missing),
         )  # fmt: skip
-    parts = [name for name in PART_NAMES if name not in missing and getattr(config.data.parts, name).files]
-    if not config.dqvl.enabled or not parts or not _files_without_report(config, root):
+    splits = [name for name in SPLIT_NAMES if name not in missing and getattr(config.data.splits, name).files]
+    if not config.dqvl.enabled or not splits or not _files_without_report(config, root):
         return
     try:
-        reports = check_quality(config, root=root, parts=parts)
+        reports = check_quality(config, root=root, splits=splits)
     except LandfallError as error:
         log.warning("%s: the quality reports cannot be written: %s", config.stream, error)
         return
@@ -95,8 +95,8 @@ def _files_without_report(config: AnyConfig, root: Path) -> set[str]:
         except (OSError, UnreadableError):
             continue
     folder = root / config.data.root
-    parts = (getattr(config.data.parts, name).files for name in type(config.data.parts).model_fields)
-    files = {relative(path, folder) for patterns in parts for pattern in patterns for path in matches(pattern, folder)}
+    splits = (getattr(config.data.splits, name).files for name in type(config.data.splits).model_fields)
+    files = {relative(path, folder) for patterns in splits for pattern in patterns for path in matches(pattern, folder)}
     return files - reported
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from core.config.compose import LoadedConfig, with_values
 from core.config.schema import STREAMS, Stream
 from core.data.files import ARRAY_SUFFIXES, data_suffix, matches
-from core.data.splits import PART_NAMES, PartName
+from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.tables import read_blocks
 from core.errors import DataError
 from core.workspace import relative
@@ -51,7 +51,7 @@ def by_stream(files: Sequence[Path]) -> dict[Stream, list[Path]]:
     return {stream: each for stream, each in found.items() if each}
 
 
-def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> tuple[LoadedConfig, list[PartName]]:
+def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> tuple[LoadedConfig, list[SplitName]]:
     """The configuration that reads these files, and the splits that have some.
 
     Files named `test…` are the test split where others remain; the others train, validate and calibrate, in the shares
@@ -59,10 +59,10 @@ def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> tuple[LoadedConfi
     """
     tests = [file for file in files if file.name.lower().startswith("test")]
     others = [file for file in files if file not in tests] or tests
-    of_part = dict.fromkeys(PART_NAMES, others) | {"test": tests if others != tests else []}
+    of_split = dict.fromkeys(SPLIT_NAMES, others) | {"test": tests if others != tests else []}
     folder = Path(os.path.commonpath([file.parent for file in files]))
     values: dict[str, object] = {"data.root": str(folder), "enabled": True}
-    for name in PART_NAMES:
-        values[f"data.parts.{name}.files"] = [glob.escape(relative(file, folder)) for file in of_part[name]]
+    for name in SPLIT_NAMES:
+        values[f"data.splits.{name}.files"] = [glob.escape(relative(file, folder)) for file in of_split[name]]
     config = with_values(loaded.config, values, source=loaded.source)
-    return replace(loaded, config=config), [name for name in PART_NAMES if values[f"data.parts.{name}.files"]]
+    return replace(loaded, config=config), [name for name in SPLIT_NAMES if values[f"data.splits.{name}.files"]]

@@ -13,7 +13,7 @@ from core.lock import Lock
 from tests.support import REPO_ROOT
 
 MODEL, SUMMARY = "checkpoints/patchtst_ssl.pt", "artifacts/scores/patchtst_summary.json"
-NEWER = "data.parts.calibration.files=[newer_*.csv]"
+NEWER = "data.splits.calibration.files=[newer_*.csv]"
 WRITERS = {
     "train": ("trainers.train_patchtst_ssl", [], MODEL),
     "score": ("inference.run_scoring_example", ["--stream", "patchtst"], MODEL),

@@ -41,7 +41,7 @@ def run_every_step(folder: Path) -> None:
     write_process(root / SHARE)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"HF_TOKEN = 'hf_{CANARY}'\nprint('x')")])
     nbformat.write(notebook, root / "colab_mine.ipynb")
-    files = {name: f"data.parts.{name}.files=[{kind}*.csv]" for name, kind in
+    files = {name: f"data.splits.{name}.files=[{kind}*.csv]" for name, kind in
              {"train": "train_", "validation": "train_", "calibration": "train_", "test": "test_"}.items()}  # fmt: skip
     local = ["--repo-root", str(root), "--config", str(root / "configs/patchtst_ssl_local.yaml"), *files.values(),
              f"data.root={SHARE}", *OVERRIDES["patchtst"],

@@ -129,7 +129,7 @@ class Checkpointer:
             **facts,
             "metrics": self._metrics(),
             "config": self.bundle["config"],
-            "data": {name: digest_of(part) for name, part in self.bundle["data"].items()},
+            "data": {name: digest_of(split) for name, split in self.bundle["data"].items()},
             "hardware": self.state.hardware(),
             "parameters": sum(p.numel() for p in self.state.objective.model.parameters()),
         }

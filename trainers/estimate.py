@@ -36,10 +36,12 @@ def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> t
     context = replace(context, loaded=replace(context.loaded, config=decide_model_size(context, manager).config))
     config, settings = context.config, context.config.training
     with memory.applied(plan), torch.random.fork_rng(devices=[]):
-        transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.parts["train"])
+        transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.splits["train"])
         started = time.monotonic()
         train, validation = (
-            Inputs(data.parts[name].subset(torch.arange(min(_WINDOWS, len(data.parts[name])))), transform, plan.device)
+            Inputs(
+                data.splits[name].subset(torch.arange(min(_WINDOWS, len(data.splits[name])))), transform, plan.device
+            )
             for name in ("train", "validation")
         )
         prepared = (time.monotonic() - started) / (len(train) + len(validation))
@@ -50,7 +52,7 @@ def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> t
             _seconds(step, number, plan.kind) / number
             for step, number in ((train_step, size), (validation_step, min(size, len(validation))))
         )
-    num_train, num_validation = len(data.parts["train"]), len(data.parts["validation"])
+    num_train, num_validation = len(data.splits["train"]), len(data.splits["validation"])
     per_epoch = min(settings.windows_per_epoch or num_train, num_train)
     seconds = settings.epochs * (per_epoch * per_window + num_validation * per_validation)
     return seconds + prepared * (num_train + num_validation), plan.name

@@ -209,7 +209,7 @@ class Objective:
         if not count:
             raise DataError(
                 f"the {len(inputs)} windows of the validation split hold no observed value to compute a loss from",
-                hint="see data.parts.validation and the quality reports: its sensors may be missing there",
+                hint="see data.splits.validation and the quality reports: its sensors may be missing there",
             )
         return error / count
 

@@ -159,9 +159,9 @@ def config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iter
 
 
 def _data_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
-    for part in current:
-        for change in changes(saved[part], current[part]):
-            yield f"data.parts.{part}: {change}"
+    for split in current:
+        for change in changes(saved[split], current[split]):
+            yield f"data.splits.{split}: {change}"
 
 
 # ----------------------------------------------------------------------------------------------------------- exactness

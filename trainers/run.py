@@ -14,7 +14,7 @@ from core import checkpoint
 from core.config.compose import LoadedConfig, recorded, render
 from core.config.recipe import as_trained
 from core.config.schema import AnyConfig
-from core.data.dataset import TRAINING_PARTS, StreamData, load_stream_data
+from core.data.dataset import TRAINING_SPLITS, StreamData, load_stream_data
 from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform, mean_input
 from core.data.overlap import rows_of
@@ -162,7 +162,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     lock.name_run(run_id)
     if (origin := origin_of(context)) is not None:
         context = replace(context, loaded=replace(context.loaded, config=as_trained(config, origin["config"])))
-    data = load_stream_data(context.config, root=context.root, parts=TRAINING_PARTS, run_id=run_id)
+    data = load_stream_data(context.config, root=context.root, splits=TRAINING_SPLITS, run_id=run_id)
     loaded = replace(context.loaded, config=data.config)
     size = decide_model_size(replace(context, loaded=loaded), manager)
     if world.is_main:
@@ -252,9 +252,11 @@ def scaler_path(root: Path, config: AnyConfig) -> Path:
 def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) -> tuple[Trainer, dict[str, Any]]:
     """The trainer, and for the run's record what the hardware decided."""
     config, plan, root = context.config, context.plan, context.root
-    transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.parts["train"])
+    transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.splits["train"])
     progress = config.logging.progress
-    train, validation = (Inputs(data.parts[name], transform, plan.device, progress=progress) for name in TRAINING_PARTS)
+    train, validation = (
+        Inputs(data.splits[name], transform, plan.device, progress=progress) for name in TRAINING_SPLITS
+    )
     model = build_model(config, num_channels=len(data.channels)).to(plan.device, plan.dtype)
     origin = config.training.start_from if context.saved is None else ""
     started_from = start_from(root / origin, model, config) if origin else None
@@ -274,8 +276,8 @@ def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) ->
         "mean_input": None if getattr(config.model, "norm_target", False) else mean_input(train).cpu(),
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
-        "data": {name: identity(data.parts[name]) for name in TRAINING_PARTS},
-        "training_rows": rows_of(data.parts["train"]),
+        "data": {name: identity(data.splits[name]) for name in TRAINING_SPLITS},
+        "training_rows": rows_of(data.splits["train"]),
     }
     trainer = Trainer(model, train, validation, context=context, batch=batch, bundle=bundle)
     decisions = {

@@ -23,11 +23,11 @@ from benchmarks.detection.unit import Unit
 from core.config.compose import with_values
 from core.config.schema import Stream
 from core.data.dataset import StreamData, load_stream_data
-from core.data.splits import PART_NAMES, PartName
+from core.data.splits import SPLIT_NAMES, SplitName
 from core.workspace import write_json
 from inference.fitting import fit_with_scores
 from inference.groups import reference_of
-from inference.model_errors import PartErrors, model_errors, reference_errors
+from inference.model_errors import SplitErrors, model_errors, reference_errors
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ class Judge:
 
     @cached_property
     def data(self) -> StreamData:
-        return load_stream_data(self.model.config, root=self.root, parts=PART_NAMES, scaler=self.model.scoring.scaler)
+        return load_stream_data(self.model.config, root=self.root, splits=SPLIT_NAMES, scaler=self.model.scoring.scaler)
 
     @cached_property
-    def errors(self) -> dict[PartName, PartErrors]:
+    def errors(self) -> dict[SplitName, SplitErrors]:
         config, scoring = self.model.config, self.model.scoring
-        normal = reference_errors(config, scoring, reference_of(self.data.parts))
-        return {**normal, "test": model_errors(config, scoring, self.data.parts["test"], "test")}
+        normal = reference_errors(config, scoring, reference_of(self.data.splits))
+        return {**normal, "test": model_errors(config, scoring, self.data.splits["test"], "test")}
 
     def headline(self, constants: Constants) -> float | None:
         """The main metric of the set; None if the unit's labels leave it undefined."""
@@ -93,11 +93,11 @@ class Judge:
         detector, _ = fit_with_scores(
             config,
             self.model.scoring.sha256,
-            reference_of(self.data.parts),
+            reference_of(self.data.splits),
             normal,
             model_weight=config.scoring.model_weight,
         )
-        windows = self.data.parts["test"]
+        windows = self.data.splits["test"]
         table = table_of(detector.score(self.errors["test"], windows), windows.segments.rows_k2, self.data)
         return headline(table, self.unit, self.benchmark)
 

@@ -22,9 +22,9 @@ from core.data.windows import WindowSet
 from core.workspace import write_json
 from inference.charts.reference_rows import CONSTANT_SHARE
 from inference.groups import groups_of, reference_of, rows_of
-from inference.part_scores import PartScores
 from inference.running import Ewma
 from inference.scoring import ScoringModel
+from inference.split_scores import SplitScores
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def scored(model: Trained, data: StreamData, weights: Mapping[str, float | Liter
     from inference.fitting import fit_with_scores, weight_choice
     from inference.model_errors import model_errors, reference_errors
 
-    normal, test = reference_of(data.parts), data.parts["test"]
+    normal, test = reference_of(data.splits), data.splits["test"]
     with memory.applied(model.scoring.plan):
         start = time.perf_counter()
         errors = reference_errors(model.config, model.scoring, normal)
@@ -134,13 +134,13 @@ def scored(model: Trained, data: StreamData, weights: Mapping[str, float | Liter
             scores = detector.score(test_errors, test)
             seconds = model_seconds + time.perf_counter() - start
             calibration = errors["calibration"]
-            of_normal = PartScores(
+            of_normal = SplitScores(
                 score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), calibration.row_s,
                 calibration.rows_per_entry,
             )  # fmt: skip
             tables = (
-                table_of(part, data.parts[which].segments.rows_k2, data)
-                for which, part in (("calibration", of_normal), ("test", scores))
+                table_of(own, data.splits[which].segments.rows_k2, data)
+                for which, own in (("calibration", of_normal), ("test", scores))
             )
             yield Scored(name, *tables, model.seconds, seconds)
 
@@ -151,10 +151,10 @@ def with_weight(config: AnyConfig, weight: float | Literal["auto"]) -> AnyConfig
     return with_values(config, values, source="a weight of the model")
 
 
-def table_of(scores: PartScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
+def table_of(scores: SplitScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
     from inference.score_table import score_table
 
-    return score_table(scores, data.parts["test"].series, stretches_k2, channels=data.channels, threshold=np.inf)
+    return score_table(scores, data.splits["test"].series, stretches_k2, channels=data.channels, threshold=np.inf)
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods
@@ -177,9 +177,9 @@ Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
 
 def simple_methods(data: StreamData) -> Iterator[Scored]:
     """Baselines on the rows of process sensors: fitted to all rows that are not scored."""
-    normal_k2, test_k2 = _normal_rows(data), data.parts["test"].segments.rows_k2
-    values_nc = data.parts["test"].series.values_nc.numpy()
-    groups = groups_of(data.parts)
+    normal_k2, test_k2 = _normal_rows(data), data.splits["test"].segments.rows_k2
+    values_nc = data.splits["test"].series.values_nc.numpy()
+    groups = groups_of(data.splits)
     for detector, method in SIMPLE.items():
         start = time.perf_counter()
         normal_s, test_s = (np.full(len(rows_of(each)), np.nan) for each in (normal_k2, test_k2))
@@ -205,13 +205,15 @@ def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray
 
 
 def _normal_rows(data: StreamData) -> np.ndarray:
-    stretches_k2 = np.concatenate([part.segments.rows_k2 for name, part in data.parts.items() if name != "test"])
+    stretches_k2 = np.concatenate([split.segments.rows_k2 for name, split in data.splits.items() if name != "test"])
     return stretches_k2[np.argsort(stretches_k2[:, 0])]
 
 
-def _as_scores(score_s: np.ndarray, stretches_k2: np.ndarray) -> PartScores:
+def _as_scores(score_s: np.ndarray, stretches_k2: np.ndarray) -> SplitScores:
     score_s = score_s.astype(np.float32)
-    return PartScores(score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), rows_of(stretches_k2), 1)
+    return SplitScores(
+        score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), rows_of(stretches_k2), 1
+    )
 
 
 def _segments_of(segments_k2: np.ndarray) -> np.ndarray:
@@ -254,10 +256,10 @@ def _t2_and_q(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:
     """T² of the principal components and Q of the residual, each divided by its 99th percentile over normal rows."""
     loading_ck, variance_k = _principal(normal.z_nc)
     both = []
-    for part in ("t2", "q"):
+    for component in ("t2", "q"):
         statistic = [
             ((z @ loading_ck) ** 2 / variance_k).sum(axis=1)
-            if part == "t2"
+            if component == "t2"
             else ((z - z @ loading_ck @ loading_ck.T) ** 2).sum(axis=1)
             for z in (normal.z_nc, new.z_nc)
         ]
@@ -298,13 +300,13 @@ def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
 
     def both(detector: str, score: Mapping[str, np.ndarray], seconds: float) -> Iterator[Scored]:
         smooth = {
-            name: Ewma(span, 1)(score[name][:, np.newaxis], data.parts[name].file_of())[:, 0]
+            name: Ewma(span, 1)(score[name][:, np.newaxis], data.splits[name].file_of())[:, 0]
             for name in ("calibration", "test")
         }
         yield _of_windows(detector, score, data, seconds)
         yield _of_windows(f"{detector}, EWMA-{span}", smooth, data, seconds)
 
-    parts = {name: _waves(data.parts[name]) for name in ("train", "calibration", "test")}
+    splits = {name: _waves(data.splits[name]) for name in ("train", "calibration", "test")}
 
     def rms(waves: np.ndarray) -> np.ndarray:
         return np.log(waves.std(axis=1) + 1e-9).mean(axis=-1)
@@ -314,16 +316,16 @@ def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
         bands = np.array_split(np.log(power + 1e-6), 64, axis=1)
         return np.concatenate([band.mean(axis=1) for band in bands], axis=1)
 
-    level = rms(parts["train"])
+    level = rms(splits["train"])
     start = time.perf_counter()
-    two_sided = {name: np.abs(rms(waves) - level.mean()) / max(level.std(), 1e-6) for name, waves in parts.items()}
+    two_sided = {name: np.abs(rms(waves) - level.mean()) / max(level.std(), 1e-6) for name, waves in splits.items()}
     yield from both("RMS, two-sided", two_sided, time.perf_counter() - start)
     start = time.perf_counter()
-    neighbours = NearestNeighbors(n_neighbors=min(3, len(level))).fit(spectra(parts["train"]))
-    distance = {name: neighbours.kneighbors(spectra(waves))[0].mean(axis=1) for name, waves in parts.items()}
+    neighbours = NearestNeighbors(n_neighbors=min(3, len(level))).fit(spectra(splits["train"]))
+    distance = {name: neighbours.kneighbors(spectra(waves))[0].mean(axis=1) for name, waves in splits.items()}
     yield from both("log spectrum, 3 nearest", distance, time.perf_counter() - start)
     rng = np.random.default_rng(0)
-    noise = {name: rng.normal(size=len(waves)) ** 2 for name, waves in parts.items()}
+    noise = {name: rng.normal(size=len(waves)) ** 2 for name, waves in splits.items()}
     yield _of_windows(CHANCE, noise, data, 0.0)
 
 
@@ -338,10 +340,10 @@ def _waves(windows: WindowSet) -> np.ndarray:
 def _of_windows(detector: str, scores: Mapping[str, np.ndarray], data: StreamData, seconds: float) -> Scored:
     tables = {}
     for name in ("calibration", "test"):
-        score_s, windows = scores[name].astype(np.float32), data.parts[name]
+        score_s, windows = scores[name].astype(np.float32), data.splits[name]
         last_s = windows.starts_w.numpy() + windows.window - 1
-        part = PartScores(
+        own = SplitScores(
             score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), last_s, windows.window
         )
-        tables[name] = table_of(part, windows.segments.rows_k2, data)
+        tables[name] = table_of(own, windows.segments.rows_k2, data)
     return Scored(detector, tables["calibration"], tables["test"], 0.0, seconds)

@@ -21,7 +21,7 @@ from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
 from benchmarks.detection.sets import BenchmarkSet
 from benchmarks.detection.unit import Unit
 from core.data.dataset import load_stream_data
-from core.data.splits import PART_NAMES, TRAINING_PARTS
+from core.data.splits import SPLIT_NAMES, TRAINING_SPLITS
 
 Judged = dict[str, dict[str, Any]]
 """Metrics by detector."""
@@ -32,7 +32,7 @@ def _alarms(
 ) -> Judged:
     """Landfall with and without its model, and with a pre-trained model; other models alone; simple methods."""
     ours = models[LANDFALL]
-    data = load_stream_data(ours.config, root=root, parts=PART_NAMES, scaler=ours.scoring.scaler)
+    data = load_stream_data(ours.config, root=root, splits=SPLIT_NAMES, scaler=ours.scoring.scaler)
     weight = ours.config.scoring.model_weight
     weights = {
         LANDFALL: {LANDFALL: weight, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0},
@@ -63,8 +63,8 @@ def _filling_in(
 ) -> Judged:
     """Every model, and simple methods, on the masked patches of the validation and test months."""
     ours = models[LANDFALL]
-    data = load_stream_data(ours.config, root=root, parts=TRAINING_PARTS, scaler=ours.scoring.scaler)
-    series = data.parts["train"].series
+    data = load_stream_data(ours.config, root=root, splits=TRAINING_SPLITS, scaler=ours.scoring.scaler)
+    series = data.splits["train"].series
     found = {
         name: masked.figures_of(masked.filled_by(model.scoring), series, train_seconds=model.seconds)
         for name, model in models.items()

@@ -35,9 +35,9 @@ Weights = Callable[[np.ndarray], np.ndarray]
 """From the row mask (T,) to the weight of each visible row for each masked row: (H, V)."""
 
 
-def windows(series: Series, part: str, stride: int = ETT_PATCH) -> np.ndarray:
+def windows(series: Series, split: str, stride: int = ETT_PATCH) -> np.ndarray:
     """Normalised windows of a split: float64 (W, T, C)."""
-    first, stop = ETT_ROWS[part]
+    first, stop = ETT_ROWS[split]
     if len(series.values_nc) < stop:
         problem = f"has {len(series.values_nc)} rows; prediction of masked patches is evaluated on the first {stop}"
         raise DataError(problem, path=series.recordings[0].path)
@@ -62,7 +62,7 @@ def masked_mse(fill: Fill, x_wtc: np.ndarray) -> float:
 
 def figures_of(fill: Fill, series: Series, *, train_seconds: float) -> dict[str, float]:
     start = time.perf_counter()
-    found = {f"{part}_mse": masked_mse(fill, windows(series, part)) for part in ("validation", "test")}
+    found = {f"{split}_mse": masked_mse(fill, windows(series, split)) for split in ("validation", "test")}
     return {**found, "train_seconds": train_seconds, "score_seconds": time.perf_counter() - start}
 
 

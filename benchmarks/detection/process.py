@@ -19,7 +19,7 @@ _MONTH = 30 * 24
 ETT_ROWS = {"train": (0, 12 * _MONTH), "validation": (12 * _MONTH, 16 * _MONTH), "test": (16 * _MONTH, 20 * _MONTH)}
 ETT_CONTEXT, ETT_PATCH = 512, 12
 ETT_WINDOW = ETT_CONTEXT // ETT_PATCH * ETT_PATCH
-_PARTS = ("train", "validation", "calibration")
+_SPLITS = ("train", "validation", "calibration")
 # The shortest window that the recipe selects by default.
 SHORTEST_WINDOW = 64
 # Shares of the rows of a machine for validation and calibration.
@@ -34,9 +34,9 @@ def skab(pack: Path, work: Path) -> Iterator[Unit]:
         return
     rows = {"train": (0, 240), "validation": (240, 304), "calibration": (304, 400), "test": (400, None)}
     overrides = ["data.guard=0"]  # the protocol has no gap between training and scored rows
-    for part, (start, stop) in rows.items():
-        overrides += [f"data.parts.{part}.files={json.dumps(experiments)}", f"data.parts.{part}.start={start}"]
-        overrides += [f"data.parts.{part}.stop={stop}"] if stop else []
+    for split, (start, stop) in rows.items():
+        overrides += [f"data.splits.{split}.files={json.dumps(experiments)}", f"data.splits.{split}.start={start}"]
+        overrides += [f"data.splits.{split}.stop={stop}"] if stop else []
     # There is one decision per second, so the requested rate is one false alarm in a thousand, if calibration is long
     # enough.
     calibration_rows = len(experiments) * (400 - 304)
@@ -57,7 +57,7 @@ def machines(folder: str, history: int | None = None) -> Callable[[Path, Path], 
                 (
                     "data.guard=0",
                     *bounds(f'["fdc/{folder}/{train.name}"]', **rows),
-                    f'data.parts.test.files=["fdc/{folder}/{name}.test.parquet"]',
+                    f'data.splits.test.files=["fdc/{folder}/{name}.test.parquet"]',
                 ),
             )
 
@@ -90,8 +90,8 @@ def _of_the_last(history: int, num_rows: int) -> dict[str, tuple[int, int]]:
     taught = min(history, num_rows)
     first = num_rows - taught
     return {
-        part: (first + round(start * taught), first + round(stop * taught))
-        for part, (start, stop) in _shares(taught).items()
+        split: (first + round(start * taught), first + round(stop * taught))
+        for split, (start, stop) in _shares(taught).items()
     }
 
 
@@ -107,10 +107,10 @@ def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
         is_test = rows["run_id"].map(labels["is_test"]).to_numpy() == 1
         name = "st_awfd_d2" + "_without_8_9" * bool(exclude)
         run_n = {}
-        for part, chosen in (("normal", rows[~is_test]), ("test", rows[is_test])):
-            with atomic_file(work / f"{name}.{part}.parquet") as path:
+        for split, chosen in (("normal", rows[~is_test]), ("test", rows[is_test])):
+            with atomic_file(work / f"{name}.{split}.parquet") as path:
                 chosen.drop(columns=["run_id", "step_id", "t_norm", *exclude]).to_parquet(path, index=False)
-            run_n[part] = chosen["run_id"].to_numpy()
+            run_n[split] = chosen["run_id"].to_numpy()
         anomaly = pd.DataFrame(
             {"timestamp": chosen["timestamp"], "anomaly": labels["abnormal"][run_n["test"]].to_numpy()}
         )
@@ -120,8 +120,8 @@ def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:
             name,
             (
                 place("data.root", work),
-                *(f'data.parts.{part}.files=["{name}.normal.parquet"]' for part in _PARTS),
-                f'data.parts.test.files=["{name}.test.parquet"]',
+                *(f'data.splits.{split}.files=["{name}.normal.parquet"]' for split in _SPLITS),
+                f'data.splits.test.files=["{name}.test.parquet"]',
             ),
             run_n=run_n,
             false_alarm_rate=0.02,  # the 69 runs left for calibration cannot support 1 %
@@ -150,14 +150,14 @@ def tep(pack: Path, work: Path) -> Iterator[Unit]:
         (
             place("data.root", work / "tep"),
             "data.guard=0",
-            'data.parts.train.files=["d00_train_normal.parquet"]',
-            "data.parts.train.stop=1.0",
-            f'data.parts.validation.files=["{normal[0]}"]',
-            "data.parts.validation.start=0",
-            "data.parts.validation.stop=0.25",
-            f'data.parts.calibration.files=["{normal[0]}"]',
-            "data.parts.calibration.start=0.25",
-            f"data.parts.test.files={json.dumps(faults)}",  # of this pack: the folder may contain files of another one
+            'data.splits.train.files=["d00_train_normal.parquet"]',
+            "data.splits.train.stop=1.0",
+            f'data.splits.validation.files=["{normal[0]}"]',
+            "data.splits.validation.start=0",
+            "data.splits.validation.stop=0.25",
+            f'data.splits.calibration.files=["{normal[0]}"]',
+            "data.splits.calibration.start=0.25",
+            f"data.splits.test.files={json.dumps(faults)}",  # of this pack: the folder may contain files of another one
         ),
     )
 
@@ -166,7 +166,7 @@ def ett(pack: Path, work: Path) -> Iterator[Unit]:
     """Electricity transformers, hourly: no faults are labelled; masked patches are predicted."""
     for path in sorted((pack / "fdc/ett").glob("*.csv.gz")):
         overrides = []
-        for part, (start, stop) in ETT_ROWS.items():
-            overrides += [f'data.parts.{part}.files=["fdc/ett/{path.name}"]', f"data.parts.{part}.start={start}"]
-            overrides += [f"data.parts.{part}.stop={stop}"]
+        for split, (start, stop) in ETT_ROWS.items():
+            overrides += [f'data.splits.{split}.files=["fdc/ett/{path.name}"]', f"data.splits.{split}.start={start}"]
+            overrides += [f"data.splits.{split}.stop={stop}"]
         yield Unit(f"ett/{path.name.removesuffix('.csv.gz')}", tuple(overrides))

@@ -34,12 +34,12 @@ def place(key: str, path: Path | str) -> str:
     return f"{key}={json.dumps(str(path), ensure_ascii=False)}"
 
 
-def bounds(files: str, **parts: tuple[float, float]) -> Iterator[str]:
-    for part, (start, stop) in parts.items():
+def bounds(files: str, **splits: tuple[float, float]) -> Iterator[str]:
+    for split, (start, stop) in splits.items():
         yield from (
-            f"data.parts.{part}.files={files}",
-            f"data.parts.{part}.start={start}",
-            f"data.parts.{part}.stop={stop}",
+            f"data.splits.{split}.files={files}",
+            f"data.splits.{split}.start={start}",
+            f"data.splits.{split}.stop={stop}",
         )
 
 

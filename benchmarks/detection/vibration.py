@@ -22,8 +22,8 @@ def cwru(pack: Path, work: Path) -> Iterator[Unit]:
         "cwru",
         (
             *bounds(healthy, train=(0.0, 0.4), validation=(0.4, 0.5), calibration=(0.5, 0.75)),
-            'data.parts.test.files=["vibration/cwru/*.npy"]',
-            "data.parts.test.start=0.75",
+            'data.splits.test.files=["vibration/cwru/*.npy"]',
+            "data.splits.test.start=0.75",
         ),
     )
 
@@ -48,9 +48,9 @@ def motor(pack: Path, work: Path) -> Iterator[Unit]:
         "test": [*healthy[half + 3 * tenth :], *faulty],
     }
     overrides = [place("data.root", work / "motor_pump")]
-    for part, files in groups.items():
-        overrides += [f"data.parts.{part}.files={json.dumps(files)}", f"data.parts.{part}.start=0.0"]
-        overrides += [f"data.parts.{part}.stop=1.0"]
+    for split, files in groups.items():
+        overrides += [f"data.splits.{split}.files={json.dumps(files)}", f"data.splits.{split}.start=0.0"]
+        overrides += [f"data.splits.{split}.stop=1.0"]
     yield Unit("motor_pump_3axis", tuple(overrides), false_alarm_rate=0.05)
 
 
@@ -62,14 +62,14 @@ def fan(pack: Path, work: Path) -> Iterator[Unit]:
         if not (folder / f"fan_0_{speed}_1_weight.npz").is_file():
             continue
         files = f'["vibration/fan_3axis/{healthy.name}"]'
-        parts = {"train": (0.0, 0.5), "validation": (0.5, 0.6), "calibration": (0.6, 0.8)}
+        splits = {"train": (0.0, 0.5), "validation": (0.5, 0.6), "calibration": (0.6, 0.8)}
         yield Unit(
             f"fan_{speed}",
             (
-                *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
-                *bounds(files, **parts),
-                f'data.parts.test.files=["vibration/fan_3axis/fan_0_{speed}*.npz"]',
-                "data.parts.test.start=0.8",
+                *(f"data.splits.{split}.by=recording" for split in (*splits, "test")),
+                *bounds(files, **splits),
+                f'data.splits.test.files=["vibration/fan_3axis/fan_0_{speed}*.npz"]',
+                "data.splits.test.start=0.8",
             ),
             false_alarm_rate=0.05,
             other_sessions=r"-\w+\.npz",
@@ -98,15 +98,15 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
             labels = {stem: {"label": "faulty" if stem == "late" else "healthy"} for stem in files}
             told = {"axes": facts["axes"], "sampling_rate_hz": facts["sampling_rate_hz"], "files": labels}
             write_json(work / name / "dataset.json", told)
-            parts = {"train": (0.0, 0.6), "validation": (0.6, 0.7), "calibration": (0.7, 1.0)}
+            splits = {"train": (0.0, 0.6), "validation": (0.6, 0.7), "calibration": (0.7, 1.0)}
             yield Unit(
                 name,
                 (
                     place("data.root", work / name),
-                    *(f"data.parts.{part}.by=recording" for part in (*parts, "test")),
-                    *bounds('["taught.npz"]', **parts),
-                    'data.parts.test.files=["healthy.npz","late.npz"]',
-                    "data.parts.test.start=0.0",
+                    *(f"data.splits.{split}.by=recording" for split in (*splits, "test")),
+                    *bounds('["taught.npz"]', **splits),
+                    'data.splits.test.files=["healthy.npz","late.npz"]',
+                    "data.splits.test.start=0.0",
                 ),
                 false_alarm_rate=0.05,
             )

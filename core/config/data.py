@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from core.config.fields import Bound, Contradiction, Count, CountOrAuto, Fraction, Positive, PositiveOrAuto, Section
 
 
-class Part(Section):
+class Split(Section):
     """One split of the data: files, and a segment of each."""
 
     files: tuple[str, ...] = Field(
@@ -48,11 +48,11 @@ class Part(Section):
             yield Contradiction(f"stop = {self.stop} is not after start = {self.start}", ("stop", "start"))
 
 
-class Parts(Section):
-    train: Part = Field(Part(), description="Data that fits the weights and the scaling.")
-    validation: Part = Field(Part(), description="Data for early stopping and the selection of the best epoch.")
-    calibration: Part = Field(Part(), description="Normal data that sets the threshold; never used for training.")
-    test: Part = Field(Part(), description="Data that is scored and, with label files, evaluated.")
+class Splits(Section):
+    train: Split = Field(Split(), description="Data that fits the weights and the scaling.")
+    validation: Split = Field(Split(), description="Data for early stopping and the selection of the best epoch.")
+    calibration: Split = Field(Split(), description="Normal data that sets the threshold; never used for training.")
+    test: Split = Field(Split(), description="Data that is scored and, with label files, evaluated.")
 
 
 class Scaling(Section):
@@ -115,7 +115,7 @@ class Data(Section):
         -1, ge=-1, description="Rows between two splits that share a file; -1 is the length of a window."
     )
     scaling: Scaling = Field(Scaling(), description="Scaling, fitted on the train split only.")
-    parts: Parts = Field(Parts(), description="Data for training, validation, calibration and test.")
+    splits: Splits = Field(Splits(), description="Data for training, validation, calibration and test.")
     store_dir: str = Field(
         "cache/recordings",
         description="Folder of the cache of parsed files (memory-mapped float32), so that a file is parsed once; "

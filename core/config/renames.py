@@ -6,7 +6,7 @@ Configuration files, overrides, environment variables and checkpoints of older v
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,12 @@ class Rename(NamedTuple):
 
 RENAMED: Mapping[str, Rename] = {
     "model.encoder_sees": Rename("model.drop_masked_tokens", {"all": False, "visible": True}),
+    "data.parts": Rename("data.splits"),
     "scoring.model_share": Rename("scoring.model_weight"),
 }
+
+# The configurations of Colab stay as they are, with the names of their time.
+_NEVER_CHANGED = ("configs/patchtst_ssl.yaml:", "configs/swinmae_ssl.yaml:")
 
 
 def current_key(key: str) -> str:
@@ -44,16 +48,15 @@ def with_current_keys(
     """Nested values and their origins (in the order in which they were set) under the current names.
 
     A key that is set under both names has the value that was set last; without origins, that under the former name,
-    because current files of Landfall contain current names only. Warns of each former name that has an origin.
+    because current files of Landfall contain current names only. Warns of former names that have an origin.
     """
     origins = dict(origins or {})
     current, found = _copy(values), {}
     for former, rename in RENAMED.items():
-        for key, value in _take(current, former):
-            found[key] = (current_key(key), rename.value_of(value))
+        taken = {key: (current_key(key), rename.value_of(value)) for key, value in _take(current, former)}
+        _warn(former, [origins[key] for key in taken if key in origins])
+        found |= taken
     for key, (name, value) in found.items():
-        if key in origins:
-            log.warning("%s is now %s; set by %s", key, name, origins[key])
         if not _is_later(name, key, origins):
             _put(current, name, value)
     order = [key for key in origins if not (key in found and _is_later(found[key][0], key, origins))]
@@ -62,6 +65,14 @@ def with_current_keys(
         renamed.pop(current_key(key), None)
         renamed[current_key(key)] = origins[key]
     return current, renamed
+
+
+def _warn(former: str, origins: Sequence[str]) -> None:
+    """One warning for a former name, also if it is a section of which many keys are set."""
+    sources = list(dict.fromkeys(origin for origin in origins if not origin.startswith(_NEVER_CHANGED)))
+    if sources:
+        more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+        log.warning("%s is now %s; set by %s%s", former, RENAMED[former].key, sources[0], more)
 
 
 def _is_later(key: str, other: str, origins: Mapping[str, str]) -> bool:

@@ -74,7 +74,7 @@ def _array(file: BinaryIO, num_bytes: int, path: Path, scratch: Path | None) -> 
             hint="copy the file again",
         )
     if not declared:
-        raise DataError(f"shape {shape} has no samples", path=path, hint="remove the file from data.parts")
+        raise DataError(f"shape {shape} has no samples", path=path, hint="remove the file from data.splits")
     if by_column and len(shape) > 1:
         refuse_large(path, declared + 4 * math.prod(shape))
         file.seek(0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from core.config import recipe
-from core.config.data import Part
+from core.config.data import Split
 from core.config.recipe import History
 from core.config.schema import AnyConfig
 from core.data.files import expand
@@ -20,7 +20,7 @@ from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
-from core.data.splits import PART_NAMES, TRAINING_PARTS, PartName, no_rows, spans_of, splits_of, windows_of
+from core.data.splits import SPLIT_NAMES, TRAINING_SPLITS, SplitName, no_rows, spans_of, splits_of, windows_of
 from core.data.store import Store
 from core.data.windows import Series, WindowSet
 from core.errors import DataError, LandfallError, QualityError, first_line
@@ -28,6 +28,9 @@ from core.progress import Progress
 from core.workspace import SAMPLES, relative
 
 log = logging.getLogger(__name__)
+
+# The former name, for notebooks that use it: Colab notebooks never change.
+PART_NAMES = SPLIT_NAMES
 
 
 @dataclass(frozen=True)
@@ -37,23 +40,30 @@ class StreamData:
     config: the one it was loaded by, without `auto` in its recipe (`core.config.recipe`).
     """
 
-    parts: Mapping[PartName, WindowSet]
+    splits: Mapping[SplitName, WindowSet]
     scaler: Scaler
     channels: tuple[str, ...]
     sampling_rate_hz: float | None
     reports: tuple[QualityReport, ...]
     config: AnyConfig
 
+    @property
+    def parts(self) -> Mapping[SplitName, WindowSet]:
+        """The former name of `splits`, for notebooks that use it."""
+        return self.splits
+
 
 def load_stream_data(
     config: AnyConfig,
     *,
     root: Path,
-    parts: Sequence[PartName],
+    splits: Sequence[SplitName] = SPLIT_NAMES,
     scaler: Scaler | None = None,
     run_id: str = "",
+    parts: Sequence[SplitName] | None = None,
 ) -> StreamData:
-    """Loads the named splits. Without a `scaler`, one is fitted on the training split, which `parts` must then name.
+    """Loads the named splits. Without a `scaler`, one is fitted on the training split, which `splits` must then name.
+    `parts` is the former name of `splits`.
 
     Files that were read before come from the store (`core.data.store`), memory-mapped; windows are scaled as they are
     cut. A recipe that is `auto` is chosen here, from the splits that train and validate.
@@ -61,15 +71,16 @@ def load_stream_data(
     """
     if config.data.root == SAMPLES:
         log.info("the data is the sample data in %s; files of your own belong in data", SAMPLES)
+    splits = splits if parts is None else parts
     data_root = (root / config.data.root).resolve()
-    files = sorted({file for name in parts for file in files_of(config, name, data_root)})
+    files = sorted({file for name in splits for file in files_of(config, name, data_root)})
     store = Store.of(config, root)
     recordings, reports = read_all(files, config, root, run_id, store)
     channels, rate_hz = common_shape(recordings, config)
     if recipe.is_open(config):
         config = with_recipe(config, recordings, data_root, rate_hz)
     spans = splits_of(config, recordings, data_root)
-    for name in parts:
+    for name in splits:
         if not spans[name]:
             raise no_rows(config, name)
     if scaler is None:
@@ -90,16 +101,16 @@ def load_stream_data(
         )
     series = Series.of(recordings, store.joined(recordings), scaler, store.scratch())
     store.forget_oldest()
-    windows = {name: windows_of(name, spans[name], series, config) for name in parts}
+    windows = {name: windows_of(name, spans[name], series, config) for name in splits}
     return StreamData(windows, scaler, channels, rate_hz, tuple(reports), config)
 
 
 def check_quality(
-    config: AnyConfig, *, root: Path, run_id: str = "", parts: Sequence[PartName] = PART_NAMES
+    config: AnyConfig, *, root: Path, run_id: str = "", splits: Sequence[SplitName] = SPLIT_NAMES
 ) -> list[QualityReport]:
     """Checks every file of the splits and writes its report. Raises QualityError when no file passes."""
     data_root = (root / config.data.root).resolve()
-    files = {file for name in parts for file in files_of(config, name, data_root)}
+    files = {file for name in splits for file in files_of(config, name, data_root)}
     store = Store.of(config, root)
     reports = read_all(sorted(files), config, root, run_id, store)[1]
     store.forget_oldest()
@@ -107,11 +118,11 @@ def check_quality(
 
 
 # ---------------------------------------------------------------------------------------------------- reading, quality
-def files_of(config: AnyConfig, name: PartName, data_root: Path) -> list[Path]:
-    part: Part = getattr(config.data.parts, name)
-    if not part.files:
-        raise DataError(f"the split {name} names no files", hint=f"set data.parts.{name}.files to one or more globs")
-    return expand(part.files, data_root)
+def files_of(config: AnyConfig, name: SplitName, data_root: Path) -> list[Path]:
+    split: Split = getattr(config.data.splits, name)
+    if not split.files:
+        raise DataError(f"the split {name} names no files", hint=f"set data.splits.{name}.files to one or more globs")
+    return expand(split.files, data_root)
 
 
 def read_all(
@@ -164,7 +175,7 @@ def read_file(file: Path, config: AnyConfig, data_root: Path, store: Store) -> R
         raise DataError(
             f"its reader failed: {type(error).__name__}: {first_line(error)}",
             path=file,
-            hint="correct the file or narrow the globs of data.parts; --debug shows where it failed",
+            hint="correct the file or narrow the globs of data.splits; --debug shows where it failed",
         ) from error
 
 
@@ -211,11 +222,11 @@ def with_recipe(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None
 ) -> AnyConfig:
     """Raises DataError where the splits that train and validate have no rows: the recipe depends on them alone."""
-    spans = {name: spans_of(getattr(config.data.parts, name), recordings, data_root) for name in TRAINING_PARTS}
-    if missing := [name for name in TRAINING_PARTS if not spans[name]]:
+    spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in TRAINING_SPLITS}
+    if missing := [name for name in TRAINING_SPLITS if not spans[name]]:
         raise no_rows(config, missing[0])
-    known = {span.recording for name in TRAINING_PARTS for span in spans[name]}
-    calibration = spans_of(config.data.parts.calibration, recordings, data_root)
+    known = {span.recording for name in TRAINING_SPLITS for span in spans[name]}
+    calibration = spans_of(config.data.splits.calibration, recordings, data_root)
     spans["calibration"] = [span for span in calibration if span.recording in known]
     segments_s2 = {
         name: np.concatenate([span.segments_s2(recordings) for span in found]) for name, found in spans.items() if found

@@ -52,7 +52,7 @@ def sniff(path: Path, scratch: Path | None = None) -> Dialect:
     lines = head.decode(encoding, errors="replace").splitlines()
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
-        raise DataError("the file is empty", path=path, hint="remove it from data.parts or export it again")
+        raise DataError("the file is empty", path=path, hint="remove it from data.splits or export it again")
     delimiter = next((mark for mark in _DELIMITERS if _divides(lines, mark)), ",")
     header, *rows = csv.reader(lines, delimiter=delimiter)
     _check_header(header, path)

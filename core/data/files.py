@@ -40,7 +40,7 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
             problem = "matches no sensor file" if folder.is_dir() else "matches nothing: no such folder"
             raise DataError(
                 f"the pattern {pattern!r} {problem} {'in ' if folder.is_dir() else ''}{folder}",
-                hint="correct data.parts.*.files, or make sample data: landfall sample-data",
+                hint="correct data.splits.*.files, or make sample data: landfall sample-data",
             )
         found.update(sensors)
     return sorted(found)
@@ -73,7 +73,7 @@ def refuse_large(path: Path, num_bytes: int, scratch: Path | None = None) -> Non
     else:
         there = next(place for place in (scratch, *scratch.parents) if place.is_dir())
         free, what = psutil.disk_usage(str(there)).free, f"the disk of {scratch}"
-        hint = "set data.store_dir to a folder on a larger disk, or split the file by time; data.parts takes globs"
+        hint = "set data.store_dir to a folder on a larger disk, or split the file by time; data.splits takes globs"
     if num_bytes > free:
         raise DataError(
             f"needs {size_in_words(num_bytes)}, but {what} has only {size_in_words(free)} free",

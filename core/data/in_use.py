@@ -42,9 +42,9 @@ def streams_off(
 def _empty_folders(config: AnyConfig, root: Path) -> list[str]:
     """The folders that the globs of all splits look in, where none of these holds a file: a file with a name that no
     glob matches is a mistake to report, not an unused stream."""
-    parts = [getattr(config.data.parts, name) for name in type(config.data.parts).model_fields]
+    splits = [getattr(config.data.splits, name) for name in type(config.data.splits).model_fields]
     data_root = root / config.data.root
-    folders = {(data_root / (re.split(r"[*?\[]", glob)[0] + "?")).parent for part in parts for glob in part.files}
+    folders = {(data_root / (re.split(r"[*?\[]", glob)[0] + "?")).parent for split in splits for glob in split.files}
     if not folders or any(map(holds_files, folders)):
         return []
     return sorted(relative(folder, root) for folder in folders)

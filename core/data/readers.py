@@ -113,7 +113,7 @@ def _from_tables(source: Source, tables: Iterable[Table], chosen: Sequence[str])
     channels, times, notes = None, _TimeColumn(path, source.settings.timestamp, scratch), {}
     for table in tables:
         if table.frame.empty:
-            raise DataError("the table has no rows", path=path, hint="remove it from data.parts or export it again")
+            raise DataError("the table has no rows", path=path, hint="remove it from data.splits or export it again")
         time_names = times.add(table)
         if channels is None:
             exclude = source.settings.exclude

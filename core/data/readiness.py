@@ -18,9 +18,9 @@ from core.data.dataset import common_shape, files_of, read_file, with_recipe
 from core.data.quality import QualityReport, judge
 from core.data.recording import Recording
 from core.data.splits import (
-    PART_NAMES,
-    PartName,
+    SPLIT_NAMES,
     Span,
+    SplitName,
     file_rows_needed,
     ranges_of,
     rows_needed,
@@ -47,7 +47,7 @@ class SplitState:
     """What one split has and needs. rows, seconds: of all its recordings. longest: rows of its longest segment without
     a gap. windows: None while the window is unknown. file_rows_needed: of one recording; None where it is no share."""
 
-    name: PartName
+    name: SplitName
     rows: int
     rows_needed: int
     file_rows_needed: int | None
@@ -86,12 +86,12 @@ class Readiness:
         return all(split.is_enough for split in self.splits) and not any(f.severity == "stop" for f in self.findings)
 
 
-def readiness(config: AnyConfig, *, root: Path, parts: Sequence[PartName] = PART_NAMES) -> Readiness:
-    """Judges the files of `parts`. Writes nothing but the store of parsed files."""
+def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SPLIT_NAMES) -> Readiness:
+    """Judges the files of `splits`. Writes nothing but the store of parsed files."""
     findings: list[Finding] = []
     data_root = (root / config.data.root).resolve()
     files: set[Path] = set()
-    for name in parts:
+    for name in splits:
         try:
             files.update(files_of(config, name, data_root))
         except DataError as error:
@@ -107,7 +107,7 @@ def readiness(config: AnyConfig, *, root: Path, parts: Sequence[PartName] = PART
         channels, rate_hz = recordings[0].channels, recordings[0].sampling_rate_hz
         recordings = [each for each in recordings if each.channels == channels]
     config, spans = _splits(config, recordings, data_root, rate_hz, findings)
-    states = tuple(_state(config, name, spans.get(name, []), recordings) for name in parts)
+    states = tuple(_state(config, name, spans.get(name, []), recordings) for name in splits)
     findings += [_too_short(config, state) for state in states if not state.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [*_of_channels(training, channels), *_of_times(recordings, config), *_of_calibration(config, states)]
@@ -158,7 +158,7 @@ def _of_reports(reports: Sequence[QualityReport], recordings: Sequence[Recording
 # -------------------------------------------------------------------------------------------------------------- splits
 def _splits(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None, findings: list[Finding]
-) -> tuple[AnyConfig, dict[PartName, list[Span]]]:
+) -> tuple[AnyConfig, dict[SplitName, list[Span]]]:
     """The recipe for this data, where there is enough to choose one, and the rows of each split."""
     smallest = config
     if recipe.is_open(config):
@@ -175,7 +175,7 @@ def _splits(
         return config, {}
 
 
-def _state(config: AnyConfig, name: PartName, spans: Sequence[Span], recordings: Sequence[Recording]) -> SplitState:
+def _state(config: AnyConfig, name: SplitName, spans: Sequence[Span], recordings: Sequence[Recording]) -> SplitState:
     needed = rows_needed(config, name)
     rows, longest, windows, segments_k2 = 0, 0, None, np.empty((0, 2), dtype=np.int64)
     if spans:
@@ -214,7 +214,7 @@ def _too_short(config: AnyConfig, state: SplitState) -> Finding:
     return Finding(
         "stop",
         f"the split {state.name} has {state.rows:,} rows{gaps}; it needs {state.rows_needed:,}",
-        f"{of_file}change data.parts.{state.name}",
+        f"{of_file}change data.splits.{state.name}",
     )
 
 

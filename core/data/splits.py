@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from core.config.data import Part
+from core.config.data import Split
 from core.config.recipe import AUTO, smallest_window
 from core.config.schema import AnyConfig
 from core.data.files import matches
@@ -25,10 +25,10 @@ from core.errors import DataError
 
 log = logging.getLogger(__name__)
 
-PartName = Literal["train", "validation", "calibration", "test"]
-PART_NAMES: tuple[PartName, ...] = ("train", "validation", "calibration", "test")
-TRAINING_PARTS: tuple[PartName, ...] = ("train", "validation")
-SCORING_PARTS: tuple[PartName, ...] = ("calibration", "test")
+SplitName = Literal["train", "validation", "calibration", "test"]
+SPLIT_NAMES: tuple[SplitName, ...] = ("train", "validation", "calibration", "test")
+TRAINING_SPLITS: tuple[SplitName, ...] = ("train", "validation")
+SCORING_SPLITS: tuple[SplitName, ...] = ("calibration", "test")
 # Windows of a batch that is searched for an observed value.
 _BATCH = 64
 
@@ -46,30 +46,30 @@ class Span:
         return recordings[self.recording].segments_s2.clip(self.start, self.stop)
 
 
-def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[PartName, list[Span]]:
+def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[SplitName, list[Span]]:
     """Spans of every split in these recordings, also of splits that are not loaded: guards follow their ends.
 
     Raises DataError where two splits share a row.
     """
-    spans = {name: spans_of(getattr(config.data.parts, name), recordings, data_root) for name in PART_NAMES}
+    spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in SPLIT_NAMES}
     guarded = _with_guard(spans, config.data.window if config.data.guard < 0 else config.data.guard)
     _refuse_overlap(guarded, recordings)
     return guarded
 
 
-def spans_of(part: Part, recordings: Sequence[Recording], data_root: Path) -> list[Span]:
+def spans_of(split: Split, recordings: Sequence[Recording], data_root: Path) -> list[Span]:
     """The spans of one split, before a guard."""
-    wanted = {path for pattern in part.files for path in matches(pattern, data_root)}
+    wanted = {path for pattern in split.files for path in matches(pattern, data_root)}
     indices = [index for index, recording in enumerate(recordings) if recording.path in wanted]
-    if part.by == "recording":
+    if split.by == "recording":
         chosen = [
             index
             for group in _groups(indices, recordings)
-            for index in group[_row(part.start, len(group)) : _row(part.stop, len(group))]
+            for index in group[_row(split.start, len(group)) : _row(split.stop, len(group))]
         ]
         return [Span(index, 0, len(recordings[index])) for index in chosen]
     spans = [
-        Span(index, _row(part.start, len(recordings[index])), _row(part.stop, len(recordings[index])))
+        Span(index, _row(split.start, len(recordings[index])), _row(split.stop, len(recordings[index])))
         for index in indices
     ]
     return [span for span in spans if span.start < span.stop]
@@ -88,7 +88,7 @@ def _row(bound: float | int, length: int) -> int:
     return min(length, round(bound * length)) if isinstance(bound, float) else min(length, bound)
 
 
-def _with_guard(spans: Mapping[PartName, list[Span]], guard: int) -> dict[PartName, list[Span]]:
+def _with_guard(spans: Mapping[SplitName, list[Span]], guard: int) -> dict[SplitName, list[Span]]:
     """Starts each span at least `guard` rows after the end of an earlier span of its recording."""
     ends: dict[int, list[int]] = defaultdict(list)
     for span in (span for found in spans.values() for span in found):
@@ -103,7 +103,7 @@ def _with_guard(spans: Mapping[PartName, list[Span]], guard: int) -> dict[PartNa
 
 
 def ranges_of(
-    name: PartName, spans: Sequence[Span], recordings: Sequence[Recording], config: AnyConfig, offsets_r: np.ndarray
+    name: SplitName, spans: Sequence[Span], recordings: Sequence[Recording], config: AnyConfig, offsets_r: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a split without a gap, and those that its windows may cover, each int64 (K, 2) in rows of a series.
 
@@ -115,23 +115,23 @@ def ranges_of(
         own_s2 = own_s2[own_s2[:, 0] < own_s2[:, 1]]
         whole_s2 = recordings[span.recording].segments_s2
         first_s = whole_s2[np.searchsorted(whole_s2[:, 0], own_s2[:, 0], side="right") - 1, 0]
-        context = config.score_context if name in SCORING_PARTS else 0
+        context = config.score_context if name in SCORING_SPLITS else 0
         begin_s = np.maximum(first_s, own_s2[:, 0] - context)
         own.append(own_s2 + offset)
         extended.append(np.stack([begin_s, own_s2[:, 1]], axis=1) + offset)
     return np.concatenate(own), np.concatenate(extended)
 
 
-def starts_of(name: PartName, extended_k2: np.ndarray, config: AnyConfig) -> np.ndarray:
+def starts_of(name: SplitName, extended_k2: np.ndarray, config: AnyConfig) -> np.ndarray:
     """Starts of the windows of a split, int64 (W,). extended_k2: rows that they may cover (`ranges_of`)."""
-    scoring = name in SCORING_PARTS
+    scoring = name in SCORING_SPLITS
     stride = config.score_stride if scoring else config.data.stride
     return window_starts(extended_k2, config.data.window, stride, cover_end=scoring)
 
 
-def _refuse_overlap(spans: Mapping[PartName, list[Span]], recordings: Sequence[Recording]) -> None:
+def _refuse_overlap(spans: Mapping[SplitName, list[Span]], recordings: Sequence[Recording]) -> None:
     """Raises DataError where two splits share a row: the model would be tested on its training data."""
-    by_recording: dict[int, list[tuple[PartName, Span]]] = defaultdict(list)
+    by_recording: dict[int, list[tuple[SplitName, Span]]] = defaultdict(list)
     for name, found in spans.items():
         for span in found:
             by_recording[span.recording].append((name, span))
@@ -142,11 +142,11 @@ def _refuse_overlap(spans: Mapping[PartName, list[Span]], recordings: Sequence[R
                 raise DataError(
                     f"the splits {name} and {other_name} share the rows {start} to {stop}",
                     path=recordings[index].path,
-                    hint="change data.parts so that each row belongs to one split",
+                    hint="change data.splits so that each row belongs to one split",
                 )
 
 
-def rows_needed(config: AnyConfig, name: PartName) -> int:
+def rows_needed(config: AnyConfig, name: SplitName) -> int:
     """Rows without a gap that a split needs at least: a window, and scores to set a threshold."""
     window = smallest_window(config)
     if name != "calibration":
@@ -158,26 +158,26 @@ def rows_needed(config: AnyConfig, name: PartName) -> int:
     return window + (scores - 1) * stride
 
 
-def file_rows_needed(config: AnyConfig, name: PartName) -> int | None:
+def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
     """Rows that one recording needs so that the split, a share of it, has enough; None where it is no share."""
-    part: Part = getattr(config.data.parts, name)
-    if part.by != "time" or not (isinstance(part.start, float) and isinstance(part.stop, float)):
+    split: Split = getattr(config.data.splits, name)
+    if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
     guard = smallest_window(config) if config.data.guard < 0 else config.data.guard
-    return math.ceil((rows_needed(config, name) + guard * (part.start > 0)) / (part.stop - part.start))
+    return math.ceil((rows_needed(config, name) + guard * (split.start > 0)) / (split.stop - split.start))
 
 
-def no_rows(config: AnyConfig, name: PartName) -> DataError:
+def no_rows(config: AnyConfig, name: SplitName) -> DataError:
     """The error of a split without rows, with the number that it needs."""
     rows, whole = rows_needed(config, name), file_rows_needed(config, name)
     of_file = f": a recording of {whole:,} rows or more" if whole is not None else ""
     return DataError(
         f"the split {name} has no rows; it needs {rows:,} or more without a gap{of_file}",
-        hint=f"record more, or change data.parts.{name} and data.guard; `landfall check` judges all splits",
+        hint=f"record more, or change data.splits.{name} and data.guard; `landfall check` judges all splits",
     )
 
 
-def windows_of(name: PartName, spans: Sequence[Span], series: Series, config: AnyConfig) -> WindowSet:
+def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: AnyConfig) -> WindowSet:
     """The windows of a split. Windows that are scored may start on earlier rows of the same segment, which may belong
     to another split: a monitor would have seen them.
 
@@ -200,10 +200,10 @@ def windows_of(name: PartName, spans: Sequence[Span], series: Series, config: An
         )
     windows = WindowSet(series, torch.from_numpy(starts_w), window, segments_k2)
     # Without a value there is nothing to train on, and a validation loss of 0 would be the best of all epochs.
-    if name in TRAINING_PARTS and all(x_btc.isnan().all() for x_btc in windows.batches(_BATCH)):
+    if name in TRAINING_SPLITS and all(x_btc.isnan().all() for x_btc in windows.batches(_BATCH)):
         raise DataError(
             f"the {len(windows)} windows of the split {name} have no observed value: every sensor is missing there",
-            hint=f"see data.parts.{name} and the reports in {config.dqvl.report_dir}",
+            hint=f"see data.splits.{name} and the reports in {config.dqvl.report_dir}",
         )
     log.info("%s: %d windows of %d from %d recordings", name, len(windows), window, len(spans))
     return windows

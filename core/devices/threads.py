@@ -43,7 +43,7 @@ def thread_limit(
     """The most threads of one of `processes`, and the reason: the least of its share of the usable `cores`, of the
     configuration's `max_threads` (0 for no limit) and of OMP_NUM_THREADS.
 
-    is_fixed: the number cannot follow the load. Without a limit of the user, a single process leaves one core to others.
+    is_fixed: the number cannot follow the load. A single process leaves one core to others if the user set no limit.
     """
     limits = []
     if (own := environment_limit(environ)) is not None:
@@ -125,8 +125,8 @@ class Threads:
             self._set_number(number)
         elif not self._is_reported:
             log.warning(
-                "slower: other processes use %.1f of %d cores, and the %d threads of this run wait for each other. Their "
-                "number stays, because it affects the last digits; `max_threads=%d` is faster while the load lasts",
+                "slower: other processes use %.1f of %d cores, and the %d threads of this run wait for each other. "
+                "Their number stays, because it affects the last digits; `max_threads=%d` is faster during the load",
                 others, cores, self.most, number,
             )  # fmt: skip
         self._is_reported = True

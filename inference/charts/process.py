@@ -18,7 +18,7 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import blank, slices
-from core.data.splits import PartName
+from core.data.splits import SplitName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
 from inference.charts import control_charts, cross_channel
@@ -100,7 +100,7 @@ class ProcessChartSet:
 
 
 def fit_process(
-    reference: Mapping[PartName, WindowSet],
+    reference: Mapping[SplitName, WindowSet],
     own_past: Collection[str] = (),
     *,
     span: int,

@@ -10,7 +10,7 @@ import torch
 
 from core.config.schema import AnyConfig, Stream
 from core.data.segments import window_starts
-from core.data.splits import SCORING_PARTS, PartName
+from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
 from inference.charts.process import ProcessChartSet, fit_process
 from inference.charts.vibration import VibrationChartSet, fit_vibration
@@ -25,8 +25,8 @@ class ReferenceFeatures:
     """Windows of the reference splits of vibration, cut as they are scored, and their features: computed once for
     several fits. Both are empty for process sensors."""
 
-    windows: Mapping[PartName, WindowSet]
-    features: Mapping[PartName, Features]
+    windows: Mapping[SplitName, WindowSet]
+    features: Mapping[SplitName, Features]
 
     def restricted(self, calibration_w: np.ndarray) -> ReferenceFeatures:
         """With some windows of the split `calibration` only, bool (W,)."""
@@ -38,27 +38,27 @@ class ReferenceFeatures:
         return ReferenceFeatures(windows, {**self.features, "calibration": cut})
 
 
-def reference_features(config: AnyConfig, reference: Mapping[PartName, WindowSet]) -> ReferenceFeatures:
+def reference_features(config: AnyConfig, reference: Mapping[SplitName, WindowSet]) -> ReferenceFeatures:
     if config.stream != "swinmae":
         return ReferenceFeatures({}, {})
     windows, settings = _as_scored(config, reference), config.scoring.charts.vibration
-    return ReferenceFeatures(windows, {name: features_of(part, settings) for name, part in windows.items()})
+    return ReferenceFeatures(windows, {name: features_of(split, settings) for name, split in windows.items()})
 
 
-def _as_scored(config: AnyConfig, reference: Mapping[PartName, WindowSet]) -> dict[PartName, WindowSet]:
+def _as_scored(config: AnyConfig, reference: Mapping[SplitName, WindowSet]) -> dict[SplitName, WindowSet]:
     """The splits with the windows that scoring would cut, so that a mean over windows spans the same time."""
     stride = config.score_stride
     return {
-        name: part
-        if name in SCORING_PARTS
-        else replace(part, starts_w=torch.from_numpy(window_starts(part.segments.rows_k2, part.window, stride)))
-        for name, part in reference.items()
+        name: split
+        if name in SCORING_SPLITS
+        else replace(split, starts_w=torch.from_numpy(window_starts(split.segments.rows_k2, split.window, stride)))
+        for name, split in reference.items()
     }
 
 
 def fit_charts(
     config: AnyConfig,
-    reference: Mapping[PartName, WindowSet],
+    reference: Mapping[SplitName, WindowSet],
     own_past: Collection[str] = (),
     features: ReferenceFeatures | None = None,
 ) -> tuple[ChartSet, np.ndarray]:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from core.config.charts import VibrationCharts
-from core.data.splits import PartName
+from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from inference import running
 from inference.charts.vibration_features import CHARTS, Features, features_of, smoothed
@@ -106,7 +106,7 @@ def _relative(distance_wc: Tensor, lasting_c: Tensor, passing_c: Tensor, left_w:
 
 
 def _usual(values_w: Tensor) -> Tensor:
-    """The mean, or the root mean square over √3 where that is larger, as in `part_scores.channel_baseline`."""
+    """The mean, or the root mean square over √3 where that is larger, as in `split_scores.channel_baseline`."""
     return values_w.mean().maximum(values_w.square().mean().sqrt() / 3**0.5).clamp(min=_SMALLEST)
 
 
@@ -189,11 +189,11 @@ def variance_left(windows: WindowSet, span: int) -> Tensor:
 
 # ------------------------------------------------------------------------------------------------------------- fitting
 def fit_vibration(
-    windows: Mapping[PartName, WindowSet],
+    windows: Mapping[SplitName, WindowSet],
     *,
     span: int,
     settings: VibrationCharts | None = None,
-    features: Mapping[PartName, Features] | None = None,
+    features: Mapping[SplitName, Features] | None = None,
 ) -> tuple[VibrationChartSet, np.ndarray]:
     """Charts of the windows of all reference splits, and the errors (S, C) of the split `calibration`: those of each
     fold by charts and references that were fitted without that fold.
@@ -202,15 +202,15 @@ def fit_vibration(
     features: of the windows (`features_of`), where they are known.
     """
     settings = settings or VibrationCharts()
-    features = features or {name: features_of(part, settings) for name, part in windows.items()}
+    features = features or {name: features_of(split, settings) for name, split in windows.items()}
     reference = _ReferenceWindows(
         single=_joined(list(features.values())),
         averaged=_joined([smoothed(each, windows[name], span) for name, each in features.items()]),
-        left_w=torch.cat([variance_left(part, span) for part in windows.values()]),
+        left_w=torch.cat([variance_left(split, span) for split in windows.values()]),
         fold_w=folds_of(list(windows.values())),
     )
     learned = reference.learned(span, settings)
-    is_calibration_w = torch.cat([torch.full((len(part),), name == "calibration") for name, part in windows.items()])
+    is_calibration_w = torch.cat([torch.full((len(split),), name == "calibration") for name, split in windows.items()])
     error_sc = np.empty((len(windows["calibration"]), reference.averaged["level"].shape[1]), dtype=np.float32)
     fold_s = reference.fold_w[is_calibration_w]
     for fold in fold_s.unique():
@@ -253,14 +253,14 @@ def _joined(each: list[Features]) -> Features:
     return {name: torch.cat([features[name] for features in each]) for name in CHARTS}
 
 
-def folds_of(parts: list[WindowSet]) -> Tensor:
+def folds_of(splits: list[WindowSet]) -> Tensor:
     """The number of the fold of each window, (W,): neighbouring files, or segments of time where there are few files.
 
     All windows of a file are in one fold, in all splits: a chart that was fitted to a recording has smaller distances
     on it than on a new one.
     """
-    file_w = np.concatenate([part.file_of() for part in parts])
-    start_w = np.concatenate([part.starts_w.numpy() for part in parts])
+    file_w = np.concatenate([split.file_of() for split in splits])
+    start_w = np.concatenate([split.starts_w.numpy() for split in splits])
     files, number_w = np.unique(file_w, return_inverse=True)
     if len(files) >= _FEWEST_FILES:
         return torch.from_numpy(number_w * min(FOLDS, len(files)) // len(files))

@@ -14,7 +14,7 @@ from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError
 from core.redaction import redacted
-from pipelines.imported_models import is_imported, missing_parts
+from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +76,11 @@ class Context:
     def artifacts(self, stream: Stream) -> Path:
         return self.root / self.config(stream).logging.artifacts_dir
 
-    def parts_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
+    def splits_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
         """The splits whose files are missing because the model was imported without them."""
         if not is_imported(self.root, stream, self.checkpoint(stream)):
             return []
-        return missing_parts(self.config(stream), self.root, names)
+        return missing_splits(self.config(stream), self.root, names)
 
     @cached_property
     def own_files(self) -> frozenset[str] | None:

@@ -138,14 +138,14 @@ def quality_reports(context: Context, stream: Stream) -> str:
     reports = [_json(path, context) for path in (context.root / config.dqvl.report_dir).glob("*.json")]
     decisions = {report["file_id"]: report["decision"] for report in reports}
     data_root = context.root / config.data.root
-    names = list(type(config.data.parts).model_fields)
-    elsewhere = context.parts_elsewhere(stream, names)
-    parts = (getattr(config.data.parts, name) for name in names if name not in elsewhere)
-    files = {relative(path, data_root) for part in parts for path in expand(part.files, data_root)}
+    names = list(type(config.data.splits).model_fields)
+    elsewhere = context.splits_elsewhere(stream, names)
+    splits = (getattr(config.data.splits, name) for name in names if name not in elsewhere)
+    files = {relative(path, data_root) for split in splits for path in expand(split.files, data_root)}
     if elsewhere and not files:
         raise CheckSkipped(
             f"the model was imported with {len(reports)} reports, and its sensor files are not in this workspace",
-            "copy them to where data.parts names them, and import again",
+            "copy them to where data.splits names them, and import again",
         )
     missing = sorted(files - decisions.keys())
     if missing:

@@ -13,7 +13,7 @@ from pipelines.checks.base import CheckFailed, CheckSkipped, Context
 if TYPE_CHECKING:
     import torch
 
-    from core.data.dataset import PartName
+    from core.data.dataset import SplitName
     from core.models.skill import Skill
     from inference.scoring import ScoringModel
 
@@ -51,7 +51,7 @@ def model_has_not_collapsed(context: Context, stream: Stream) -> str:
     answers = _answers(context, stream)
     if answers.skill.total is None or answers.change is None:
         raise CheckSkipped(
-            "no channel changes in the validation split", "name a segment with changes in data.parts.validation"
+            "no channel changes in the validation split", "name a segment with changes in data.splits.validation"
         )
     hint = "train longer; look at training.learning_rate, the loss curve and the scales of the channels"
     if not math.isfinite(answers.skill.total):
@@ -104,7 +104,9 @@ def _variance(values: torch.Tensor) -> float:
     return (values - values.nanmean(dim=0, keepdim=True)).square().nanmean().item()
 
 
-def _model_and_input(context: Context, stream: Stream, part: PartName, most: int) -> tuple[ScoringModel, torch.Tensor]:
+def _model_and_input(
+    context: Context, stream: Stream, split: SplitName, most: int
+) -> tuple[ScoringModel, torch.Tensor]:
     """The trained model, and its input for at most `count` windows, evenly spaced over a split."""
     import torch
 
@@ -114,10 +116,10 @@ def _model_and_input(context: Context, stream: Stream, part: PartName, most: int
     from core.devices.manager import DeviceManager
     from inference.scoring import load_scoring_model
 
-    if context.parts_elsewhere(stream, [part]):
+    if context.splits_elsewhere(stream, [split]):
         raise CheckSkipped(
-            f"the model was imported, and the files of data.parts.{part} are not in this workspace",
-            "copy them to where data.parts names them",
+            f"the model was imported, and the files of data.splits.{split} are not in this workspace",
+            "copy them to where data.splits names them",
         )
     config = context.config(stream)
     scoring = load_scoring_model(context.checkpoint(stream), DeviceManager(config).plan(processes=1))
@@ -125,8 +127,8 @@ def _model_and_input(context: Context, stream: Stream, part: PartName, most: int
     with tempfile.TemporaryDirectory() as folder:
         # Reading checks the files again; the reports of the run must not be overwritten.
         elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
-        data = load_stream_data(elsewhere, root=context.root, parts=[part], scaler=scoring.scaler)
-    windows = data.parts[part]
+        data = load_stream_data(elsewhere, root=context.root, splits=[split], scaler=scoring.scaler)
+    windows = data.splits[split]
     index_b = torch.linspace(0, len(windows) - 1, min(most, len(windows))).long()
     inputs = Inputs(windows.subset(index_b), scoring.transform, scoring.device)
     return scoring, inputs.batch(torch.arange(len(index_b)))

@@ -43,8 +43,8 @@ def fingerprint(step: Step, order: Order, root: Path) -> Fingerprint:
 
 
 def _data(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]]:
-    parts = loaded.config.data.parts
-    patterns = [pattern for name in type(parts).model_fields for pattern in getattr(parts, name).files]
+    splits = loaded.config.data.splits
+    patterns = [pattern for name in type(splits).model_fields for pattern in getattr(splits, name).files]
     return data_digests(loaded.config, patterns, root=root)
 
 

@@ -125,7 +125,7 @@ def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
     pooled = json.loads((tmp_path / "work/pools/elsewhere_than_asd_400_1/pool.json").read_text())
     assert {facts["sensor"] for facts in pooled["sensors"].values()} == {"level", "b", "c"}
     output = checkpoint.load(tmp_path / "work/asd_400_m1.pretrained.pt")["config"]
-    train = output["data"]["parts"]["train"]
+    train = output["data"]["splits"]["train"]
     assert (train["start"], train["stop"]) == (ROWS - 400, ROWS - 400 + 235)
 
 

@@ -1,4 +1,4 @@
-"""Constants that are chosen on other sets: the search, and that a set has no part in its own choice."""
+"""Constants that are chosen on other sets: the search, and that a set is never used for its own choice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def grid(monkeypatch):
     monkeypatch.setitem(choosing.GRID, "patchtst", {SHARE: (0.5, 0.0, 1.0), SPAN: (10, 5, 20)})
 
 
-def test_a_set_has_no_part_in_the_choice_of_its_own_constants(grid, tmp_path):
+def test_a_set_has_no_split_in_the_choice_of_its_own_constants(grid, tmp_path):
     judges = [Wishes("a", share=0.0, span=20), Wishes("b", share=0.0, span=20), Wishes("c", share=1.0, span=5)]
     found = Choosing("patchtst", judges, tmp_path / "memo.json")
     assert found.families == ["a", "b", "c"]

@@ -24,8 +24,8 @@ def table(values_nc: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(values_nc).rename(columns="c{}".format).assign(timestamp=times)
 
 
-def files_of(overrides: tuple[str, ...], part: str) -> list[str]:
-    output = [text.split("=", 1)[1] for text in overrides if text.startswith(f"data.parts.{part}.files=")]
+def files_of(overrides: tuple[str, ...], split: str) -> list[str]:
+    output = [text.split("=", 1)[1] for text in overrides if text.startswith(f"data.splits.{split}.files=")]
     return json.loads(output[-1])
 
 
@@ -88,8 +88,10 @@ def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path,
 
 # ----------------------------------------------------------------------------------------------------- rows and files
 @pytest.mark.parametrize("num_rows", [3 * (SHORTEST_WINDOW + 1), 300, 312, 334, 433, 1000, 23687])
-def test_a_short_machine_has_a_window_in_each_part(num_rows):
-    rows = {part: round(stop * num_rows) - round(start * num_rows) for part, (start, stop) in _shares(num_rows).items()}
+def test_a_short_machine_has_a_window_in_each_split(num_rows):
+    rows = {
+        split: round(stop * num_rows) - round(start * num_rows) for split, (start, stop) in _shares(num_rows).items()
+    }
     assert min(rows.values()) >= SHORTEST_WINDOW
     assert sum(rows.values()) == num_rows
     if num_rows > 440:
@@ -103,8 +105,8 @@ def test_skab_needs_no_experiment_of_either_kind(tmp_path):
     for name in ("valve1_0.csv.gz", "valve1_0.labels.csv.gz", "anomaly_free.csv.gz"):
         (folder / name).touch()
     (unit,) = process.skab(tmp_path, tmp_path)
-    for part in ("train", "validation", "calibration", "test"):
-        assert files_of(unit.overrides, part) == ["fdc/skab/valve1_0.csv.gz"]
+    for split in ("train", "validation", "calibration", "test"):
+        assert files_of(unit.overrides, split) == ["fdc/skab/valve1_0.csv.gz"]
 
 
 def test_faults_of_an_earlier_pack_are_not_judged_with_those_of_this_one(tmp_path):
@@ -120,16 +122,16 @@ def test_faults_of_an_earlier_pack_are_not_judged_with_those_of_this_one(tmp_pat
     ]
 
 
-def test_few_healthy_motors_make_every_part(tmp_path):
+def test_few_healthy_motors_make_every_split(tmp_path):
     folder = tmp_path / "vibration/motor_pump_3axis"
     folder.mkdir(parents=True)
     (folder / "dataset.json").write_text("{}")
     for name in (*(f"H{number}" for number in range(6)), "F0"):
         (folder / f"{name}.npy").touch()
     (unit,) = vibration.motor(tmp_path, tmp_path / "work")
-    parts = [files_of(unit.overrides, part) for part in ("train", "validation", "calibration", "test")]
-    assert [len(files) for files in parts] == [3, 1, 2, 1]
-    assert sorted(file for files in parts for file in files) == sorted(path.name for path in folder.glob("*.npy"))
+    splits = [files_of(unit.overrides, split) for split in ("train", "validation", "calibration", "test")]
+    assert [len(files) for files in splits] == [3, 1, 2, 1]
+    assert sorted(file for files in splits for file in files) == sorted(path.name for path in folder.glob("*.npy"))
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods

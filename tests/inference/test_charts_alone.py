@@ -89,7 +89,7 @@ def test_scores_of_charts_do_not_depend_on_later_data(untrained, stream):
 def test_charts_are_fitted_to_the_reference_splits_that_the_configuration_names(untrained):
     """Without the second training file, the reference of the first alone counts."""
     everything = score_stream(configuration("patchtst", untrained), root=untrained, detector="charts")
-    first = [f"data.parts.{part}.files=[data/fdc/train_1.csv]" for part in ("train", "validation", "calibration")]
+    first = [f"data.splits.{split}.files=[data/fdc/train_1.csv]" for split in ("train", "validation", "calibration")]
     fewer = score_stream(configuration("patchtst", untrained, *first), root=untrained, detector="charts")
     assert fewer.summary["detector"]["recordings"] == 1
     assert fewer.threshold.calibration_scores < everything.threshold.calibration_scores
@@ -121,7 +121,7 @@ def test_scores_of_charts_are_current_until_data_settings_or_detector_change(unt
     score_stream(loaded, root=untrained, detector="charts")
     with (untrained / "data/fdc/test_1.csv").open("a", encoding="utf-8") as file:
         file.write("2026-01-09 00:00:00,0,0,0,0\n")
-    assert "content of data.parts.test" in reasons("charts")
+    assert "content of data.splits.test" in reasons("charts")
 
 
 def test_a_checkpoint_makes_no_sense_for_charts(untrained, capsys):
@@ -180,8 +180,8 @@ def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, 
     report = ValidationReport("2026-01-01T00:00:00+00:00", ())
     written = json.loads((trained / "artifacts/scores/patchtst_summary.json").read_text())
     assert "control charts alone" in summary_text({"patchtst": written}, report, trained)
-    newer = ["data.parts.calibration.files=[data/fdc/test_2.csv]", "data.parts.calibration.start=0.0",
-             "data.parts.calibration.stop=1.0"]  # fmt: skip
+    newer = ["data.splits.calibration.files=[data/fdc/test_2.csv]", "data.splits.calibration.start=0.0",
+             "data.splits.calibration.stop=1.0"]  # fmt: skip
     arguments = ["--stream", "patchtst", "--repo-root", str(trained), *OVERRIDES["patchtst"], *SHARED, *newer]
     assert recalibrate.main(arguments) == EXIT_OK
     assert json.loads(capsys.readouterr().out)["threshold"]["value"] > 0

@@ -21,18 +21,18 @@ from inference.detector import Detector, identity
 from inference.detector_file import load_detector, save_detector
 from inference.fitting import fit
 from inference.groups import reference_of
-from inference.model_errors import PartErrors, model_errors
-from inference.part_scores import PartScores
-from inference.stored_detector import detector_and_data, load_parts, open_model
+from inference.model_errors import SplitErrors, model_errors
+from inference.split_scores import SplitScores
+from inference.stored_detector import detector_and_data, load_splits, open_model
 from inference.thresholds import calibrate
-from tests.inference.charts.plants import Parts, plant
+from tests.inference.charts.plants import Splits, plant
 from tests.inference.trained_workspace import configuration
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 # Every recording with a past of its own: the first rows of each are normal, the rest is scored.
 OWN_PAST = [
-    f"data.parts.{part}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
-    for part, (start, stop) in
+    f"data.splits.{split}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
+    for split, (start, stop) in
     {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}.items()
 ]  # fmt: skip
 OWN_PAST.append("scoring.allow_training_rows=true")  # the model was trained on other rows of these files
@@ -40,14 +40,14 @@ OWN_PAST.append("scoring.allow_training_rows=true")  # the model was trained on 
 
 class Scored(NamedTuple):
     detector: Detector
-    scores: PartScores
+    scores: SplitScores
 
 
 def score(root: Path, stream: str, *overrides: str) -> Scored:
     """As `landfall score` does, without its files."""
     config, scoring = open_model(configuration(stream, root, *overrides), root=root, checkpoint=None)
     detector, data = detector_and_data(config, scoring, root=root)
-    windows = data.parts["test"]
+    windows = data.splits["test"]
     return Scored(detector, detector.score(model_errors(config, scoring, windows, "test"), windows))
 
 
@@ -89,7 +89,7 @@ def test_a_stored_detector_gives_the_same_scores_to_the_last_bit(trained, stream
 def test_what_a_benchmark_judges_is_what_a_detector_does(trained, stream, overrides):
     loaded = configuration(stream, trained, *overrides)
     config, scoring = open_model(loaded, root=trained, checkpoint=None)
-    data = load_parts(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
+    data = load_splits(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
     share = config.scoring.model_weight
     (judged,) = benchmarked(Trained(scoring, config, 0.0), data, {"ours": share})
     detected = score(trained, stream, *overrides)
@@ -180,11 +180,11 @@ def test_a_detector_that_no_longer_fits_is_made_again_and_one_line_says_why(trai
 def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained, caplog):
     both = score(trained, "patchtst", *OWN_PAST)
     caplog.set_level(logging.INFO)
-    one = score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
+    one = score(trained, "patchtst", *OWN_PAST, "data.splits.test.files=[data/fdc/train_1.csv]")
     assert "fitting" not in caplog.text
     np.testing.assert_array_equal(one.scores.score_s, both.scores.score_s[: len(one.scores.score_s)])
     file_of(trained, "patchtst").unlink()
-    again = score(trained, "patchtst", *OWN_PAST, "data.parts.test.files=[data/fdc/train_1.csv]")
+    again = score(trained, "patchtst", *OWN_PAST, "data.splits.test.files=[data/fdc/train_1.csv]")
     np.testing.assert_array_equal(again.scores.score_s, one.scores.score_s)
     assert again.detector.threshold == one.detector.threshold
 
@@ -229,28 +229,28 @@ def test_files_that_are_none_are_refused_and_no_pickle_is_opened(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------- each by its own past
-def made_up_errors(parts: dict, name: str, seed: int) -> PartErrors:
-    """What a model might give for the rows of a part: about 1, and no help."""
-    stretches_k2 = parts[name].segments.rows_k2
+def made_up_errors(splits: dict, name: str, seed: int) -> SplitErrors:
+    """What a model might give for the rows of a split: about 1, without information."""
+    stretches_k2 = splits[name].segments.rows_k2
     row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
     error_sc = np.random.default_rng(seed).gamma(2, 0.5, size=(len(row_s), 3)).astype(np.float32)
-    return PartErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
+    return SplitErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
 
 
 def test_a_recording_no_one_knows_is_judged_by_the_past_of_all_at_its_level(caplog):
     """Two machines of which each has a past, and one that came later and is like them."""
-    machines = Parts([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
+    machines = Splits([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
     normal_rows = {"train": (0, 1000), "calibration": (1000, 2000)}
-    parts = machines.of(
+    splits = machines.of(
         **{name: dict.fromkeys((0, 1), rows) for name, rows in normal_rows.items()},
         test={0: (2000, 3000), 1: (2000, 3000), 2: (0, 1500)},
     )
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
-    normal = reference_of(parts)
-    detector = fit(config, "0", normal, {"calibration": made_up_errors(parts, "calibration", 0)})
+    normal = reference_of(splits)
+    detector = fit(config, "0", normal, {"calibration": made_up_errors(splits, "calibration", 0)})
     assert detector.own_past == ("machine_0", "machine_1")
-    scores = detector.score(made_up_errors(parts, "test", 1), parts["test"])
+    scores = detector.score(made_up_errors(splits, "test", 1), splits["test"])
     assert "1 recordings, such as machine_2, are unknown to the detector" in caplog.text
     for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):
         assert (known > detector.threshold.value).mean() < 0.05
@@ -260,12 +260,12 @@ def test_a_recording_no_one_knows_is_judged_by_the_past_of_all_at_its_level(capl
 def test_the_identity_of_data_is_of_what_is_in_it_and_not_of_where_it_lies(trained, tmp_path):
     def data_of(root: Path, *overrides: str):
         config, scoring = open_model(configuration("patchtst", root, *overrides), root=root, checkpoint=None)
-        parts = load_parts(config, scoring, ("calibration", "test"), root=root).parts
-        return identity(parts["calibration"])
+        splits = load_splits(config, scoring, ("calibration", "test"), root=root).splits
+        return identity(splits["calibration"])
 
     moved = Path(shutil.copytree(trained, tmp_path / "elsewhere"))
     assert data_of(moved) == data_of(trained)
-    assert data_of(trained, "data.parts.calibration.stop=0.99") != data_of(trained)
+    assert data_of(trained, "data.splits.calibration.stop=0.99") != data_of(trained)
     assert data_of(trained, "data.score_stride=4") != data_of(trained)
 
 

@@ -11,18 +11,18 @@ import torch
 from core.data.scaling import Scaler
 from core.data.windows import WindowSet
 from inference.event_views import Scored, rows_view, window_view
-from inference.model_errors import PartErrors, part_errors
-from inference.part_scores import PartScores
+from inference.model_errors import SplitErrors, split_errors
 from inference.scoring import ScoringModel
-from tests.inference.test_part_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
+from inference.split_scores import SplitScores
+from tests.inference.test_split_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
 
 
-def scored(scoring: ScoringModel, windows: WindowSet, errors: PartErrors) -> Scored:
+def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Scored:
     """The scores are made up: only what was expected counts here."""
     entries = len(errors.row_s)
     names = pd.Categorical.from_codes(np.zeros(entries, dtype=np.int64), ["file_0"])
     table = pd.DataFrame({"recording": names, "score": np.ones(entries), "seconds": np.arange(entries) * 1.0})
-    scores = PartScores(
+    scores = SplitScores(
         table["score"].to_numpy(), errors.error_sc, np.zeros(entries, dtype=np.int32), errors.row_s,
         errors.rows_per_entry,
     )  # fmt: skip
@@ -36,7 +36,7 @@ def test_rows_are_shown_as_every_window_that_holds_them_expects_in_their_own_uni
     windows = windows_over([values], window=32, stride=8)
     windows = replace(windows, series=replace(windows.series, scaler=scaler))
     scoring = scoring_with(PlaceModelOfOthers(), channels=6)
-    errors = part_errors(scoring, windows, batch_size=7, keep_expected=True)
+    errors = split_errors(scoring, windows, batch_size=7, keep_expected=True)
     view = rows_view(scored(scoring, windows, errors), 200, 239)
     sums_nc, count_n = np.zeros((400, 6)), np.zeros(400)
     for start, x_btc in zip(windows.starts_w.tolist(), windows.batches(1), strict=True):
@@ -59,10 +59,10 @@ class PlaceModelOfOthers(OthersModel):
 def test_a_row_no_window_reaches_has_no_expectation_and_what_is_not_asked_for_is_not_kept():
     windows = windows_over([coupled(64, 0), coupled(20, 1)], window=32, stride=32)
     scoring = scoring_with(OthersModel(), channels=6)
-    errors = part_errors(scoring, windows, batch_size=8, keep_expected=True)
+    errors = split_errors(scoring, windows, batch_size=8, keep_expected=True)
     view = rows_view(scored(scoring, windows, errors), 60, 69)
     assert np.isnan(view.expected_nc).all(axis=1).tolist() == [row >= 64 for row in range(view.start, view.stop)]
-    assert part_errors(scoring, windows, batch_size=8).expected_sc is None
+    assert split_errors(scoring, windows, batch_size=8).expected_sc is None
 
 
 def test_a_vibration_window_passes_through_the_model_once_however_often_it_is_shown(monkeypatch):
@@ -70,7 +70,7 @@ def test_a_vibration_window_passes_through_the_model_once_however_often_it_is_sh
     scoring = scoring_with(LoudnessModel(), "swinmae", channels=2)
     made = []
     monkeypatch.setattr("inference.event_views.expected_levels", lambda *which: made.append(which) or object())
-    errors = part_errors(scoring, windows, batch_size=8)
+    errors = split_errors(scoring, windows, batch_size=8)
     shown = scored(scoring, windows, errors)
     levels = [window_view(shown, 1, 2).levels for _ in range(3)]
     assert len(made) == 1

@@ -7,8 +7,8 @@ import pytest
 
 from inference.group_scales import fit_group_scales
 from inference.groups import OWN_ROWS, groups_of, reference_of, scored_per_recording
-from inference.part_scores import PartScores
-from tests.inference.charts.plants import Parts, plant
+from inference.split_scores import SplitScores
+from tests.inference.charts.plants import Splits, plant
 
 
 def halves(num_scores: int, recordings: int) -> np.ndarray:
@@ -16,16 +16,16 @@ def halves(num_scores: int, recordings: int) -> np.ndarray:
     return np.tile(np.repeat([False, True], num_scores // recordings // 2), recordings)
 
 
-def scores(score_s: np.ndarray) -> PartScores:
+def scores(score_s: np.ndarray) -> SplitScores:
     score_s = score_s.astype(np.float32)
     num_scores = len(score_s)
-    return PartScores(score_s, score_s[:, np.newaxis], np.zeros(num_scores, int), np.arange(num_scores), 1)
+    return SplitScores(score_s, score_s[:, np.newaxis], np.zeros(num_scores, int), np.arange(num_scores), 1)
 
 
 def two_recordings(normal_rows: int):
     own = {0: (0, normal_rows), 1: (0, normal_rows)}
     test = {0: (normal_rows, normal_rows + 300), 1: (normal_rows, normal_rows + 300)}
-    return Parts([plant(normal_rows + 300, seed=0)] * 2).of(calibration=own, test=test)
+    return Splits([plant(normal_rows + 300, seed=0)] * 2).of(calibration=own, test=test)
 
 
 def test_a_recording_needs_enough_normal_rows_to_be_a_group_of_its_own():
@@ -39,11 +39,11 @@ def test_a_normal_score_is_as_large_in_every_group():
     restless = np.array([1.0, 10.0])
     calibration_s = np.repeat(restless, 1000) * rng.gamma(4, size=2000)
     test = scores(np.repeat(restless, 300) * rng.gamma(4, size=600))
-    parts = two_recordings(1000)
+    splits = two_recordings(1000)
     calibration_s, scales = fit_group_scales(
-        calibration_s, halves(2000, 2), parts["calibration"], ("machine_0", "machine_1")
+        calibration_s, halves(2000, 2), splits["calibration"], ("machine_0", "machine_1")
     )
-    test = scales.normalised(test, parts["test"])
+    test = scales.normalised(test, splits["test"])
     threshold = np.quantile(calibration_s, 0.9)
     for half in (test.score_s[:300], test.score_s[300:]):
         assert (half > threshold).mean() == pytest.approx(0.1, abs=0.06)
@@ -52,16 +52,16 @@ def test_a_normal_score_is_as_large_in_every_group():
 
 def test_one_group_is_left_as_it_is():
     calibration_s, test = np.arange(100.0), scores(np.arange(300.0))
-    parts = two_recordings(50)
-    same, scales = fit_group_scales(calibration_s, halves(100, 2), parts["calibration"], ())
+    splits = two_recordings(50)
+    same, scales = fit_group_scales(calibration_s, halves(100, 2), splits["calibration"], ())
     assert same is calibration_s
-    assert scales.normalised(test, parts["test"]) is test
+    assert scales.normalised(test, splits["test"]) is test
 
 
 def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
     """Two recordings have reference rows and later rows; which of them is scored does not matter."""
     own = {0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}
-    machines = Parts([plant(OWN_ROWS + 300, seed=0)] * 2)
+    machines = Splits([plant(OWN_ROWS + 300, seed=0)] * 2)
     for scored in ({1: (OWN_ROWS, OWN_ROWS + 300)}, {0: (OWN_ROWS, OWN_ROWS + 300)}):
         groups = groups_of(machines.of(calibration=own, test=scored))
         assert [normal_k2.tolist() for normal_k2, _ in groups] == [
@@ -70,9 +70,9 @@ def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
 
 
 def test_a_recording_that_is_normal_to_its_end_is_no_group_of_its_own():
-    machines = Parts([plant(OWN_ROWS + 300, seed=0), plant(OWN_ROWS, seed=1)])
-    parts = machines.of(calibration={0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}, test={0: (OWN_ROWS, OWN_ROWS + 300)})
-    assert scored_per_recording(reference_of(parts).values()) == ("machine_0",)
+    machines = Splits([plant(OWN_ROWS + 300, seed=0), plant(OWN_ROWS, seed=1)])
+    splits = machines.of(calibration={0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}, test={0: (OWN_ROWS, OWN_ROWS + 300)})
+    assert scored_per_recording(reference_of(splits).values()) == ("machine_0",)
 
 
 def test_each_half_is_measured_by_the_level_of_the_other():
@@ -90,20 +90,20 @@ def test_each_half_is_measured_by_the_level_of_the_other():
 
 def test_recordings_that_differ_by_chance_alone_have_one_level():
     rng = np.random.default_rng(0)
-    machines = Parts([plant(700, seed=seed) for seed in range(20)])
-    parts = machines.of(calibration=dict.fromkeys(range(20), (300, 400)))
+    machines = Splits([plant(700, seed=seed) for seed in range(20)])
+    splits = machines.of(calibration=dict.fromkeys(range(20), (300, 400)))
     alone = tuple(f"machine_{number}" for number in range(20))
     calibration_s = rng.gamma(4, size=2000)
-    _, scales = fit_group_scales(calibration_s, halves(2000, 20), parts["calibration"], alone)
+    _, scales = fit_group_scales(calibration_s, halves(2000, 20), splits["calibration"], alone)
     own = [np.sqrt(np.mean(calibration_s[first : first + 100] ** 2)) for first in range(0, 2000, 100)]
     assert np.std(np.log(list(scales.scale.values()))) < 0.6 * np.std(np.log(own))
 
 
 def test_what_no_one_scores_has_no_say_in_the_level_of_others():
-    parts = two_recordings(1000)
+    splits = two_recordings(1000)
     calibration_s = np.repeat([1.0, 50.0], 1000)
-    normalised_s, scales = fit_group_scales(calibration_s, halves(2000, 2), parts["calibration"], ("machine_0",))
+    normalised_s, scales = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_0",))
     assert scales.usual == pytest.approx(1.0)
     assert np.isnan(normalised_s[1000:]).all()
-    _, unknown = fit_group_scales(calibration_s, halves(2000, 2), parts["calibration"], ("machine_7",))
+    _, unknown = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_7",))
     assert unknown.scale == {"machine_7": 1.0}

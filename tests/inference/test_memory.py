@@ -27,7 +27,7 @@ from core.data.windows import Series, WindowSet
 from inference.fitting import fit
 from inference.events import find_events
 from inference.groups import reference_of
-from inference.model_errors import PartErrors
+from inference.model_errors import SplitErrors
 from inference.score_table import score_table
 
 CHANNELS = 16
@@ -42,7 +42,7 @@ def noise(num_rows, seed):
 def errors_of(windows):
     (start, stop), = windows.segments.rows_k2
     row_s = np.arange(start, stop)
-    return PartErrors(noise(len(row_s), seed=start), row_s, np.zeros_like(row_s), 1, room)
+    return SplitErrors(noise(len(row_s), seed=start), row_s, np.zeros_like(row_s), 1, room)
 
 def score(num_rows):
     values_nc = noise(num_rows, seed=0)
@@ -50,12 +50,12 @@ def score(num_rows):
     recording = Recording("plant", Path("p.csv"), values_nc, time_ns, names, 1.0, "sampling_rate", digest="of it")
     series = Series.of([recording], values_nc, None, room)
     bounds = {name: np.array([[round(a * num_rows), round(b * num_rows)]]) for name, (a, b) in SHARES.items()}
-    parts = {name: WindowSet(series, torch.zeros(0, dtype=torch.int64), 64, each) for name, each in bounds.items()}
+    splits = {name: WindowSet(series, torch.zeros(0, dtype=torch.int64), 64, each) for name, each in bounds.items()}
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
-    errors = {name: errors_of(part) for name, part in reference_of(parts).items()}
-    detector = fit(config, "0", reference_of(parts), errors)
-    test = parts["test"]
+    errors = {name: errors_of(split) for name, split in reference_of(splits).items()}
+    detector = fit(config, "0", reference_of(splits), errors)
+    test = splits["test"]
     scores = detector.score(errors_of(test), test)
     table = score_table(scores, series, test.segments.rows_k2, channels=names, threshold=detector.threshold.value)
     find_events(table, config.scoring, channel_error_sc=scores.channel_error_sc, channels=names)

@@ -10,10 +10,10 @@ import pytest
 from inference.fitting import weight_choice
 from inference.groups import reference_of
 from inference.injected_faults import BETWEEN, NORMAL, inject
-from inference.model_errors import PartErrors, model_errors, reference_errors
+from inference.model_errors import SplitErrors, model_errors, reference_errors
 from inference.model_weight import FEWEST_FAULTS, WEIGHTS, choose_weight, found
 from inference.run_scoring_example import score_stream
-from inference.stored_detector import load_parts, open_model
+from inference.stored_detector import load_splits, open_model
 from tests.inference.trained_workspace import configuration
 
 NUM_FAULTS, LENGTH = 40, 25
@@ -79,7 +79,7 @@ def test_faults_are_put_into_copies_and_the_first_copy_is_as_it_was(trained, str
     injected, again = (inject(windows, stream, span=span, seed=3) for _ in range(2))
     np.testing.assert_array_equal(windows.series.values_nc.numpy(), before_nc)
     assert injected.windows.series.values_nc.numpy().tobytes() == again.windows.series.values_nc.numpy().tobytes()
-    assert len(injected.fault_s) == len(PartErrors.without_model(stream, injected.windows).row_s)
+    assert len(injected.fault_s) == len(SplitErrors.without_model(stream, injected.windows).row_s)
     assert len(np.unique(injected.fault_s[injected.fault_s >= 0])) >= FEWEST_FAULTS
     names = {recording.file_id for recording in windows.series.recordings}
     assert {recording.file_id for recording in injected.windows.series.recordings} <= names
@@ -111,8 +111,8 @@ def test_a_scoring_chooses_the_weight_stores_it_and_says_why(trained, stream, ca
 
 
 def test_calibration_data_that_cannot_be_halved_leaves_the_charts(trained):
-    windows, config, scoring, parts = reference(trained, "patchtst")
-    normal = reference_of(parts)
+    windows, config, scoring, splits = reference(trained, "patchtst")
+    normal = reference_of(splits)
     short = {**normal, "calibration": windows.subset(np.arange(1))}
     errors = reference_errors(config, scoring, normal)
     choice = weight_choice(config, short, errors, partial(model_errors, config, scoring, label="a test"))
@@ -123,5 +123,5 @@ def test_calibration_data_that_cannot_be_halved_leaves_the_charts(trained):
 def reference(root, stream):
     """The calibration windows, the configuration, the model, and all splits."""
     config, scoring = open_model(configuration(stream, root), root=root, checkpoint=None)
-    parts = load_parts(config, scoring, ("train", "validation", "calibration", "test"), root=root).parts
-    return reference_of(parts)["calibration"], config, scoring, parts
+    splits = load_splits(config, scoring, ("train", "validation", "calibration", "test"), root=root).splits
+    return reference_of(splits)["calibration"], config, scoring, splits

@@ -17,11 +17,11 @@ from core.config.schema import STREAMS, Scoring
 from inference import panels
 from inference.event_views import LONGEST_VIEW, Scored, shown_lines
 from inference.events import find_events
-from inference.model_errors import part_errors
+from inference.model_errors import split_errors
 from inference.panels import write_panels
-from inference.part_scores import PartScores
 from inference.run_scoring_example import ScoringResult, score_stream
-from tests.inference.test_part_scores import OthersModel, coupled, scoring_with, windows_over
+from inference.split_scores import SplitScores
+from tests.inference.test_split_scores import OthersModel, coupled, scoring_with, windows_over
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 from trainers.run import train
 
@@ -131,10 +131,10 @@ def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataF
     error_sc = np.ones((rows, 6), dtype=np.float32)
     error_sc[:, 2] = table["score"] * 6
     events = find_events(table, Scoring(), channel_error_sc=error_sc, channels=[f"c{number}" for number in range(6)])
-    parts = PartScores(table["score"].to_numpy(), error_sc, np.full(rows, 2), np.arange(rows), 1)
+    splits = SplitScores(table["score"].to_numpy(), error_sc, np.full(rows, 2), np.arange(rows), 1)
     scoring = scoring_with(OthersModel(), channels=6)
-    expected_sc = part_errors(scoring, windows, batch_size=64, keep_expected=True).expected_sc
-    return Scored(scoring, windows, parts, table, expected_sc), events
+    expected_sc = split_errors(scoring, windows, batch_size=64, keep_expected=True).expected_sc
+    return Scored(scoring, windows, splits, table, expected_sc), events
 
 
 def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path, make_table):

@@ -90,7 +90,7 @@ def test_a_calibration_is_followed_and_so_is_its_undoing(scored, caplog):
     newer[list("pqrs")] += np.random.default_rng(5).normal(0, 0.3, (len(newer), 4))
     newer.to_csv(scored / "data/fdc/newer.csv", index=False)
     calibrate = ["--stream", "patchtst", "--repo-root", str(scored), *PATCHTST]
-    named = ["data.parts.calibration.files=[data/fdc/newer.csv]", "data.parts.calibration.start=0.0"]
+    named = ["data.splits.calibration.files=[data/fdc/newer.csv]", "data.splits.calibration.start=0.0"]
     before = summary(scored)
     assert recalibrate.main([*calibrate, *named]) == EXIT_OK
     assert score(scored) == EXIT_OK
@@ -104,7 +104,7 @@ def test_a_calibration_is_followed_and_so_is_its_undoing(scored, caplog):
 def test_another_test_file_is_scored(scored, caplog):
     shutil.copy(scored / "data/fdc/test_2.csv", scored / "data/fdc/test_3.csv")
     assert score(scored) == EXIT_OK
-    assert "files of data.parts.test was 2, is 3" in caplog.text
+    assert "files of data.splits.test was 2, is 3" in caplog.text
     assert summary(scored)["recordings"] == 3
 
 
@@ -115,7 +115,7 @@ def test_changed_values_are_scored(scored, caplog):
     frame.to_csv(file, index=False)
     before = summary(scored)["alarms"]
     assert score(scored) == EXIT_OK
-    assert "content of data.parts.test changed" in caplog.text
+    assert "content of data.splits.test changed" in caplog.text
     assert summary(scored)["alarms"] > before
 
 
@@ -127,7 +127,7 @@ def test_changed_labels_are_judged(scored, caplog):
     frame.to_csv(file, index=False)
     before = summary(scored)["detection"]["auroc"]
     assert score(scored) == EXIT_OK
-    assert "labels of data.parts.test changed" in caplog.text
+    assert "labels of data.splits.test changed" in caplog.text
     assert summary(scored)["detection"]["auroc"] < before
 
 
@@ -138,7 +138,7 @@ def test_changed_reference_data_fits_another_detector(scored, caplog):
     frame.to_csv(file, index=False)
     before = summary(scored)
     assert score(scored) == EXIT_OK
-    assert "content of data.parts.calibration changed" in caplog.text
+    assert "content of data.splits.calibration changed" in caplog.text
     assert summary(scored)["detector"]["made_at"] != before["detector"]["made_at"]
 
 

@@ -19,8 +19,8 @@ from tests.inference.test_detector import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
 
 NEWER = {
-    "patchtst": ["data.parts.calibration.files=[data/fdc/newer_*.csv]", "data.parts.calibration.start=0.0"],
-    "swinmae": ["data.parts.calibration.files=[data/vib/newer.npy]", "data.parts.calibration.start=0.0"],
+    "patchtst": ["data.splits.calibration.files=[data/fdc/newer_*.csv]", "data.splits.calibration.start=0.0"],
+    "swinmae": ["data.splits.calibration.files=[data/vib/newer.npy]", "data.splits.calibration.start=0.0"],
 }
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 
@@ -105,15 +105,15 @@ def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsy
 def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
     rows = {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}
     own = [
-        f"data.parts.{part}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
-        for part, (start, stop) in rows.items()
+        f"data.splits.{split}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
+        for split, (start, stop) in rows.items()
     ]
     own.append("scoring.allow_training_rows=true")
     assert len(score(trained, "patchtst", *own).detector.own_past) == 2
-    newer = ["data.parts.calibration.start=500", "data.parts.calibration.stop=800"]
+    newer = ["data.splits.calibration.start=500", "data.splits.calibration.stop=800"]
     assert calibrate(trained, "patchtst", *own, *newer) == EXIT_OK
     assert load_detector(file_of(trained, "patchtst")).own_past == ("data/fdc/train_1.csv", "data/fdc/train_2.csv")
-    assert calibrate(trained, "patchtst", *own, newer[0], "data.parts.calibration.stop=700") == EXIT_OK
+    assert calibrate(trained, "patchtst", *own, newer[0], "data.splits.calibration.stop=700") == EXIT_OK
     assert load_detector(file_of(trained, "patchtst")).own_past == ()
 
 
@@ -154,9 +154,9 @@ def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):
     written = file_of(trained, "patchtst").read_bytes()
     assert calibrate(trained, "patchtst") == EXIT_USAGE
     assert "no newer data was passed" in capsys.readouterr().err
-    few = ["data.parts.calibration.stop=40", "scoring.threshold.min_calibration=100"]
+    few = ["data.splits.calibration.stop=40", "scoring.threshold.min_calibration=100"]
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], *few) == EXIT_DATA
-    assert calibrate(trained, "patchtst", "data.parts.calibration.files=[data/fdc/none_*.csv]") == EXIT_DATA
+    assert calibrate(trained, "patchtst", "data.splits.calibration.files=[data/fdc/none_*.csv]") == EXIT_DATA
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], "--checkpoint", "checkpoints/none.pt") == EXIT_OUTPUT
     assert file_of(trained, "patchtst").read_bytes() == written
     assert not previous_path(file_of(trained, "patchtst")).exists()
@@ -188,10 +188,10 @@ def test_drift_is_reported_by_whether_the_interval_holds_the_rate(achieved, rati
 
 # ----------------------------------------------------------------------------------------------- rows of the training
 TRAINED = {
-    "patchtst": ["data.parts.calibration.files=[data/fdc/train_2.csv]", "data.parts.calibration.start=0.0"],
-    "swinmae": ["data.parts.calibration.files=[data/vib/train_2.npy]", "data.parts.calibration.start=0.0"],
+    "patchtst": ["data.splits.calibration.files=[data/fdc/train_2.csv]", "data.splits.calibration.start=0.0"],
+    "swinmae": ["data.splits.calibration.files=[data/vib/train_2.npy]", "data.splits.calibration.start=0.0"],
 }
-ELSEWHERE = [f"data.parts.{part}.files=[data/gone_*]" for part in ("train", "validation")]
+ELSEWHERE = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
 
 
 @both_streams
@@ -226,8 +226,8 @@ def test_rows_of_the_training_are_recognised_in_a_copy_that_has_grown(trained, c
     frame = pd.read_csv(trained / "data/fdc/train_1.csv", parse_dates=["timestamp"])
     later = frame.assign(timestamp=frame["timestamp"] + pd.Timedelta(len(frame), "s"))
     pd.concat([frame, later]).to_parquet(trained / "data/fdc/plant_log.parquet")
-    named = ["data.parts.calibration.files=[data/fdc/plant_log.parquet]"]
-    assert calibrate(trained, "patchtst", *named, "data.parts.calibration.start=0.0") == EXIT_DATA
+    named = ["data.splits.calibration.files=[data/fdc/plant_log.parquet]"]
+    assert calibrate(trained, "patchtst", *named, "data.splits.calibration.start=0.0") == EXIT_DATA
     assert "rows 0 to 540 of data/fdc/plant_log.parquet" in capsys.readouterr().err
     # What chose the best epoch (rows 540 to 675) was not trained on.
-    assert calibrate(trained, "patchtst", *named, "data.parts.calibration.start=540") == EXIT_OK
+    assert calibrate(trained, "patchtst", *named, "data.splits.calibration.start=540") == EXIT_OK

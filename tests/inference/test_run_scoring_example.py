@@ -92,7 +92,7 @@ def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):
 
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_without_the_files_of_training_calibration_serves_alone_and_it_is_said(trained, stream, caplog):
-    gone = [f"data.parts.{part}.files=[data/gone_*]" for part in ("train", "validation")]
+    gone = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
     result = score_stream(configuration(stream, trained, *gone), root=trained)
     assert "the files of train and validation are missing" in caplog.text
     assert result.summary["detection"]["auroc"] > 0.9

@@ -186,7 +186,7 @@ def test_a_failure_begins_with_its_cause_and_its_cure(page):
     cause, cure, blank, *trace = "\n".join(failed.reply["traceback"]).splitlines()
     assert "DataError: the split validation has no rows" in cause
     assert cure.startswith("\x1b[1m→ ")
-    assert "data.parts.validation" in cure
+    assert "data.splits.validation" in cure
     assert blank == ""
     assert any("load_stream_data" in line for line in trace)
     assert failed.reply["ename"] == "DataError"

@@ -83,7 +83,7 @@ def test_a_split_without_rows_says_how_many_it_needs(workspace):
     pump(60).to_csv(workspace / "data/fdc/train_1.csv", index=False)
     config = load_config(local_config_file("patchtst"), root=workspace).config
     with pytest.raises(DataError) as raised:
-        load_stream_data(config, root=workspace, parts=["train", "validation"])
+        load_stream_data(config, root=workspace, splits=["train", "validation"])
     assert "214 rows" in raised.value.message
     assert "landfall check" in raised.value.hint
 

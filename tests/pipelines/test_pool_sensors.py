@@ -70,11 +70,11 @@ def test_the_configuration_of_the_pool_reads_it_as_recordings_of_one_channel(mac
     config = load_config(
         "configs/patchtst_ssl_pool.yaml", ["data.window=64", "model.size=custom"], root=machines
     ).config
-    data = load_stream_data(config, root=machines, parts=("train",))
+    data = load_stream_data(config, root=machines, splits=("train",))
     assert data.channels == ("value",)
-    assert len(data.parts["train"].series.recordings) == 3
+    assert len(data.splits["train"].series.recordings) == 3
     windows_each = len(range(0, round(0.8 * ROWS) - 64 + 1, config.data.stride))
-    assert len(data.parts["train"]) == 3 * windows_each
+    assert len(data.splits["train"]) == 3 * windows_each
 
 
 def test_a_pool_is_replaced_only_when_asked_and_other_files_never(machines, capsys):

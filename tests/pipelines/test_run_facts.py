@@ -32,7 +32,7 @@ def test_a_scoring_leaves_its_figures_with_the_run_of_its_model(copied):
     assert kept["events"] == summary["events"]
     assert kept["auroc"] == summary["detection"]["auroc"]
     assert kept["faults_total"] == summary["detection"]["faults_total"]
-    assert kept["data"] == summary["made_of"]["data"]["content of data.parts.test"]
+    assert kept["data"] == summary["made_of"]["data"]["content of data.splits.test"]
     run = index_of(copied)
     assert run["streams"]["patchtst"]["events"] == summary["events"]
     assert run["streams"]["patchtst"]["auroc"] == summary["detection"]["auroc"]

@@ -281,7 +281,7 @@ def test_the_error_in_a_notebook_decides_the_exit_code(ename, code):
 
 @pytest.mark.slow
 def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
-    assert run(fresh, "data.parts.test.files=[data/none/*]") == EXIT_DATA
+    assert run(fresh, "data.splits.test.files=[data/none/*]") == EXIT_DATA
     assert "the pattern 'data/none/*' matches nothing" in last_line(capsys)
     assert not (fresh / "artifacts/notebooks").exists()
     verdict = load(fresh, "dashboard-state.json")["verdict"]
@@ -329,7 +329,7 @@ def test_scores_follow_a_calibration(copied):
     summary, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst", "--resume")
     before = read_json(summary)["threshold"]["value"]
     shutil.copy(copied / "data/fdc/test_2.csv", copied / "data/fdc/newer.csv")
-    named = ("data.parts.calibration.files=[data/fdc/newer.csv]", "data.parts.calibration.start=0.0")
+    named = ("data.splits.calibration.files=[data/fdc/newer.csv]", "data.splits.calibration.start=0.0")
     command = ("--stream", "patchtst", "--config", CONFIGS["patchtst"], "--repo-root", str(copied))
     assert recalibrate.main([*command, *named]) == EXIT_OK
     assert run(copied, "--from", "checklist", "--skip", "dashboard") == EXIT_OUTPUT

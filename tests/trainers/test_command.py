@@ -48,7 +48,7 @@ def test_a_configuration_of_the_other_stream(plant, capsys, main, stream, other)
 
 
 def test_an_empty_glob(plant, capsys):
-    argv = ["--repo-root", str(plant), *TINY, "data.parts.train.files=[data/fdc/nothing_*]"]
+    argv = ["--repo-root", str(plant), *TINY, "data.splits.train.files=[data/fdc/nothing_*]"]
     code, line = complaint(capsys, argv)
     assert code == 3
     assert "the pattern 'data/fdc/nothing_*' matches no sensor file" in line

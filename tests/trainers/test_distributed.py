@@ -108,9 +108,9 @@ def learned(root: Path) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """
     scoring = load_scoring_model(root / "checkpoints/patchtst_ssl.pt", CPU)
     data = load_stream_data(
-        scoring.config, root=root, parts=("validation",), scaler=scoring.scaler, run_id=scoring.run_id
+        scoring.config, root=root, splits=("validation",), scaler=scoring.scaler, run_id=scoring.run_id
     )
-    windows = Inputs(data.parts["validation"], scoring.transform, CPU.device)
+    windows = Inputs(data.splits["validation"], scoring.transform, CPU.device)
     output, _ = scoring.model.inpaint(windows.batch(torch.arange(len(windows))))
     weights = scoring.model.state_dict()
     for name in [name for name in weights if name.endswith("qkv.bias")]:
@@ -257,7 +257,7 @@ def test_a_planned_stop_is_not_restarted_and_one_process_resumes_it(plant, tmp_p
 
 @pytest.mark.nightly
 def test_a_wrong_configuration_is_not_restarted(plant):
-    words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.parts.train.files=[data/fdc/none_*.csv]"]
+    words = [*PLAIN, *TOGETHER, "distributed.max_restarts=1", "data.splits.train.files=[data/fdc/none_*.csv]"]
     _, err = finish(start(plant, words), expected=3)
     assert "data/fdc/none_*.csv" in err
     assert err.count("connected by gloo") == 1, "the restarted processes ended before they did anything"

@@ -48,7 +48,7 @@ def test_a_better_run_replaces_the_model_and_the_old_weights_are_kept(plant):
 
 
 @pytest.mark.parametrize(
-    "change", ["data.parts.validation.stop=0.72", "model.mask_ratio=0.6", "training.promote=always"]
+    "change", ["data.splits.validation.stop=0.72", "model.mask_ratio=0.6", "training.promote=always"]
 )
 def test_a_run_whose_loss_cannot_be_compared_replaces_the_model(plant, change):
     run_training(plant, "training.epochs=6")

@@ -25,8 +25,8 @@ def pretrained(plant):
     for file in sorted((plant / "data/fdc").glob("*.csv")):
         frame = pd.read_csv(file)[["timestamp", "c1"]].rename(columns={"c1": "value"})
         frame.to_csv(file.with_name(f"alone_{file.name}"), index=False)
-    parts = [f'data.parts.{part}.files=["data/fdc/alone_*"]' for part in ("train", "validation", "calibration")]
-    run_training(plant, f"logging.checkpoint_path={PRE}", "training.epochs=3", *parts)
+    splits = [f'data.splits.{split}.files=["data/fdc/alone_*"]' for split in ("train", "validation", "calibration")]
+    run_training(plant, f"logging.checkpoint_path={PRE}", "training.epochs=3", *splits)
     return plant
 
 

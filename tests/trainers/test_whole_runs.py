@@ -155,7 +155,7 @@ def test_settings_that_do_not_affect_learning_may_change(stopped):
 
 def test_other_data_is_rejected(stopped):
     (stopped / "data/fdc/train_1.csv").unlink()
-    with pytest.raises(CheckpointError, match=r"data.parts.train: .*data/fdc/train_1.csv") as caught:
+    with pytest.raises(CheckpointError, match=r"data.splits.train: .*data/fdc/train_1.csv") as caught:
         run_training(stopped, "training.epochs=2", "training.resume=auto")
     assert "--allow-changes" in caught.value.hint
 
@@ -165,7 +165,7 @@ def test_other_values_in_the_same_file_are_rejected(stopped):
     frame = pd.read_csv(file)
     frame.loc[200, "c1"] += 0.5
     frame.to_csv(file, index=False)
-    with pytest.raises(CheckpointError, match=r"data.parts.train: changed: data/fdc/train_1.csv"):
+    with pytest.raises(CheckpointError, match=r"data.splits.train: changed: data/fdc/train_1.csv"):
         run_training(stopped, "training.epochs=2", "training.resume=auto")
 
 

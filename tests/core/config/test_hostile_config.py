@@ -127,7 +127,7 @@ training:
 data:
   window: 250
   stride: -1
-  parts:
+  splits:
     train: {{start: 0.7, stop: 0.6}}
 model:
   d_model: 30
@@ -146,7 +146,7 @@ scoring:
         "training.betas.1": ("less than 1", 6),
         "training.epoch": ("did you mean epochs?", 7),
         "data.stride": ("neither auto nor a whole number", 10),
-        "data.parts.train.stop": ("is not after start", 12),
+        "data.splits.train.stop": ("is not after start", 12),
         "model.d_model": ("not divisible by num_heads", 14),
         "model.patch_stride": ("differs from patch_length", 16),
         "device.memory.strategy": ("custom needs one", 18),
@@ -225,7 +225,7 @@ def test_a_strangers_configuration_writes_in_the_workspace_only(workspace, key, 
 
 def test_data_may_lie_anywhere(workspace, tmp_path):
     outside = tmp_path.parent
-    text = f"{BASE}data: {{root: {outside}, parts: {{train: {{files: ['{outside}/*.csv', '../*.csv']}}}}}}\n"
+    text = f"{BASE}data: {{root: {outside}, splits: {{train: {{files: ['{outside}/*.csv', '../*.csv']}}}}}}\n"
     assert load(workspace, text).config.data.root == str(outside)
 
 
@@ -256,7 +256,7 @@ _SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(), st.text(max_size=12), st.just("auto")
 )
 _KEYS = st.one_of(
-    st.sampled_from(["data", "model", "training", "window", "epochs", "parts", "train", "files", "start", "stop",
+    st.sampled_from(["data", "model", "training", "window", "epochs", "splits", "train", "files", "start", "stop",
                      "device", "memory", "strategy", "fraction", "betas", "d_model", "num_heads", "logging", "log_dir",
                      "stream", "seed", "scoring", "threshold", "environment"]),
     st.text(max_size=6),

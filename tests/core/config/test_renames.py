@@ -20,22 +20,25 @@ def load(*overrides, environment=None):
 
 def test_current_names_exist_and_former_names_do_not():
     keys = {key for schema in SCHEMAS.values() for key in schema_keys(schema)}
-    assert {rename.key for rename in RENAMED.values()} <= keys
-    assert not keys & RENAMED.keys()
+    sections = {key.rsplit(".", depth)[0] for key in keys for depth in range(key.count(".") + 1)}
+    assert {rename.key for rename in RENAMED.values()} <= sections
+    assert not sections & RENAMED.keys()
 
 
 @pytest.mark.parametrize(
     ("former", "current"),
     [("scoring.model_share=0.4", "scoring.model_weight=0.4"),
      ("model.encoder_sees=visible", "model.drop_masked_tokens=true"),
-     ("model.encoder_sees=all", "model.drop_masked_tokens=false")],
+     ("model.encoder_sees=all", "model.drop_masked_tokens=false"),
+     ("data.parts.test.files=[data/a_*.csv]", "data.splits.test.files=[data/a_*.csv]")],
 )  # fmt: skip
 def test_a_former_name_sets_the_current_key_with_a_warning(former, current, caplog):
     with caplog.at_level(logging.WARNING, logger="core.config.renames"):
         loaded = load(former)
     assert loaded.config == load(current).config
     name = current.partition("=")[0]
-    assert [name in record.getMessage() and former in record.getMessage() for record in caplog.records] == [True]
+    renamed = next(rename.key for key, rename in RENAMED.items() if former.startswith(key))
+    assert [renamed in record.getMessage() and former in record.getMessage() for record in caplog.records] == [True]
     assert loaded.origins[name] == f"command line: {former}"
 
 
@@ -45,8 +48,22 @@ def test_the_environment_and_a_checkpoint_may_contain_former_names(caplog):
     caplog.clear()
     saved = config.model_dump(mode="json")
     saved["scoring"]["model_share"] = saved["scoring"].pop("model_weight")
+    saved["data"]["parts"] = saved["data"].pop("splits")
     saved["model"]["encoder_sees"] = "visible" if saved["model"].pop("drop_masked_tokens") else "all"
     assert config_from_dict(saved, source="a checkpoint") == config
+    assert not caplog.records
+
+
+def test_a_renamed_section_has_one_warning_for_all_of_its_keys(caplog):
+    splits = load("data.parts.train={files: [data/a.csv], stop: 0.5}", "data.parts.test.start=0.9").config.data.splits
+    assert (splits.train.files, splits.train.stop, splits.test.start) == (("data/a.csv",), 0.5, 0.9)
+    assert [record.args[:2] for record in caplog.records] == [("data.parts", "data.splits")]
+
+
+def test_the_configurations_of_colab_keep_former_names_without_a_warning(caplog):
+    colab = load_config("configs/patchtst_ssl.yaml", root=REPO_ROOT, environment={})
+    assert colab.config.data.splits.validation.files
+    assert "parts:" in (REPO_ROOT / colab.source).read_text(encoding="utf-8")
     assert not caplog.records
 
 

@@ -2,7 +2,7 @@ import pytest
 from pydantic import BaseModel
 
 from core.config.compose import config_from_dict
-from core.config.data import Part
+from core.config.data import Split
 from core.config.schema import SCHEMAS, STREAMS
 from core.errors import ConfigError
 
@@ -65,7 +65,7 @@ def test_contradicting_keys_are_rejected(values, words):
 
 
 @pytest.mark.parametrize(
-    "part, words",
+    "split, words",
     [
         ({"start": 0.7, "stop": 0.6}, "stop = 0.6 is not after start = 0.7"),
         ({"start": 9, "stop": 9}, "stop = 9 is not after start = 9"),
@@ -75,17 +75,17 @@ def test_contradicting_keys_are_rejected(values, words):
         ({"start": -1}, "-1: input should be greater than or equal to 0"),
     ],
 )
-def test_an_invalid_segment_is_rejected(part, words):
-    fault = fault_of(minimal(data={"parts": {"train": part}}))
-    assert fault.startswith("data.parts.train")
+def test_an_invalid_segment_is_rejected(split, words):
+    fault = fault_of(minimal(data={"splits": {"train": split}}))
+    assert fault.startswith("data.splits.train")
     assert words in fault
 
 
 def test_bounds_keep_their_unit():
-    assert isinstance(Part(start=0.25, stop=0.5).stop, float)
-    assert isinstance(Part(start=0, stop=500).stop, int)
-    assert isinstance(Part(stop=1).stop, float), "all of the file, not its first row"
-    assert isinstance(Part(by="recording", stop=1).stop, int), "the first recording"
+    assert isinstance(Split(start=0.25, stop=0.5).stop, float)
+    assert isinstance(Split(start=0, stop=500).stop, int)
+    assert isinstance(Split(stop=1).stop, float), "all of the file, not its first row"
+    assert isinstance(Split(by="recording", stop=1).stop, int), "the first recording"
 
 
 def test_precision_may_be_written_as_a_number():

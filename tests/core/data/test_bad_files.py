@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from core.cli import run_command
 from core.config.compose import config_from_dict
 from core.config.schema import AnyConfig, Data
-from core.data.dataset import PART_NAMES, check_quality, load_stream_data
+from core.data.dataset import SPLIT_NAMES, check_quality, load_stream_data
 from core.data.readers import read_recordings
 from core.data.sentinels import SENTINEL
 from core.data.timestamps import TIME_NAMES
@@ -34,8 +34,8 @@ REFUSED = [(bad, "patchtst") for bad in bad_files.TABLES_REFUSED] + [
 JUDGED = [(bad, "patchtst") for bad in bad_files.TABLES_JUDGED] + [(bad, "swinmae") for bad in bad_files.ARRAYS_JUDGED]
 
 
-def config_for(stream: str, file: str, *, parts: Sequence[str] = PART_NAMES, **settings: object) -> AnyConfig:
-    data = {"root": ".", "parts": {name: {"files": [file]} for name in parts}, **settings}
+def config_for(stream: str, file: str, *, splits: Sequence[str] = SPLIT_NAMES, **settings: object) -> AnyConfig:
+    data = {"root": ".", "splits": {name: {"files": [file]} for name in splits}, **settings}
     return config_from_dict(
         {
             "stream": stream,
@@ -93,7 +93,7 @@ def test_a_file_that_can_be_read_loses_no_row_without_a_note(bad, stream, tmp_pa
 def test_one_row_is_no_window(tmp_path):
     bad_files.data(bad_files.table(rows=1))(tmp_path / "f.csv")
     with pytest.raises(DataError, match=r"train .*256 rows \(longest: 1\)"):
-        load_stream_data(config_for("patchtst", "f.csv", parts=["train"]), root=tmp_path, parts=["train"])
+        load_stream_data(config_for("patchtst", "f.csv", splits=["train"]), root=tmp_path, splits=["train"])
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_pattern_without_files_is_one_line(pattern, tmp_path):
     with pytest.raises(DataError) as caught:
         check_quality(config_for("patchtst", pattern), root=tmp_path)
     assert repr(pattern) in str(caught.value)
-    assert "data.parts" in str(caught.value)
+    assert "data.splits" in str(caught.value)
 
 
 # ------------------------------------------------------------------------------------------------------- random tables
@@ -175,7 +175,7 @@ def landfall(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def parts_of(file: str) -> list[str]:
-    return [f"data.parts.{name}.files=['{file}']" for name in PART_NAMES]
+    return [f"data.splits.{name}.files=['{file}']" for name in SPLIT_NAMES]
 
 
 @pytest.mark.parametrize(("identity", "more"), [("units in cells", ()), ("flipped bits in gzip", ("--debug",))])

@@ -10,9 +10,9 @@ import torch
 from core.config.compose import config_from_dict
 from core.config.data import Scaling
 from core.config.schema import AnyConfig
-from core.data.dataset import TRAINING_PARTS, StreamData, check_quality, load_stream_data
+from core.data.dataset import PART_NAMES, SPLIT_NAMES, TRAINING_SPLITS, StreamData, check_quality, load_stream_data
 from core.data.scaling import Scaler
-from core.data.splits import SCORING_PARTS
+from core.data.splits import SCORING_SPLITS
 from core.data.store import Store
 from core.errors import DataError, QualityError
 
@@ -27,7 +27,7 @@ SPLIT = {
 }
 
 
-def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, look_ahead: bool = True, **data) -> AnyConfig:
+def make_config(stream: str = "patchtst", *, splits: dict = SPLIT, look_ahead: bool = True, **data) -> AnyConfig:
     values = {
         "stream": stream,
         "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
@@ -40,7 +40,7 @@ def make_config(stream: str = "patchtst", *, parts: dict = SPLIT, look_ahead: bo
             "guard": 0,
             "scaling": UNSCALED,
             **data,
-            "parts": parts,
+            "splits": splits,
         },
         "scoring": {"look_ahead": look_ahead},
         "model": {"patch_length": 4, "patch_stride": 4} if stream == "patchtst" else {},
@@ -61,14 +61,22 @@ def write_ramp(
     frame.to_csv(root / "data" / name, index=False)
 
 
-def rows_of(data: StreamData, part: str) -> np.ndarray:
+def rows_of(data: StreamData, split: str) -> np.ndarray:
     """The value of column a at each row of each window, (W, T)."""
-    windows = data.parts[part]
+    windows = data.splits[split]
     return windows.batch(torch.arange(len(windows)))[:, :, 0].numpy().astype(int)
 
 
-def load(root: Path, config: AnyConfig, parts=TRAINING_PARTS, **options) -> StreamData:
-    return load_stream_data(config, root=root, parts=parts, **options)
+def load(root: Path, config: AnyConfig, splits=TRAINING_SPLITS, **options) -> StreamData:
+    return load_stream_data(config, root=root, splits=splits, **options)
+
+
+def test_notebooks_may_use_the_former_names_of_splits(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    config = make_config()
+    data = load_stream_data(config, root=tmp_path, parts=PART_NAMES)
+    assert data.parts is data.splits
+    np.testing.assert_array_equal(rows_of(data, "test"), rows_of(load(tmp_path, config, SPLIT_NAMES), "test"))
 
 
 # --------------------------------------------------------------------------------------------------------------- recipe
@@ -88,10 +96,10 @@ def test_a_recipe_follows_from_the_splits_of_normal_data(tmp_path, caplog, rows,
     config = adaptive(rows, tmp_path)
     data = load(tmp_path, config)
     assert (data.config.data.window, data.config.model.patch_length) == (window, patch)
-    assert data.parts["train"].window == window
+    assert data.splits["train"].window == window
     assert f"data.window = {window}: " in caplog.text
-    assert data.config.data.parts == config.data.parts
-    again = load(tmp_path, data.config, SCORING_PARTS, scaler=data.scaler)
+    assert data.config.data.splits == config.data.splits
+    again = load(tmp_path, data.config, SCORING_SPLITS, scaler=data.scaler)
     assert again.config == data.config
 
 
@@ -108,8 +116,8 @@ def test_a_recipe_needs_the_splits_of_training(tmp_path):
     write_ramp(tmp_path, "later.csv", 500)
     plain = adaptive(5_000, tmp_path).model_dump(mode="json")
     for name in ("train", "validation"):
-        plain["data"]["parts"][name]["files"] = ["data/plant.csv"]
-    plain["data"]["parts"]["test"] = {"files": ["data/later.csv"]}
+        plain["data"]["splits"][name]["files"] = ["data/plant.csv"]
+    plain["data"]["splits"]["test"] = {"files": ["data/later.csv"]}
     config = config_from_dict(plain, source="a test")
     scaler = load(tmp_path, config).scaler
     with pytest.raises(DataError, match="train"):
@@ -117,13 +125,13 @@ def test_a_recipe_needs_the_splits_of_training(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------------------ splitting
-def test_windows_never_cross_a_recording_a_gap_or_a_part(tmp_path):
+def test_windows_never_cross_a_recording_a_gap_or_a_split(tmp_path):
     write_ramp(tmp_path, "one.csv", 400, gap_at=90)
     write_ramp(tmp_path, "two.csv", 300, first=10_000)
     config = make_config()
     train = rows_of(load(tmp_path, config), "train")
     validation = rows_of(load(tmp_path, config), "validation")
-    test = rows_of(load(tmp_path, config, SCORING_PARTS, scaler=load(tmp_path, config).scaler), "test")
+    test = rows_of(load(tmp_path, config, SCORING_SPLITS, scaler=load(tmp_path, config).scaler), "test")
     for windows in (train, validation, test):
         assert (np.diff(windows, axis=1) == 1).all(), "a window jumps between recordings"
     assert not ((train < 90).any(axis=1) & ((train >= 90) & (train < 10_000)).any(axis=1)).any(), "across the gap"
@@ -135,13 +143,13 @@ def test_windows_never_cross_a_recording_a_gap_or_a_part(tmp_path):
 @pytest.mark.parametrize(
     "guard, start, first", [(-1, 0.5, 220), (0, 0.5, 200), (7, 0.5, 207), (20, 205, 220), (20, 230, 230)]
 )
-def test_a_guard_keeps_parts_of_one_file_apart(tmp_path, guard, start, first):
+def test_a_guard_keeps_splits_of_one_file_apart(tmp_path, guard, start, first):
     write_ramp(tmp_path, "one.csv", 400)
-    parts = {
+    splits = {
         **SPLIT,
         "validation": {"files": ["data/*.csv"], "start": start, "stop": 280 if isinstance(start, int) else 0.7},
     }
-    data = load(tmp_path, make_config(parts=parts, guard=guard))
+    data = load(tmp_path, make_config(splits=splits, guard=guard))
     assert rows_of(data, "train").max() <= 199
     assert rows_of(data, "validation").min() == first
 
@@ -149,9 +157,9 @@ def test_a_guard_keeps_parts_of_one_file_apart(tmp_path, guard, start, first):
 def test_without_a_look_ahead_scored_windows_reach_back_to_what_a_monitor_has_seen(tmp_path):
     """But not over a gap; the rows that are scored stay those of the split, each in the newest patch of a window."""
     write_ramp(tmp_path, "a.csv", 400, gap_at=290)
-    data = load(tmp_path, make_config(look_ahead=False, score_stride=64), (*TRAINING_PARTS, *SCORING_PARTS))
+    data = load(tmp_path, make_config(look_ahead=False, score_stride=64), (*TRAINING_SPLITS, *SCORING_SPLITS))
     calibration, test = rows_of(data, "calibration"), rows_of(data, "test")
-    assert data.parts["calibration"].segments.rows_k2.tolist() == [[280, 290], [290, 340]]
+    assert data.splits["calibration"].segments.rows_k2.tolist() == [[280, 290], [290, 340]]
     assert calibration[:, 0].tolist() == [264, 268, 270, *range(290, 320, 4), 320]
     assert test[:, 0].tolist() == [*range(324, 380, 4), 380]
     newest = np.unique(np.concatenate([calibration[:, -4:].ravel(), test[:, -4:].ravel()]))
@@ -159,35 +167,35 @@ def test_without_a_look_ahead_scored_windows_reach_back_to_what_a_monitor_has_se
     assert rows_of(data, "validation")[0, 0] == 200
 
 
-def test_parts_that_share_rows_are_refused(tmp_path):
+def test_splits_that_share_rows_are_refused(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
-    parts = {**SPLIT, "validation": {"files": ["data/one.csv"], "start": 0.4, "stop": 0.7}}
+    splits = {**SPLIT, "validation": {"files": ["data/one.csv"], "start": 0.4, "stop": 0.7}}
     with pytest.raises(DataError, match=r"train and validation .*160 to 200") as caught:
-        load(tmp_path, make_config(parts=parts))
+        load(tmp_path, make_config(splits=splits))
     assert caught.value.path == tmp_path / "data" / "one.csv"
 
 
-def test_a_part_that_is_not_loaded_is_held_apart_too(tmp_path):
+def test_a_split_that_is_not_loaded_is_held_apart_too(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
-    parts = {**SPLIT, "test": {"files": ["data/one.csv"], "start": 0.0, "stop": 0.1}}
+    splits = {**SPLIT, "test": {"files": ["data/one.csv"], "start": 0.0, "stop": 0.1}}
     with pytest.raises(DataError, match=r"train and test .* 0 to 40"):
-        load(tmp_path, make_config(parts=parts))
+        load(tmp_path, make_config(splits=splits))
 
 
-def test_parts_may_be_whole_recordings(tmp_path):
+def test_splits_may_be_whole_recordings(tmp_path):
     for number in range(4):
         write_ramp(tmp_path, f"{number}.csv", 60, first=1000 * number)
     files = {"files": ["data/*.csv"], "by": "recording"}
-    parts = {
+    splits = {
         "train": {**files, "stop": 0.5},
         "validation": {**files, "start": 2, "stop": 3},
         "calibration": {**files, "start": 3, "stop": 4},
         "test": {"files": ["data/none.csv"]},
     }
-    data = load(tmp_path, make_config(parts=parts, guard=-1))
+    data = load(tmp_path, make_config(splits=splits, guard=-1))
     assert set(rows_of(data, "train").ravel() // 1000) == {0, 1}
     assert set(rows_of(data, "validation").ravel() // 1000) == {2}
-    assert rows_of(data, "validation").min() == 2000, "no guard where no part shares the file"
+    assert rows_of(data, "validation").min() == 2000, "no guard where no split shares the file"
 
 
 # ---------------------------------------------------------------------------------------------------- nothing to learn
@@ -197,47 +205,47 @@ def test_rows_in_short_segments_are_reported(tmp_path, caplog):
     assert "train: 10 of 200 rows" in caplog.text
 
 
-def test_a_part_without_a_whole_window_is_a_data_error(tmp_path):
+def test_a_split_without_a_whole_window_is_a_data_error(tmp_path):
     write_ramp(tmp_path, "one.csv", 80)
     with pytest.raises(DataError, match=r"validation .*20 rows \(longest: 16\)"):
         load(tmp_path, make_config())
 
 
 @pytest.mark.parametrize(
-    "part, change, guard",
+    "split, change, guard",
     [
         ("train", {"by": "recording", "start": 5, "stop": 9}, 0),
         ("validation", {"start": 0.5, "stop": 0.55}, 50),
     ],
 )
-def test_a_part_without_rows_is_a_data_error(tmp_path, part, change, guard):
+def test_a_split_without_rows_is_a_data_error(tmp_path, split, change, guard):
     write_ramp(tmp_path, "one.csv", 400)
-    parts = {**SPLIT, part: {"files": ["data/*.csv"], **change}}
-    with pytest.raises(DataError, match=rf"data\.parts\.{part}"):
-        load(tmp_path, make_config(parts=parts, guard=guard))
+    splits = {**SPLIT, split: {"files": ["data/*.csv"], **change}}
+    with pytest.raises(DataError, match=rf"data\.splits\.{split}"):
+        load(tmp_path, make_config(splits=splits, guard=guard))
 
 
-def test_a_part_without_files_and_a_glob_without_match_are_named(tmp_path):
+def test_a_split_without_files_and_a_glob_without_match_are_named(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
-    with pytest.raises(DataError, match=r"data\.parts\.train\.files"):
-        load(tmp_path, make_config(parts={**SPLIT, "train": {}}))
+    with pytest.raises(DataError, match=r"data\.splits\.train\.files"):
+        load(tmp_path, make_config(splits={**SPLIT, "train": {}}))
     with pytest.raises(DataError, match=r"'data/x_\*' matches no sensor file"):
-        load(tmp_path, make_config(parts={**SPLIT, "train": {"files": ["data/x_*"]}}))
+        load(tmp_path, make_config(splits={**SPLIT, "train": {"files": ["data/x_*"]}}))
 
 
 # ---------------------------------------------------------------------------------------------------- files that differ
-@pytest.mark.parametrize("part, rows", [("train", slice(0, 100)), ("validation", slice(100, 140))])
-def test_a_part_whose_windows_hold_nothing_is_refused(tmp_path, part, rows):
+@pytest.mark.parametrize("split, rows", [("train", slice(0, 100)), ("validation", slice(100, 140))])
+def test_a_split_whose_windows_hold_nothing_is_refused(tmp_path, split, rows):
     write_ramp(tmp_path, "a.csv", 200)
     frame = pd.read_csv(tmp_path / "data/a.csv")
     frame.loc[rows.start : rows.stop - 1, ["a", "b"]] = np.nan
     frame.to_csv(tmp_path / "data/a.csv", index=False)
-    with pytest.raises(DataError, match=rf"windows .*data\.parts\.{part}") as caught:
+    with pytest.raises(DataError, match=rf"windows .*data\.splits\.{split}") as caught:
         load(tmp_path, make_config())
-    assert f"data.parts.{part}" in caught.value.hint
+    assert f"data.splits.{split}" in caught.value.hint
     frame.loc[rows.start, "b"] = 1.0
     frame.to_csv(tmp_path / "data/a.csv", index=False)
-    assert len(load(tmp_path, make_config()).parts[part])
+    assert len(load(tmp_path, make_config()).splits[split])
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("codec gone\nand more"), MemoryError()])
@@ -274,19 +282,19 @@ def write_vibration(root: Path, name: str, rate_hz: float | None, rows: int = 40
         (root / "data" / f"{name}.json").write_text(json.dumps({"sampling_rate_hz": rate_hz}))
 
 
-VIBRATION = {name: {**part, "files": ["data/*.npy"]} for name, part in SPLIT.items()}
+VIBRATION = {name: {**split, "files": ["data/*.npy"]} for name, split in SPLIT.items()}
 
 
 def test_vibration_of_differing_rates_is_refused(tmp_path):
     write_vibration(tmp_path, "one", 1000)
     write_vibration(tmp_path, "two", 2000)
     with pytest.raises(DataError, match=r"is sampled at 2000 Hz, data/one\.npy at 1000 Hz"):
-        load(tmp_path, make_config("swinmae", parts=VIBRATION, window=40))
+        load(tmp_path, make_config("swinmae", splits=VIBRATION, window=40))
 
 
 def test_vibration_without_a_rate_is_refused_until_one_is_declared(tmp_path):
     write_vibration(tmp_path, "one", None)
-    config = {"parts": VIBRATION, "window": 40}
+    config = {"splits": VIBRATION, "window": 40}
     with pytest.raises(DataError, match="sampling_rate_hz") as caught:
         load(tmp_path, make_config("swinmae", **config))
     assert caught.value.path.name == "one.npy"
@@ -308,7 +316,7 @@ def test_each_file_has_a_report_and_a_dropped_one_is_left_out(tmp_path, caplog):
         "data/dead.csv": "drop",
     }
     assert {report["run_id"] for report in reports} == {"run-1"}
-    assert [recording.file_id for recording in data.parts["train"].series.recordings] == ["data/good.csv"]
+    assert [recording.file_id for recording in data.splits["train"].series.recordings] == ["data/good.csv"]
     assert "data/dead.csv dropped: 100.00% of the channels never change" in caplog.text
 
 
@@ -345,7 +353,7 @@ def test_scaling_is_learned_from_training_rows_only(tmp_path):
 def test_a_given_scaler_is_applied_as_it_is(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("zscore", ("a", "b"), (10.0, 0.0), (2.0, 1.0), 1e9, {})
-    data = load(tmp_path, make_config(), SCORING_PARTS, scaler=scaler)
+    data = load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
     assert data.scaler is scaler
     assert rows_of(data, "calibration").min() == (280 - 10) // 2
 
@@ -354,11 +362,11 @@ def test_a_scaler_of_other_channels_is_refused(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("none", ("a", "z"), (0.0, 0.0), (1.0, 1.0), 1e9, {})
     with pytest.raises(DataError, match="has the channels a, b; the model was trained on a, z"):
-        load(tmp_path, make_config(), SCORING_PARTS, scaler=scaler)
+        load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
 
 
 def test_loading_tells_how_many_windows_came_of_it(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write_ramp(tmp_path, "one.csv", 400)
     data = load(tmp_path, make_config())
-    assert f"train: {len(data.parts['train'])} windows of 20 from 1 recordings" in caplog.text
+    assert f"train: {len(data.splits['train'])} windows of 20 from 1 recordings" in caplog.text

@@ -92,7 +92,7 @@ def test_a_series_moves_to_a_device_that_has_the_memory(windows, monkeypatch, ca
 def test_splits_share_one_copy_of_a_series_on_a_device(windows, monkeypatch):
     limits = [10.0, 0.0]  # the second feed finds the copy of the first, and asks for no memory
     monkeypatch.setattr(feed_module, "cache_limit_mb", lambda kind: limits.pop(0))
-    train, validation = (Feed(part, torch.device("meta")) for part in (windows, windows.subset(STEPS[0])))
+    train, validation = (Feed(split, torch.device("meta")) for split in (windows, windows.subset(STEPS[0])))
     assert train.windows.series is validation.windows.series
     del train, validation
     gc.collect()

@@ -20,7 +20,7 @@ def recording(rows: int, *, seed: int = 0, stamped: bool = True, name: str = "a.
     return Recording(name, Path(name), values_tc, np.arange(rows) * 10**9, ("p", "q"), 1.0, source)
 
 
-def part(*ranges: tuple[int, int, int], of: list[Recording]) -> WindowSet:
+def split(*ranges: tuple[int, int, int], of: list[Recording]) -> WindowSet:
     """ranges: index of a recording, start, stop."""
     series = Series.of(of, np.concatenate([each.values_tc for each in of]))
     segments_k2 = np.array([[start, stop] for _, start, stop in ranges])
@@ -34,20 +34,20 @@ def shared(train: WindowSet, calibration: WindowSet) -> list[tuple[str, int, int
 
 def test_rows_side_by_side_are_not_shared():
     one = recording(100)
-    assert shared(part((0, 0, 60), of=[one]), part((0, 60, 100), of=[one])) == []
+    assert shared(split((0, 0, 60), of=[one]), split((0, 60, 100), of=[one])) == []
 
 
 @pytest.mark.parametrize("stamped", [True, False])
 def test_the_ranges_that_overlap_are_named(stamped):
     one, two = recording(100, stamped=stamped), recording(200, seed=1, stamped=stamped, name="b.csv")
-    train = part((0, 0, 40), (0, 40, 60), (1, 100, 150), of=[one, two])
-    calibration = part((0, 50, 80), (1, 90, 110), (1, 140, 200), of=[one, two])
+    train = split((0, 0, 40), (0, 40, 60), (1, 100, 150), of=[one, two])
+    calibration = split((0, 50, 80), (1, 90, 110), (1, 140, 200), of=[one, two])
     assert shared(train, calibration) == [("a.csv", 50, 60), ("b.csv", 100, 110), ("b.csv", 140, 150)]
 
 
 def test_a_copy_under_another_name_is_the_same_recording():
     copy = replace(recording(5000), file_id="other.parquet", path=Path("other.parquet"), digest="of another reading")
-    assert shared(part((0, 0, 3000), of=[recording(5000)]), part((0, 2000, 5000), of=[copy])) == [
+    assert shared(split((0, 0, 3000), of=[recording(5000)]), split((0, 2000, 5000), of=[copy])) == [
         ("other.parquet", 2000, 3000)
     ]
 
@@ -55,15 +55,15 @@ def test_a_copy_under_another_name_is_the_same_recording():
 def test_a_log_that_has_grown_is_the_same_recording():
     grown = recording(900)
     before = replace(grown, values_tc=grown.values_tc[:600], time_ns=grown.time_ns[:600])
-    assert shared(part((0, 0, 400), of=[before]), part((0, 300, 900), of=[grown])) == [("a.csv", 300, 400)]
+    assert shared(split((0, 0, 400), of=[before]), split((0, 300, 900), of=[grown])) == [("a.csv", 300, 400)]
 
 
 def test_other_values_times_or_channels_are_another_recording():
     one = recording(100)
-    train, everything = part((0, 0, 100), of=[one]), (0, 0, 100)
+    train, everything = split((0, 0, 100), of=[one]), (0, 0, 100)
     later = replace(one, time_ns=one.time_ns + 1)
     others = [recording(100, seed=1), later, replace(one, channels=("p", "r"))]
-    assert all(shared(train, part(everything, of=[other])) == [] for other in others)
+    assert all(shared(train, split(everything, of=[other])) == [] for other in others)
 
 
 def test_recordings_without_time_stamps_with_equal_first_rows_are_not_the_same():
@@ -71,4 +71,4 @@ def test_recordings_without_time_stamps_with_equal_first_rows_are_not_the_same()
     one = recording(6000, stamped=False)
     other = replace(one, values_tc=one.values_tc.copy())
     other.values_tc[-1] += 1.0
-    assert shared(part((0, 0, 6000), of=[one]), part((0, 0, 6000), of=[other])) == []
+    assert shared(split((0, 0, 6000), of=[one]), split((0, 0, 6000), of=[other])) == []

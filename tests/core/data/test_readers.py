@@ -54,7 +54,7 @@ def test_expand_names_the_pattern_and_the_folder(tmp_path, pattern):
         expand([pattern], tmp_path)
     assert repr(pattern) in str(caught.value)
     assert str(tmp_path) in str(caught.value)
-    assert "data.parts" in caught.value.hint
+    assert "data.splits" in caught.value.hint
 
 
 def test_stem_drops_data_suffixes_only(tmp_path):

@@ -103,10 +103,10 @@ def test_files_of_two_rates_load_as_one_and_come_back_from_the_store_the_same(tm
     labels = np.repeat([0, 1], 400)
     write(tmp_path, "one", 1000)
     write(tmp_path, "two", 2000, labels)
-    config = make_config("swinmae", parts=VIBRATION, window=40, resample_hz=1000.0, store_dir="store")
+    config = make_config("swinmae", splits=VIBRATION, window=40, resample_hz=1000.0, store_dir="store")
     first, again = load(tmp_path, config), load(tmp_path, config)
     assert first.sampling_rate_hz == again.sampling_rate_hz == 1000.0
-    series, known = (each.parts["train"].series for each in (first, again))
+    series, known = (each.splits["train"].series for each in (first, again))
     assert np.diff(series.offsets_r).tolist() == [400, 400]
     np.testing.assert_array_equal(series.values_nc.numpy(), known.values_nc.numpy())
     for loaded in (series, known):

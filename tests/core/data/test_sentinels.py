@@ -10,7 +10,7 @@ import pytest
 
 from core.data import blocks as blocks_module
 from core.data import medians
-from core.data.dataset import TRAINING_PARTS, load_stream_data
+from core.data.dataset import TRAINING_SPLITS, load_stream_data
 from core.data.metrics import channel_metrics
 from core.data.sentinels import SENTINEL, Sentinels
 from tests.core.data.bad_files import cells, data
@@ -38,19 +38,19 @@ def test_sentinels_are_counted_per_channel_with_their_first_rows():
 @pytest.mark.parametrize("text", ["3.4028235e38", "-3.4028235e38", "1e38", "inf"])
 def test_training_data_with_a_sentinel_loads_and_names_the_row(tmp_path, text, caplog):
     data(cells(lambda n, v: text if n == 40 else v))(tmp_path / "f.csv")
-    parts = {
+    splits = {
         name: {"files": ["f.csv"], "start": start, "stop": stop}
         for name, start, stop in (("train", 0.0, 0.5), ("validation", 0.5, 0.7), ("calibration", 0.7, 0.8),
                                   ("test", 0.8, 1.0))
     }  # fmt: skip
     config = config_for("patchtst", "f.csv", window=32, stride=1, guard=0)
     config = config.model_copy(
-        update={"data": config.data.model_copy(update={"parts": type(config.data.parts).model_validate(parts)})}
+        update={"data": config.data.model_copy(update={"splits": type(config.data.splits).model_validate(splits)})}
     )
     with caplog.at_level(logging.INFO), warnings.catch_warnings():
         warnings.simplefilter("error")
-        loaded = load_stream_data(config, root=tmp_path, parts=TRAINING_PARTS)
-    values_btc = loaded.parts["train"].batch(np.s_[:])
+        loaded = load_stream_data(config, root=tmp_path, splits=TRAINING_SPLITS)
+    values_btc = loaded.splits["train"].batch(np.s_[:])
     assert int(values_btc.isnan().sum()) == 32  # one cell, in as many windows as there are rows in one
     assert values_btc.nan_to_num().abs().max() < 10
     assert all(word in caplog.text for word in ("f.csv", "'a'", "row 42"))

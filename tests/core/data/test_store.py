@@ -10,7 +10,7 @@ import pytest
 
 from core.data import entries, readers
 from core.data import store as store_module
-from core.data.dataset import TRAINING_PARTS, check_quality, load_stream_data
+from core.data.dataset import TRAINING_SPLITS, check_quality, load_stream_data
 from core.data.recording import Recording
 from core.data.store import Store
 from tests.core.data.test_dataset import SPLIT, make_config, write_ramp
@@ -76,14 +76,14 @@ def test_training_data_is_the_same_with_and_without_a_store(tmp_path, parsed):
     for number in range(3):
         write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number, gap_at=50)
     loaded = [
-        load_stream_data(make_config(store_dir=folder, scaling={}), root=tmp_path, parts=TRAINING_PARTS)
+        load_stream_data(make_config(store_dir=folder, scaling={}), root=tmp_path, splits=TRAINING_SPLITS)
         for folder in ("", "cache", "cache")
     ]
     assert len(parsed) == 6
     for data in loaded[1:]:
         assert (data.scaler, data.reports) == (loaded[0].scaler, loaded[0].reports)
-        for part in TRAINING_PARTS:
-            batches = [list(each.parts[part].batches(64)) for each in (data, loaded[0])]
+        for split in TRAINING_SPLITS:
+            batches = [list(each.splits[split].batches(64)) for each in (data, loaded[0])]
             assert all((one == other).all() for one, other in zip(*batches, strict=True))
 
 
@@ -93,7 +93,9 @@ def test_a_series_too_long_for_memory_lies_on_disk(tmp_path, monkeypatch, caplog
         write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number)
     config = make_config()
     with caplog.at_level(logging.INFO):
-        series = [load_stream_data(config, root=tmp_path, parts=TRAINING_PARTS).parts["train"].series for _ in range(2)]
+        series = [
+            load_stream_data(config, root=tmp_path, splits=TRAINING_SPLITS).splits["train"].series for _ in range(2)
+        ]
     assert caplog.text.count("joining 2 recordings") == 1
     assert len(list((tmp_path / "cache/recordings/series").glob("*/values.npy"))) == 1
     assert all(one.values_nc[:, 0].tolist() == [*range(200), *range(1000, 1200)] for one in series)
@@ -206,7 +208,7 @@ def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
             os.utime(entry, (1e9 + age, 1e9 + age))
     read(tmp_path, "a.csv")
     with caplog.at_level(logging.INFO):
-        check_quality(make_config(store_gb=14e-6, parts=dict.fromkeys(SPLIT, C_ALONE)), root=tmp_path)
+        check_quality(make_config(store_gb=14e-6, splits=dict.fromkeys(SPLIT, C_ALONE)), root=tmp_path)
     assert "data.store_gb" in caplog.text
     parsed.clear()
     read(tmp_path, "a.csv"), read(tmp_path, "c.csv"), read(tmp_path, "b.csv")

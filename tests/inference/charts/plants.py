@@ -28,8 +28,8 @@ def whole(values_nc: np.ndarray) -> np.ndarray:
     return np.array([[0, len(values_nc)]])
 
 
-class Parts:
-    """Recordings back to back, the same rows of each in a part."""
+class Splits:
+    """Recordings back to back, the same rows of each in a split."""
 
     def __init__(self, recordings: list[np.ndarray]):
         self.series = Series.of(
@@ -66,5 +66,5 @@ def errors_of(charts: ControlCharts | CrossChannelChart, values_nc: np.ndarray, 
 
 def out_of_fold(values_nc: np.ndarray, stop: int | None = None) -> np.ndarray:
     """Errors of the rows up to `stop` by control charts that were fitted without their fold: float32 (S, C)."""
-    parts = Parts([values_nc]).of(calibration={0: (0, len(values_nc) if stop is None else stop)})
-    return fit_process(parts, span=10, context="off")[1]
+    splits = Splits([values_nc]).of(calibration={0: (0, len(values_nc) if stop is None else stop)})
+    return fit_process(splits, span=10, context="off")[1]

@@ -10,7 +10,7 @@ from inference.charts import autoregression, control_charts
 from inference.charts.control_charts import fit
 from inference.charts.process import ProcessChartSet, fit_process
 from inference.groups import groups_of, reference_of, scored_per_recording
-from tests.inference.charts.plants import Parts, errors_of, out_of_fold, plant, whole
+from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
 
 
 def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
@@ -145,39 +145,39 @@ def test_a_handful_of_normal_rows_is_enough_not_to_fail(num_rows):
 
 def test_what_was_learned_survives_as_arrays():
     rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
-    parts = Parts([plant(1000, seed=0), plant(1000, seed=1)]).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
-    learned, _ = fit_process(reference_of(parts), ("machine_0", "machine_1"), span=10)
+    splits = Splits([plant(1000, seed=0), plant(1000, seed=1)]).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
+    learned, _ = fit_process(reference_of(splits), ("machine_0", "machine_1"), span=10)
     again = ProcessChartSet.from_arrays(learned.to_arrays())
-    np.testing.assert_array_equal(again.errors(parts["test"]), learned.errors(parts["test"]))
+    np.testing.assert_array_equal(again.errors(splits["test"]), learned.errors(splits["test"]))
 
 
 def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
     rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
     recordings = [plant(1000, seed=0), 1e3 * plant(1000, seed=1)]
-    parts = Parts(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
-    assert len(groups_of(parts)) == 2
-    alone = scored_per_recording(reference_of(parts).values())
-    learned, calibration_sc = fit_process(reference_of(parts), alone, span=10)
+    splits = Splits(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
+    assert len(groups_of(splits)) == 2
+    alone = scored_per_recording(reference_of(splits).values())
+    learned, calibration_sc = fit_process(reference_of(splits), alone, span=10)
     assert calibration_sc.shape == (200, 3)
-    test_sc = learned.errors(parts["test"])
+    test_sc = learned.errors(splits["test"])
     assert test_sc.shape == (1200, 3)
     for half in (test_sc[:600], test_sc[600:]):
         assert 0.5 < half.mean() < 3
 
 
-def test_calibration_rows_are_judged_by_what_the_other_normal_parts_teach():
+def test_calibration_rows_are_judged_by_what_the_other_normal_splits_teach():
     values_nc = plant(1000, seed=0)
-    parts = Parts([values_nc]).of(train={0: (0, 600)}, validation={0: (600, 700)}, calibration={0: (700, 1000)})
-    _, calibration_sc = fit_process(parts, span=10)
+    splits = Splits([values_nc]).of(train={0: (0, 600)}, validation={0: (600, 700)}, calibration={0: (700, 1000)})
+    _, calibration_sc = fit_process(splits, span=10)
     unaware = fit(values_nc, np.array([[0, 600], [600, 700]]), span=10)
     np.testing.assert_array_equal(calibration_sc, errors_of(unaware, values_nc, np.array([[700, 1000]])))
 
 
 def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(caplog):
     values_nc = plant(1000, seed=0)
-    parts = Parts([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
+    splits = Splits([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
     with caplog.at_level("INFO"):
-        _, calibration_sc = fit_process(parts, span=10)
+        _, calibration_sc = fit_process(splits, span=10)
     first = fit(values_nc, np.array([[0, 250], [250, 400], [400, 500], [750, 1000]]), span=10)
     fold_sc = errors_of(first, values_nc, np.array([[500, 750]]))  # the third of four folds, which it did not see
     np.testing.assert_allclose(calibration_sc[100:350], fold_sc, rtol=1e-5)
@@ -186,12 +186,12 @@ def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(capl
 
 def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     recordings = [plant(1000, seed=0), plant(1000, seed=1)]
-    parts = Parts(recordings).of(train={0: (0, 500)}, calibration={0: (500, 1000)}, test={1: (0, 1000)})
-    ((own_k2, of_group),) = groups_of(parts)
+    splits = Splits(recordings).of(train={0: (0, 500)}, calibration={0: (500, 1000)}, test={1: (0, 1000)})
+    ((own_k2, of_group),) = groups_of(splits)
     assert own_k2.tolist() == [[0, 500], [500, 1000]]
-    assert of_group(parts["test"].segments.rows_k2).all()
-    learned, _ = fit_process(reference_of(parts), span=10)
-    assert 0.5 < learned.errors(parts["test"]).mean() < 2
+    assert of_group(splits["test"].segments.rows_k2).all()
+    learned, _ = fit_process(reference_of(splits), span=10)
+    assert 0.5 < learned.errors(splits["test"]).mean() < 2
 
 
 def test_unrelated_channels_are_about_one_as_well():

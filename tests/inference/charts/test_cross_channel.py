@@ -14,7 +14,7 @@ from inference.charts.control_charts import ControlCharts
 from inference.charts.cross_channel import CrossChannelChart, CrossChannelRegression, fit, process_recurrence
 from inference.charts.process import fit_process
 from inference.groups import reference_of
-from tests.inference.charts.plants import Parts, errors_of, plant, whole
+from tests.inference.charts.plants import Splits, errors_of, plant, whole
 
 CYCLE = 100
 
@@ -147,11 +147,11 @@ def test_a_recipe_repeats_itself_and_a_random_process_does_not():
     assert process_recurrence(random_nc, whole(random_nc), 10) < 0.5
 
 
-def splits(recordings: list[np.ndarray]) -> dict:
+def splits_of(recordings: list[np.ndarray]) -> dict:
     """The first 60 % of each recording trains, the next 15 % calibrates, the rest is scored."""
     rows = {number: len(values_nc) for number, values_nc in enumerate(recordings)}
     bounds = {"train": (0.0, 0.6), "calibration": (0.6, 0.75), "test": (0.75, 1.0)}
-    return Parts(recordings).of(
+    return Splits(recordings).of(
         **{name: {r: (int(low * n), int(high * n)) for r, n in rows.items()} for name, (low, high) in bounds.items()}
     )
 
@@ -168,34 +168,34 @@ def splits(recordings: list[np.ndarray]) -> dict:
     ids=["recipe", "recipe, off", "too few rows", "no recipe", "no recipe, on"],
 )
 def test_which_chart_serves(values_nc, context, kind):
-    learned, _ = fit_process(reference_of(splits([values_nc])), span=10, context=context)
+    learned, _ = fit_process(reference_of(splits_of([values_nc])), span=10, context=context)
     assert {type(chart) for chart in learned.charts.values()} == {kind}
 
 
 def test_named_context_channels_describe_the_context_and_must_exist():
-    parts = splits([recipe(3000, seed=0)])
-    learned, _ = fit_process(reference_of(parts), span=10, context_channels=("c1", "c4"))
+    splits = splits_of([recipe(3000, seed=0)])
+    learned, _ = fit_process(reference_of(splits), span=10, context_channels=("c1", "c4"))
     (chart,) = learned.charts.values()
     assert chart.features.loading_ck[[1, 4]].any()
     assert not chart.features.loading_ck[[0, 2, 3, 5]].any()
     with pytest.raises(ConfigError, match=r"data\.context_channels.*setpoint"):
-        fit_process(reference_of(parts), span=10, context_channels=("setpoint",))
+        fit_process(reference_of(splits), span=10, context_channels=("setpoint",))
 
 
 def test_calibration_errors_are_those_of_new_rows():
     """The chart that scores the calibration rows has not seen them: their errors are as large as those of new rows."""
-    parts = splits([recipe(8000, seed=0), recipe(8000, seed=1)])
-    learned, calibration_sc = fit_process(reference_of(parts), span=10)
+    splits = splits_of([recipe(8000, seed=0), recipe(8000, seed=1)])
+    learned, calibration_sc = fit_process(reference_of(splits), span=10)
     quantiles = [
-        np.quantile(np.nanmean(each_sc, axis=1), 0.95) for each_sc in (calibration_sc, learned.errors(parts["test"]))
+        np.quantile(np.nanmean(each_sc, axis=1), 0.95) for each_sc in (calibration_sc, learned.errors(splits["test"]))
     ]
     assert quantiles[0] == pytest.approx(quantiles[1], rel=0.3)
 
 
 def test_calibration_rows_alone_are_scored_out_of_fold():
     values_nc = recipe(4000, seed=0)
-    parts = Parts([values_nc]).of(calibration={0: (0, 4000)})
-    learned, calibration_sc = fit_process(parts, span=10)
+    splits = Splits([values_nc]).of(calibration={0: (0, 4000)})
+    learned, calibration_sc = fit_process(splits, span=10)
     assert not np.isnan(calibration_sc).any()
     new_nc = recipe(4000, seed=5)
     (chart,) = learned.charts.values()
@@ -206,10 +206,10 @@ def test_calibration_rows_alone_are_scored_out_of_fold():
 @pytest.mark.parametrize(("context", "kind"), [("on", CrossChannelChart), ("off", ControlCharts)])
 def test_what_a_chart_expects_of_some_rows_is_what_it_expects_of_all(context, kind):
     values_nc = recipe(3000, seed=0)
-    parts = splits([values_nc, recipe(2000, seed=1)])
-    learned, _ = fit_process(reference_of(parts), span=10, context=context)
+    splits = splits_of([values_nc, recipe(2000, seed=1)])
+    learned, _ = fit_process(reference_of(splits), span=10, context=context)
     assert {type(chart) for chart in learned.charts.values()} == {kind}
-    windows = parts["test"]
+    windows = splits["test"]
     (start, stop), *_ = windows.segments.rows_k2.tolist()
     whole_nc = learned.expected(windows, np.arange(start, stop))
     np.testing.assert_allclose(learned.expected(windows, np.arange(start + 150, start + 190)), whole_nc[150:190])

@@ -232,11 +232,11 @@ def test_calibration_errors_are_as_large_as_those_of_new_recordings(operated_cha
         assert found == pytest.approx(np.quantile(new_wc.mean(axis=1), quantile), rel=0.25)
 
 
-def test_a_recording_lies_in_one_fold_with_all_its_parts():
+def test_a_recording_lies_in_one_fold_with_all_its_splits():
     recordings = [machine(20, seed) for seed in range(10)]
-    parts = [recordings_of(recordings, 0.0, 0.5), recordings_of(recordings, 0.5, 1.0)]
-    fold_w = folds_of(parts).numpy()
-    recording_w = np.concatenate([part.recording_of() for part in parts])
+    splits = [recordings_of(recordings, 0.0, 0.5), recordings_of(recordings, 0.5, 1.0)]
+    fold_w = folds_of(splits).numpy()
+    recording_w = np.concatenate([split.recording_of() for split in splits])
     assert all(len(np.unique(fold_w[recording_w == recording])) == 1 for recording in range(10))
     assert len(np.unique(fold_w)) == FOLDS
 

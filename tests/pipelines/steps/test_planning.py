@@ -177,7 +177,7 @@ def test_a_missing_or_foreign_result_is_reported(done, root):
 
 def test_a_pattern_without_files_is_reported_as_ever(done):
     with pytest.raises(DataError, match="matches nothing"):
-        done("data.parts.test.files=[data/none/*]")
+        done("data.splits.test.files=[data/none/*]")
 
 
 def test_a_record_no_one_can_read_counts_for_nothing(done, root):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.data.blocks import blank, slices
-from core.data.splits import PartName
-from inference.model_errors import PartErrors
+from core.data.splits import SplitName
+from inference.model_errors import SplitErrors
 from inference.running import ERROR_CAP, Ewma
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ _VALUES_AT_A_TIME = 2**19
 
 
 @dataclass(frozen=True)
-class PartScores:
-    """Scores of a split, one entry per entry of its `PartErrors`.
+class SplitScores:
+    """Scores of a split, one entry per entry of its `SplitErrors`.
 
     score_s: float32 (S,), about 1 on reference data; NaN where no value was observed or no window reaches.
     channel_error_sc: float32 (S, C) errors of which the score is the mean: relative to their baseline, smoothed.
     top_channel_s: int32 (S,) the channel with the largest error, -1 where the score is NaN.
-    row_s, rows_per_entry: as in `PartErrors`.
+    row_s, rows_per_entry: as in `SplitErrors`.
     model_share_s: float32 (S,) share of the score that comes from the model's errors, 0 to 1; the rest comes from the
         control charts. None where it was not kept.
     """
@@ -45,7 +45,7 @@ class PartScores:
 
 
 def channel_baseline(
-    reference: Mapping[PartName, PartErrors], *, without_s: np.ndarray | None = None
+    reference: Mapping[SplitName, SplitErrors], *, without_s: np.ndarray | None = None
 ) -> np.ndarray | None:
     """The model's reference error of each channel, float64 (C,): its root mean square over all entries of the reference
     splits, over √3, which is the mean for squares of Gaussian residuals. At least the mean of the split where it is
@@ -77,14 +77,14 @@ def channel_baseline(
     return np.where(count_c > 0, baseline_c, np.nan)
 
 
-def score_part(
-    errors: PartErrors,
+def score_split(
+    errors: SplitErrors,
     baseline_c: np.ndarray | None,
     *,
     smoothing_span: int,
     chart_sc: np.ndarray | None = None,
     model_weight: float = 1.0,
-) -> PartScores:
+) -> SplitScores:
     """The weighted sum of the model's errors, relative to their baseline and smoothed, and those of the charts; then
     averaged over the channels observed at each entry.
 
@@ -120,7 +120,7 @@ def score_part(
         largest_n = np.where(observed_nc, normalised_nc, -np.inf).argmax(axis=1)
         top_channel_s[piece] = np.where(count_n > 0, largest_n, -1)
         normalised_sc[piece] = normalised_nc
-    return PartScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry, model_share_s)
+    return SplitScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry, model_share_s)
 
 
 def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> tuple[np.ndarray, np.ndarray]:

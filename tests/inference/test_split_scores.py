@@ -20,12 +20,12 @@ from core.data.scaling import Scaler
 from core.data.segments import window_starts
 from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
-from inference import part_scores
-from inference.model_errors import PartErrors, part_errors
-from inference.part_scores import BASELINE_FLOOR, channel_baseline, score_part
+from inference import split_scores
+from inference.model_errors import SplitErrors, split_errors
 from inference.running import ERROR_CAP
 from inference.score_table import score_table, write_scores
 from inference.scoring import ScoringModel
+from inference.split_scores import BASELINE_FLOOR, channel_baseline, score_split
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
 
@@ -89,7 +89,7 @@ def scoring_with(model: torch.nn.Module, stream: str = "patchtst", channels: int
 
 
 def windows_over(
-    parts: Sequence[np.ndarray], *, window: int, stride: int, stretches: Sequence[tuple[int, int]] | None = None
+    splits: Sequence[np.ndarray], *, window: int, stride: int, stretches: Sequence[tuple[int, int]] | None = None
 ) -> WindowSet:
     recordings = [
         Recording(
@@ -102,7 +102,7 @@ def windows_over(
             time_source="timestamp" if number == 0 else "sampling_rate",
             healthy=[None, True, False][number],
         )
-        for number, values_tc in enumerate(parts)
+        for number, values_tc in enumerate(splits)
     ]
     series = Series.of(recordings, np.concatenate([recording.values_tc for recording in recordings]))
     whole = list(zip(series.offsets_r[:-1], series.offsets_r[1:], strict=True))
@@ -130,15 +130,15 @@ class CrampedPlaceModel(PlaceModel):
 # --------------------------------------------------------------------------------------------------------------- errors
 def test_out_of_memory_scores_the_same_windows_fewer_at_a_time(caplog):
     windows = windows_over([coupled(50, 1)], window=10, stride=2)
-    roomy = part_errors(scoring_with(PlaceModel(), channels=6), windows, batch_size=16)
-    cramped = part_errors(scoring_with(CrampedPlaceModel(), channels=6), windows, batch_size=16)
+    roomy = split_errors(scoring_with(PlaceModel(), channels=6), windows, batch_size=16)
+    cramped = split_errors(scoring_with(CrampedPlaceModel(), channels=6), windows, batch_size=16)
     np.testing.assert_array_equal(cramped.error_sc, roomy.error_sc)
     assert [re.findall(r"\b(?:8|4|2)\b", record.getMessage()) for record in caplog.records] == [["8"], ["4"], ["2"]]
 
 
 def test_overlapping_windows_are_averaged_per_row():
     windows = windows_over([np.zeros((50, 3)), np.zeros((23, 3))], window=10, stride=4)
-    errors = part_errors(scoring_with(PlaceModel()), windows, batch_size=4)
+    errors = split_errors(scoring_with(PlaceModel()), windows, batch_size=4)
     places: dict[int, list[int]] = {row: [] for row in range(73)}
     for start in windows.starts_w.tolist():
         for place in range(10):
@@ -146,7 +146,7 @@ def test_overlapping_windows_are_averaged_per_row():
     expected_n = np.array([np.mean(places[row]) for row in range(73)], dtype=np.float32)
     np.testing.assert_allclose(errors.error_sc, np.tile(expected_n[:, None], 3), rtol=1e-6)
     assert errors.segment_s.tolist() == [0] * 50 + [1] * 23
-    again = part_errors(scoring_with(PlaceModel()), windows, batch_size=64)
+    again = split_errors(scoring_with(PlaceModel()), windows, batch_size=64)
     np.testing.assert_array_equal(again.error_sc, errors.error_sc)
 
 
@@ -154,7 +154,7 @@ def test_without_a_look_ahead_no_later_row_changes_the_error_of_a_patch():
     values_tc = coupled(200, seed=0)
     scoring = scoring_with(PastModel(), channels=6)
     errors, changed = (
-        part_errors(scoring, windows_over([each], window=32, stride=16), batch_size=4, look_ahead=False).error_sc
+        split_errors(scoring, windows_over([each], window=32, stride=16), batch_size=4, look_ahead=False).error_sc
         for each in (values_tc, np.concatenate([values_tc[:128], values_tc[128:] + 5]))
     )
     assert np.isnan(errors[:16]).all()
@@ -171,7 +171,7 @@ def test_a_split_is_forecast_from_the_rows_before_it():
     starts_w = window_starts(split_k2 - np.array([32 - PATCH, 0]), 32, 16, cover_end=True)
     split = WindowSet(whole.series, torch.from_numpy(starts_w), 32, split_k2)
     scoring = scoring_with(PastModel(), channels=6)
-    errors = part_errors(scoring, split, batch_size=4, look_ahead=False, keep_expected=True)
+    errors = split_errors(scoring, split, batch_size=4, look_ahead=False, keep_expected=True)
     assert errors.row_s.tolist() == [*range(80, 100), *range(120, 200)]
     expected_c = values_tc[64:80].mean(axis=0)
     np.testing.assert_allclose(errors.expected_sc[0], expected_c, rtol=1e-4)
@@ -184,11 +184,11 @@ def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
     values_tc[25, 1] = np.nan
     values_tc[40] = np.nan
     windows = windows_over([values_tc], window=10, stride=5, stretches=[(3, 8), (12, 60)])
-    errors = part_errors(scoring_with(OthersModel()), windows, batch_size=8)
+    errors = split_errors(scoring_with(OthersModel()), windows, batch_size=8)
     assert errors.row_s.tolist() == [*range(3, 8), *range(12, 60)]
     assert np.isnan(errors.error_sc[:5]).all()
     assert np.argwhere(np.isnan(errors.error_sc[5:])).tolist() == [[13, 1], [28, 0], [28, 1], [28, 2]]
-    scores = score_part(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
+    scores = score_split(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
     assert np.flatnonzero(np.isnan(scores.score_s)).tolist() == [0, 1, 2, 3, 4, 33]
     assert (scores.top_channel_s[np.isnan(scores.score_s)] == -1).all()
     assert scores.top_channel_s[18] != 1
@@ -197,26 +197,26 @@ def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
 def test_vibration_has_one_score_per_window_at_its_last_row():
     quiet, loud = np.ones((40, 2)), np.tile([[1.0, 3.0]], (40, 1))
     windows = windows_over([quiet, loud], window=16, stride=8)
-    errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=2), windows, batch_size=3)
+    errors = split_errors(scoring_with(LoudnessModel(), "swinmae", channels=2), windows, batch_size=3)
     assert errors.row_s.tolist() == [15, 23, 31, 39, 55, 63, 71, 79]
     assert errors.segment_s.tolist() == [0] * 4 + [1] * 4
-    scores = score_part(errors, np.array([1.0, 1.0]), smoothing_span=1)
+    scores = score_split(errors, np.array([1.0, 1.0]), smoothing_span=1)
     np.testing.assert_allclose(scores.score_s, [1.0] * 4 + [5.0] * 4)
     assert scores.top_channel_s.tolist() == [0] * 4 + [1] * 4
     assert scores.rows_per_entry == 16
 
 
 # --------------------------------------------------------------------------------------------------------------- scores
-def errors_of(error_sc: Sequence[Sequence[float]]) -> PartErrors:
+def errors_of(error_sc: Sequence[Sequence[float]]) -> SplitErrors:
     values_sc = np.array(error_sc, dtype=np.float32)
-    return PartErrors(values_sc, np.arange(len(values_sc)), np.zeros(len(values_sc), dtype=np.int64), 1)
+    return SplitErrors(values_sc, np.arange(len(values_sc)), np.zeros(len(values_sc), dtype=np.int64), 1)
 
 
 def test_channels_are_normalised_by_their_own_calibration_error():
     calibration = errors_of([[1.0, 100.0, 0.0, np.nan], [3.0, 300.0, 1e-9, np.nan], [np.nan, 200.0, 0.0, np.nan]])
     baseline_c = channel_baseline({"calibration": calibration})
     np.testing.assert_allclose(baseline_c, [2.0, 200.0, BASELINE_FLOOR, np.nan])
-    scores = score_part(
+    scores = score_split(
         errors_of([[2.0, 200.0, BASELINE_FLOOR, 7.0], [8.0, 200.0, np.nan, 9.0]]), baseline_c, smoothing_span=1
     )
     np.testing.assert_allclose(scores.score_s, [1.0, 2.5], rtol=1e-6)
@@ -231,7 +231,7 @@ def test_a_rare_state_of_a_quiet_channel_makes_it_count_less():
     assert channel_baseline({"calibration": errors_of(calibration_sc)}) == pytest.approx(0.1)
 
 
-def test_a_part_that_is_predicted_worse_sets_the_normal_error():
+def test_a_split_that_is_predicted_worse_sets_the_normal_error():
     seen, unseen = errors_of(np.full((900, 1), 0.1)), errors_of(np.full((100, 1), 0.4))
     assert channel_baseline({"train": seen, "calibration": unseen}) == pytest.approx(0.4)
 
@@ -239,7 +239,7 @@ def test_a_part_that_is_predicted_worse_sets_the_normal_error():
 def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
     errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan]])
     chart_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
-    scores = score_part(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=0.25)
+    scores = score_split(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=0.25)
     np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
 
 
@@ -248,12 +248,12 @@ def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatc
 
     def scores(room: Path | None):
         apart = replace(windows, series=replace(windows.series, scratch=room))
-        errors = part_errors(scoring_with(OthersModel(), channels=6), apart, batch_size=16)
-        return score_part(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
+        errors = split_errors(scoring_with(OthersModel(), channels=6), apart, batch_size=16)
+        return score_split(errors, channel_baseline({"calibration": errors}), smoothing_span=5)
 
     roomy = scores(None)
     monkeypatch.setattr(blocks, "IN_MEMORY", 0)
-    monkeypatch.setattr(part_scores, "_VALUES_AT_A_TIME", 6 * 37)
+    monkeypatch.setattr(split_scores, "_VALUES_AT_A_TIME", 6 * 37)
     cramped = scores(tmp_path)
     for array in (cramped.channel_error_sc, cramped.row_s):
         assert isinstance(array, np.memmap)
@@ -267,7 +267,7 @@ def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatc
 def test_smoothing_is_causal():
     error_sc = np.ones((200, 2), dtype=np.float32)
     error_sc[120:] = 50.0
-    scores = score_part(errors_of(error_sc), np.ones(2), smoothing_span=10)
+    scores = score_split(errors_of(error_sc), np.ones(2), smoothing_span=10)
     np.testing.assert_allclose(scores.score_s[:120], 1.0, rtol=1e-5)
     assert 1.0 < scores.score_s[120] < scores.score_s[125] < 50.0
 
@@ -276,10 +276,10 @@ def test_a_level_shift_of_one_channel_raises_the_score_and_names_the_channel():
     test_tc = coupled(800, seed=2)
     test_tc[400:450, 4] += 1.0
     calibration, test = (
-        part_errors(scoring_with(OthersModel(), channels=6), windows_over([x], window=32, stride=8), batch_size=16)
+        split_errors(scoring_with(OthersModel(), channels=6), windows_over([x], window=32, stride=8), batch_size=16)
         for x in (coupled(800, seed=1), test_tc)
     )
-    scores = score_part(test, channel_baseline({"calibration": calibration}), smoothing_span=5)
+    scores = score_split(test, channel_baseline({"calibration": calibration}), smoothing_span=5)
     shifted_s = np.zeros(800, dtype=bool)
     shifted_s[405:450] = True
     normal_s = ~shifted_s
@@ -293,8 +293,8 @@ def test_a_level_shift_of_one_channel_raises_the_score_and_names_the_channel():
 # ---------------------------------------------------------------------------------------------------------------- table
 def test_the_table_tells_where_when_and_what_was_labelled():
     windows = windows_over([np.ones((20, 2)), np.ones((20, 2)), np.ones((20, 2))], window=10, stride=10)
-    errors = part_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
-    scores = score_part(errors, np.array([1.0, 2.0]), smoothing_span=1)
+    errors = split_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
+    scores = score_split(errors, np.array([1.0, 2.0]), smoothing_span=1)
     table = score_table(scores, windows.series, windows.segments.rows_k2, channels=("a", "b"), threshold=0.7)
     assert table["recording"].astype(str).tolist() == ["file_0"] * 20 + ["file_1"] * 20 + ["file_2"] * 20
     assert table["row"].tolist() == [*range(20)] * 3
@@ -310,7 +310,7 @@ def test_the_table_tells_where_when_and_what_was_labelled():
 
 def test_a_table_written_in_groups_of_lines_is_read_whole(monkeypatch, tmp_path):
     windows = windows_over([coupled(50, seed=0), coupled(30, seed=1)], window=10, stride=5)
-    scores = score_part(part_errors(scoring_with(OthersModel()), windows, batch_size=8), np.ones(6), smoothing_span=1)
+    scores = score_split(split_errors(scoring_with(OthersModel()), windows, batch_size=8), np.ones(6), smoothing_span=1)
     names = tuple(f"c{channel}" for channel in range(6))
     table = score_table(scores, windows.series, windows.segments.rows_k2, channels=names, threshold=0.7)
     table.to_parquet(tmp_path / "at_once.parquet", index=False)
@@ -325,8 +325,8 @@ def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
     label_n[12:20] = 1
     monkeypatch.setattr("inference.score_table.labels_of", lambda recording: label_n)
     windows = windows_over([np.ones((40, 1))], window=8, stride=4)
-    errors = part_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
-    scores = score_part(errors, np.array([1.0]), smoothing_span=1)
+    errors = split_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
+    scores = score_split(errors, np.array([1.0]), smoothing_span=1)
     table = score_table(scores, windows.series, windows.segments.rows_k2, channels=("x",), threshold=2.0)
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
