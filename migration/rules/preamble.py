@@ -20,7 +20,9 @@ from migration.rules.paths import needs_drive_links
 PARAMETERS_TAG = "parameters"
 SETUP_TAG = "landfall-setup"
 PARAMETERS_TITLE = "# Parameters: edit them here, or let papermill replace them with -p NAME VALUE."
-SETUP_TITLE = "# Set-up for this machine: modules beside the notebook, and the programs of its Python, come first."
+SETUP_TITLE = """\
+# Set-up for this machine, added by `landfall migrate`: run it before the cells below.
+# Imports find modules in the folder of this notebook, and programs such as python and pip are those of its kernel."""
 _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
 # Programs of the system: any other may be one that pip has installed next to the kernel's Python.
