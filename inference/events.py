@@ -28,8 +28,9 @@ def find_events(
     the file has no time stamps · start_seconds, end_seconds: the same from the recording's start ·
     duration_seconds: end - start, so 0 for a single alarm · scores, alarms: how many it spans · peak_score ·
     severity: peak_score over the threshold · top_channels: up to three, by mean error over the event, the largest
-    first · top_shares: their shares of the error of all channels · label_overlap: share of its scores that are labelled
-    anomalous, missing where the recording has no labels · sentence: all this in words.
+    first · top_shares: their shares of the error of all channels, in words · channels: both as a list of `name` and
+    `share` · label_overlap: share of its scores that are labelled anomalous, missing where the recording has no labels
+    · sentence: all this in words.
     """
     first_e, last_e = event_spans(scores, settings)
     event_s = _event_of_scores(first_e, last_e, len(scores))
@@ -55,6 +56,7 @@ def find_events(
             "severity": peak["score"].to_numpy() / peak["threshold"].to_numpy(),
             "top_channels": ["; ".join(names_c[channel] for channel in shares) for shares in top],
             "top_shares": ["; ".join(f"{share:.0%}" for share in shares.values()) for shares in top],
+            "channels": [[{"name": channels[c], "share": share} for c, share in shares.items()] for shares in top],
             "label_overlap": members["label"].mean().to_numpy(dtype=np.float64, na_value=np.nan),
         }
     )

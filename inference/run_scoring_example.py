@@ -173,7 +173,7 @@ def _score_stream(
     with atomic_file(paths.scores) as part:
         write_scores(scores, part)
         paths.summary.unlink(missing_ok=True)
-    write_text(paths.events, events.to_csv(index=False, lineterminator="\n"))
+    write_text(paths.events, events.drop(columns="channels").to_csv(index=False, lineterminator="\n"))
     write_text(
         paths.events_json, events.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
     )

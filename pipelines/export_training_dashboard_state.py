@@ -13,7 +13,6 @@ import argparse
 import json
 import logging
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,15 +25,14 @@ from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
 from core.workspace import relative
-from pipelines.dashboard.detail_documents import FileQuality
-from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
+from pipelines.dashboard.hardware import decisions_of, in_words, memory_of, read_device
 from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.places import CONTRACT, Places
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
-from pipelines.dashboard.quality import document_of, read_reports, summary_of
+from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunStream
 from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
 from pipelines.dashboard.series import export_series
@@ -82,7 +80,9 @@ def export_state(
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
     for name, stream in streams.items():
         stream.collapsed |= failed_as_collapsed(checklist, name, stream)
-    summary = write_history(runs, out.parent / "runs", problems) if persist_run_history else summarise(runs)
+    summary = RunsSummary(total=len(runs))
+    if persist_run_history:
+        summary = write_history(runs, out.parent / "runs", problems)
     in_use = {name: stream for name, stream in streams.items() if name not in off}
     nodes, pipeline = pipeline_nodes(in_use, checklist, migration), read_pipeline_run(root, now, problems)
     if pipeline is not None:
@@ -145,12 +145,11 @@ def describe_stream(
         return StreamState(state="not started", **common)
     run = shown.streams[stream]
     shared = StreamState.model_fields.keys() & RunStream.model_fields.keys() - common.keys()
-    device = run.environment.device if run.environment else None
     facts = {name: getattr(run, name) for name in shared}
     return StreamState(
         run_id=shown.run_id,
         progress=progress_of(run),
-        device=device,
+        hardware=in_words(run.environment.device) if run.environment else None,
         decisions=decisions_of(run.environment),
         memory=memory_of(run),
         **facts,
@@ -166,15 +165,6 @@ def failed_as_collapsed(checklist: Checklist | None, name: Stream, stream: Strea
     is_current = checked is None or ended is None or checked >= ended
     collapsed = f"V-03.collapse.{name}"
     return is_current and any(item.id == collapsed and item.status == "FAIL" for item in checklist.items)
-
-
-def publish_quality(stream: Stream, reports: Sequence[FileQuality], data: Path) -> str | None:
-    """Writes the quality of each file; returns the document's name, None if no file was checked."""
-    if not reports:
-        return None
-    name = f"quality/{stream}.json"
-    write_document(data / name, document_of(stream, reports))
-    return name
 
 
 def streams_in_training(runs: Sequence[RunRecord]) -> set[Stream]:
@@ -196,14 +186,7 @@ def write_history(runs: Sequence[RunRecord], folder: Path, problems: Problems) -
         write_document(folder / f"{run.run_id}.json", run)
     every = newest_first([*runs, *kept_records(folder, present, problems)])
     write_document(folder / "index.json", index_of(every, present))
-    return summarise(every, exported=True)
-
-
-def summarise(runs: Sequence[RunRecord], *, exported: bool = False) -> RunsSummary:
-    counts = Counter(run.state for run in runs)
-    return RunsSummary(
-        total=len(runs), by_state=dict(counts), latest=runs[0].run_id if runs else None, exported=exported
-    )
+    return RunsSummary(total=len(every), exported=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

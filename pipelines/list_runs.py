@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from core import checkpoint, promotion
-from core.cli import add_root_argument, root_of, run_command
-from core.config.compose import load_config, local_config_file
-from core.config.schema import STREAMS, AnyConfig
+from core.cli import root_of, run_command
+from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError
 from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
+from pipelines.chosen_runs import add_run_arguments, chosen_configs
 
 _COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started", "events",
             "faults found", "row AUROC", "tags")  # fmt: skip
@@ -87,16 +87,12 @@ def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall runs", description="Lists the training runs; * marks the models.")
-    parser.add_argument("--stream", choices=STREAMS, help="runs of this stream only (default: all streams)")
-    parser.add_argument("--config", metavar="FILE", help="configuration of the runs to list (default: the local ones)")
+    add_run_arguments(parser, takes_run=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_root_argument(parser)
 
     def command(arguments: argparse.Namespace) -> int:
         root = root_of(arguments)
-        sources = [arguments.config] if arguments.config else map(local_config_file, STREAMS)
-        configs = [load_config(source, [], root=root).config for source in sources]
-        runs = [run for config in configs if arguments.stream in (None, config.stream) for run in runs_of(root, config)]
+        runs = [run for config in chosen_configs(arguments, root) for run in runs_of(root, config)]
         if arguments.json:
             json.dump(runs, sys.stdout, indent=2)
             sys.stdout.write("\n")

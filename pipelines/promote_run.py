@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from core import promotion
-from core.cli import add_root_argument, root_of, run_command, run_name
-from core.config.compose import load_config, local_config_file
-from core.config.schema import STREAMS
+from core.cli import root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
+from pipelines.chosen_runs import add_run_arguments, chosen_configs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,20 +19,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="landfall promote",
         description="Makes the weights of a run the model that is scored and exported. The previous one is kept.",
     )
-    parser.add_argument("run", type=run_name, metavar="RUN", help="the run; `landfall runs` lists them")
-    parser.add_argument("--stream", choices=STREAMS, help="promote the run of this stream only (default: of all)")
-    parser.add_argument("--config", metavar="FILE", help="configuration of the run (default: the local ones)")
-    add_root_argument(parser)
+    add_run_arguments(parser)
 
     def command(arguments: argparse.Namespace) -> int:
         root = root_of(arguments)
-        sources = [arguments.config] if arguments.config else map(local_config_file, STREAMS)
-        configs = [load_config(source, [], root=root).config for source in sources]
         chosen = [
             config
-            for config in configs
-            if arguments.stream in (None, config.stream)
-            and promotion.weights_path(root, config, arguments.run).is_file()
+            for config in chosen_configs(arguments, root)
+            if promotion.weights_path(root, config, arguments.run).is_file()
         ]
         if not chosen:
             raise UsageError(f"no run {arguments.run} with weights", hint="`landfall runs` lists the runs")

@@ -7,35 +7,28 @@ import json
 import sys
 from collections.abc import Sequence
 
-from core.cli import add_root_argument, root_of, run_command, run_name
-from core.config.compose import load_config, local_config_file
-from core.config.schema import STREAMS
+from core.cli import root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.run_facts import note_run
 from core.runlog import read_status
+from pipelines.chosen_runs import add_run_arguments, chosen_configs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall tag", description="Sets tags and a note of a run, for both streams unless one is named."
     )
-    parser.add_argument("run", type=run_name, metavar="RUN", help="the run; `landfall runs` lists them")
+    add_run_arguments(parser)
     parser.add_argument("tags", nargs="*", metavar="TAG", help="tags to add")
     parser.add_argument("--remove", action="append", default=[], metavar="TAG", help="tag to remove; may be repeated")
     parser.add_argument("--note", metavar="TEXT", help="replaces the note; an empty text removes it")
-    parser.add_argument("--stream", choices=STREAMS, help="the run of this stream only (default: of all)")
-    parser.add_argument("--config", metavar="FILE", help="configuration of the run (default: the local ones)")
-    add_root_argument(parser)
 
     def command(arguments: argparse.Namespace) -> int:
         root = root_of(arguments)
-        sources = [arguments.config] if arguments.config else map(local_config_file, STREAMS)
-        configs = [load_config(source, [], root=root).config for source in sources]
         folders = {
             config.stream: folder
-            for config in configs
-            if arguments.stream in (None, config.stream)
-            and read_status(folder := root / config.logging.log_dir / arguments.run) is not None
+            for config in chosen_configs(arguments, root)
+            if read_status(folder := root / config.logging.log_dir / arguments.run) is not None
         }
         if not folders:
             raise UsageError(f"no run {arguments.run}", hint="`landfall runs` lists the runs")

@@ -31,8 +31,7 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
         file = file_of(root, stream)
         before = _ANNOTATIONS.validate_python(read_json(file)) if file.exists() else []
         added = Annotation(**new.model_dump(), at=utc_now())
-        span = (added.recording, added.start_seconds, added.end_seconds)
-        kept = [each for each in before if (each.recording, each.start_seconds, each.end_seconds) != span]
+        kept = [each for each in before if each.span != added.span]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, _ANNOTATIONS.dump_json([*kept, added], indent=2).decode() + "\n")
         _show(root, stream)

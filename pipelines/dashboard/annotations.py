@@ -10,47 +10,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from core.config.schema import Stream
-from pipelines.dashboard.documents import SCORES, Document, Number, Text, Time
+from pipelines.dashboard.documents import SCORES, Document, Text, Time
 
 LONGEST_COMMENT = 2_000
 Label = Literal["fault", "false alarm", "maintenance"]
 
 
-class Note(BaseModel):
-    """The labels that a user can assign to an event."""
+class NewAnnotation(Document):
+    """A note about a time span of a recording, as the page sends it."""
 
     model_config = ConfigDict(extra="forbid")
 
-    acknowledged: bool = False
-    label: Label | None = None
-    comment: Text = Field("", max_length=LONGEST_COMMENT)
-
-
-class NewAnnotation(Note):
-    """An annotation as the page sends it."""
-
-    recording: Text = Field(max_length=4_000)
-    start_seconds: float = Field(allow_inf_nan=False)
-    end_seconds: float = Field(allow_inf_nan=False)
-
-
-class Annotation(Document):
-    """A note about a time span of a recording."""
-
-    recording: Text = Field(description="The recording.")
-    start_seconds: Number = Field(description="Start of the span, from the recording's start.")
-    end_seconds: Number = Field(description="End of the span.")
+    recording: Text = Field(max_length=4_000, description="The recording.")
+    start_seconds: float = Field(allow_inf_nan=False, description="Start of the span, from the recording's start.")
+    end_seconds: float = Field(allow_inf_nan=False, description="End of the span.")
     acknowledged: bool = Field(False, description="Whether a user has acknowledged it.")
     label: Label | None = Field(None, description="Cause of the event; null if it was not labelled.")
-    comment: Text = Field("", description="Free text.")
-    at: Time | None = Field(None, description="When it was noted.")
+    comment: Text = Field("", max_length=LONGEST_COMMENT, description="Free text.")
+
+    @property
+    def span(self) -> tuple[str, float, float]:
+        return self.recording, self.start_seconds, self.end_seconds
 
     def overlaps(self, recording: str, start: float | None, end: float | None) -> bool:
-        known = None not in (start, end, self.start_seconds, self.end_seconds)
-        return known and recording == self.recording and start <= self.end_seconds and self.start_seconds <= end
+        known = recording == self.recording and start is not None and end is not None
+        return known and start <= self.end_seconds and self.start_seconds <= end
+
+
+class Annotation(NewAnnotation):
+    """A stored annotation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    at: Time | None = Field(None, description="When it was noted.")
 
 
 def file_of(root: Path, stream: Stream) -> Path:

@@ -43,6 +43,15 @@ def encodable(value: str) -> str:
     return _MISLEADING.sub(lambda found: printable(found[0]), text)
 
 
+def plain(value: Any) -> Any:
+    """`value` as JSON: keys as text, and values without a JSON type (dates, bytes) as text."""
+    if isinstance(value, dict):
+        return {encodable(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, int | float) else encodable(str(value))
+
+
 Time = Annotated[datetime, AfterValidator(_utc)]
 Text = Annotated[str, AfterValidator(encodable)]
 Number = Annotated[float | None, BeforeValidator(_finite)]

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE
 from core.devices.tables import HARDWARE_DIR
 from core.errors import LandfallError
 from pipelines.dashboard.documents import Fact
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
-from pipelines.dashboard.run_documents import BatchSummary, DeviceSummary, Environment, RunStream
+from pipelines.dashboard.run_documents import Environment, RunStream
 from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
@@ -28,14 +29,14 @@ def decisions_of(environment: Environment | None) -> list[Decision]:
     return [Decision(what=what, value=value, reason=reason or "") for what, value, reason in rows if value]
 
 
-def _device_decisions(device: DeviceSummary | None) -> Iterator[tuple[str, str | None, str | None]]:
+def _device_decisions(device: DevicePlan | None) -> Iterator[tuple[str, str | None, str | None]]:
     if device is None:
         return
-    times = f" × {device.count}" if (device.count or 1) > 1 else ""
-    yield "device", f"{device.name or device.kind or 'unknown'}{times}", device.device_reason or device.reason
-    yield "precision", device.precision and in_words(device.precision), device.precision_reason
+    times = f" × {device.count}" if device.count > 1 else ""
+    yield "device", f"{device.name}{times}", device.device_reason
+    yield "precision", device.precision, device.precision_reason
     yield "memory", device.memory_limit_mb and f"up to {device.memory_limit_mb:,.0f} MiB", device.memory_reason
-    yield "CPU threads", device.threads and str(device.threads), None
+    yield "CPU threads", str(device.threads), device.threads_reason
     yield from (("not as requested", misfit, "requested by the device profile") for misfit in device.misfits)
 
 
@@ -46,19 +47,14 @@ def _model_decisions(environment: Environment) -> Iterator[tuple[str, str | None
         size = f"{model.size or 'unknown'}" + (f", {model.parameters:,} weights" if model.parameters else "")
         yield "model size", size, model.reason
     if batch is not None:
-        yield "batch", batch.effective and f"{batch.effective} windows per step{_at_once(batch)}", batch.reason
-        recomputed = "on: activations are computed twice" if batch.gradient_checkpointing else "off"
-        yield "gradient checkpointing", recomputed if batch.gradient_checkpointing is not None else None, None
+        times = f" × {batch.accumulate}" if batch.accumulate > 1 else ""
+        yield "batch", f"{batch.effective} windows per step, micro-batch {batch.micro}{times}", batch.reason
+        yield "activation checkpointing", "on" if batch.gradient_checkpointing else "off", None
 
 
-def _at_once(batch: BatchSummary) -> str:
-    if not batch.micro:
-        return ""
-    return f", micro-batch {batch.micro}" + (f" × {batch.accumulate}" if (batch.accumulate or 1) > 1 else "")
-
-
-def in_words(precision: str) -> str:
-    return f"{precision} bit" if precision.isdigit() else precision
+def in_words(device: DevicePlan | None) -> str | None:
+    """Hardware and precision: `NVIDIA RTX 4000 Ada · bf16-mixed`."""
+    return device and f"{device.name} · {'fp32' if device.precision == '32' else device.precision}"
 
 
 def memory_of(run: RunStream) -> MemoryUse | None:
@@ -100,7 +96,7 @@ def _facts(record: DeviceRecord) -> Iterator[tuple[str, str]]:
     plan, memory, batch = record.plan, record.memory, record.batch
     limit = f"; a run may take {_gib(memory.limit_mb)} ({plan.memory_reason})" if memory.limit_mb is not None else ""
     yield "Device", f"{plan.name} ({plan.kind}): {plan.device_reason}"
-    yield "Precision", f"{in_words(plan.precision)}: {plan.precision_reason}"
+    yield "Precision", f"{plan.precision}: {plan.precision_reason}"
     yield "Memory", f"{_gib(memory.total_mb)}, {_gib(memory.free_mb)} free{limit}"
     yield "CPU threads", str(plan.threads)
     yield "Tier", f"{batch.tier}: default batch size {batch.batch_size}, {batch.model_size} model"

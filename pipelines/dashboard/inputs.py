@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from core.config.schema import Stream
 from core.names import RunId
+from core.owner import Owner
 from core.reading import read_json
 from core.workspace import relative
 from pipelines.checks.base import GROUP_TITLES
 from pipelines.dashboard.annotations import Annotation, file_of, latest_of
-from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem
+from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem, plain
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
     Checkpoint,
     Detections,
     ScoreSummary,
+    Threshold,
 )
 
 log = logging.getLogger(__name__)
 
 WORST_EVENTS = 50
+SILENCE = timedelta(minutes=2)
 
 Model = TypeVar("Model")
 
@@ -64,7 +68,7 @@ def read_model(path: Path, model: type[Model], problems: Problems) -> Model | No
     """The JSON file as `model`; None if it is missing, damaged or of another schema version. The latter two are added
     to `problems`."""
     try:
-        values = read_json(path)
+        values = plain(read_json(path))
         version = values.get("schema_version", SCHEMA_VERSION) if isinstance(values, dict) else SCHEMA_VERSION
         if version != SCHEMA_VERSION:
             raise ValueError(f"has schema version {version!r}; this version of Landfall reads {SCHEMA_VERSION}")
@@ -90,6 +94,18 @@ def explain(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
+def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
+    """Whether the process that wrote a file has ended. owner: token of the process (`core.owner`).
+
+    If it cannot be looked up, as from another host of a shared folder or in a record of an older version, a process
+    that has not written for `SILENCE` counts as ended.
+    """
+    process = Owner.named_in(owner)
+    if process is not None and process.is_of_here:
+        return process.is_dead()
+    return updated_at is None or now - updated_at > SILENCE
+
+
 class Input(BaseModel):
     """Part of a file that another part of Landfall wrote."""
 
@@ -97,22 +113,6 @@ class Input(BaseModel):
 
 
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist
-class _Event(AnomalyEvent):
-    """An event as scoring writes it: other key names, lists as text."""
-
-    id: int = Field(validation_alias="event_id")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_lists(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        names, shares = (str(values.get(name) or "").split("; ") for name in ("top_channels", "top_shares"))
-        pairs = zip(names, shares, strict=False)
-        top = [{"name": name, "share": float(share.rstrip("%")) / 100} for name, share in pairs if name]
-        return values | {"top_channels": top, "detail": None}
-
-
 class _Sidecar(Input):
     run_id: RunId | None = None
     sha256: str | None = None
@@ -126,7 +126,7 @@ def read_scores(
     scores = read_model(scores_folder / f"{stream}_summary.json", ScoreSummary, problems)
     if scores is None:
         return None, None
-    events = read_model(scores_folder / f"{stream}_events.json", list[_Event], problems) or []
+    events = read_model(scores_folder / f"{stream}_events.json", list[AnomalyEvent], problems) or []
     annotations = read_model(file_of(root, stream), list[Annotation], problems) or []
     for event in events:
         event.annotation = latest_of(annotations, event.recording, event.start_seconds, event.end_seconds)
@@ -134,23 +134,14 @@ def read_scores(
         total=scores.events,
         acknowledged=sum(event.annotation is not None and event.annotation.acknowledged for event in events),
         events=sorted(events, key=lambda event: -event.severity)[:WORST_EVENTS],
-        false_alarms=_false_alarms(scores),
-        detection=scores.detection,
+        false_alarms=_false_alarms(scores.threshold),
     )
     return scores, detections
 
 
-def _false_alarms(scores: ScoreSummary) -> str | None:
-    """The statement of the threshold; without one, its false alarm rate and number of calibration scores."""
-    threshold = scores.threshold
-    if threshold is None or threshold.statement:
-        told = threshold and (threshold.departure, threshold.statement)
-        return ". ".join(each for each in told if each) if told else None
-    if threshold.false_alarm_rate is None:
-        return None
-    meant = f"{100 * threshold.false_alarm_rate:.3g} % of normal scores should be false alarms"
-    counted = threshold.calibration_scores
-    return f"{meant}; the threshold was calibrated on {counted:,} of them" if counted else meant
+def _false_alarms(threshold: Threshold | None) -> str | None:
+    """The statement of a threshold, and why it does not hold for the scored data."""
+    return ". ".join(filter(None, (threshold.departure, threshold.statement))) or None if threshold else None
 
 
 def read_checkpoint(root: Path, file: str, problems: Problems) -> Checkpoint | None:

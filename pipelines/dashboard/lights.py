@@ -58,16 +58,15 @@ def is_near_chance(auroc: float | None) -> bool:
 
 def _warnings(scores: ScoreSummary) -> Iterator[str]:
     found, threshold = scores.detection, scores.threshold
-    if found and is_near_chance(found.auroc):
+    auroc = found.get("auroc") if found else None
+    if is_near_chance(auroc):
         yield (
-            f"The scores hardly separate the labelled faults from normal operation: AUROC {found.auroc:.2f}, "
-            "chance is 0.5."
+            f"The scores hardly separate the labelled faults from normal operation: AUROC {auroc:.2f}, chance is 0.5."
         )
-    promised = threshold.false_alarm_rate if threshold else None
     achieved = threshold.achieved if threshold else None
-    if promised is not None and achieved is not None and achieved.low is not None and achieved.low > promised:
+    if achieved is not None and achieved.low > threshold.false_alarm_rate:
         yield (
             "The process changed within the calibration data: calibrated on its first half, "
-            f"{plain(100 * achieved.rate, 2)} % of the second half were false alarms, {plain(100 * promised, 2)} % "
-            "were requested."
+            f"{plain(100 * achieved.rate, 2)} % of the second half were false alarms, "
+            f"{plain(100 * threshold.false_alarm_rate, 2)} % were requested."
         )

@@ -3,69 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from pydantic import Field
 
 from core.workspace import relative
+from migration.report.document import FoundItem, NotebookReport, Report, place_of
 from migration.report.kept import FOLDER
-from pipelines.dashboard.inputs import Input, Problems, changed_at, listed, read_model
+from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
 
-
-class _Found(Input):
-    rule: str
-    keeps: str
-    cell: int | None = None
-    line: int | None = None
-    message: str = ""
-    action: str = ""
-
-    def to_do(self) -> str:
-        """What the user must do, and in which cell. Cells count from 0, as in the report."""
-        line = "" if self.line is None else f", line {self.line}"
-        where = "notebook" if self.cell is None else f"cell {self.cell}{line}"
-        return f"{where}: {self.message}" + (f" → {self.action}" if self.action else "")
-
-
-class _Notebook(Input):
-    input: str
-    output: str | None = None
-    rules: dict[str, int] = Field(default_factory=dict)
-    keeps: dict[str, int] = Field(default_factory=dict)
-    findings: list[_Found] = Field(default_factory=list)
-
-
-class _Report(Input):
-    """The reports of `landfall migrate` in the workspace of its outputs."""
-
-    notebooks: list[_Notebook]
+# A notebook, and the file of its report; None where it was migrated again in memory.
+Reported = tuple[NotebookReport, Path | None]
 
 
 def read_migration(root: Path, problems: Problems) -> MigrationState | None:
     """Every notebook that has a local version in the workspace; None if there is none."""
-    notebooks = {**_bundled(root, problems), **_kept(root, problems)}
-    if not notebooks:
+    reports = {**_bundled(root, problems), **_kept(root, problems)}
+    if not reports:
         return None
-    found = sum((Counter(notebook.findings) for notebook in notebooks.values()), Counter())
-    return MigrationState(notebooks=[notebooks[name] for name in sorted(notebooks)], rules=_named(found))
+    count = sum((Counter(report.rules) for report, _ in reports.values()), Counter())
+    names = {item.rule: item.name for report, _ in reports.values() for item in report.findings}
+    by_count = sorted(count, key=lambda rule: (-count[rule], rule))
+    return MigrationState(
+        notebooks=[_entry(root, *reports[name]) for name in sorted(reports)],
+        rules=[RuleCount(rule=rule, title=names.get(rule, ""), count=count[rule]) for rule in by_count],
+    )
 
 
-def _kept(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
+def _kept(root: Path, problems: Problems) -> dict[str, Reported]:
     """The migrated notebooks, from the newest report of each."""
-    notebooks: dict[str, MigratedNotebook] = {}
+    reports: dict[str, Reported] = {}
     for path in sorted(listed(root / FOLDER, "*.json"), key=changed_at):
-        report = read_model(path, _Report, problems)
-        at = datetime.fromtimestamp(changed_at(path), UTC)
+        report = read_model(path, Report, problems)
         for notebook in report.notebooks if report else ():
             if notebook.output is not None and (root / notebook.output).is_file():
-                notebooks[notebook.input] = _entry(notebook, at=at, report=relative(path, root))
-    return notebooks
+                reports[notebook.input] = notebook, path
+    return reports
 
 
-def _bundled(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
+def _bundled(root: Path, problems: Problems) -> dict[str, Reported]:
     """The notebooks that come with the workspace have no stored reports: their originals are migrated again, in
     memory."""
     pairs = {
@@ -78,32 +55,28 @@ def _bundled(root: Path, problems: Problems) -> dict[str, MigratedNotebook]:
     from migration.batch import Options, migrate_file
     from migration.planning import Task
 
-    notebooks = {}
+    reports: dict[str, Reported] = {}
     for source, local in pairs.items():
         report = migrate_file(Task(source, None, source.stat().st_size), Options(mode="diff")).report
         if report.error is not None:
             problems.add(source, report.error)
             continue
-        notebook = _Notebook.model_validate(report, from_attributes=True)
-        named = notebook.model_copy(update={"input": relative(source, root), "output": relative(local, root)})
-        notebooks[named.input] = _entry(named)
-    return notebooks
+        name = relative(source, root)
+        reports[name] = replace(report, input=name, output=relative(local, root)), None
+    return reports
 
 
-def _entry(notebook: _Notebook, **facts: Any) -> MigratedNotebook:
+def _entry(root: Path, notebook: NotebookReport, report: Path | None) -> MigratedNotebook:
     return MigratedNotebook(
         source=notebook.input,
         target=notebook.output,
+        at=datetime.fromtimestamp(changed_at(report), UTC) if report else None,
         findings=notebook.rules,
-        by_kind=notebook.keeps,
-        needs_you=[found.to_do() for found in notebook.findings if found.keeps == "needs-human"],
-        **facts,
+        needs_you=[_to_do(item) for item in notebook.needs_human],
+        report=relative(report, root) if report else None,
     )
 
 
-def _named(found: Counter[str]) -> list[RuleCount]:
-    from migration.rules.table import RULES
-
-    titles = {rule.id: rule.name for rule in RULES}
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    return [RuleCount(rule=rule, title=titles.get(rule, ""), count=count) for rule, count in ordered]
+def _to_do(item: FoundItem) -> str:
+    """What the user must do, and in which cell of the migrated notebook."""
+    return f"{place_of(item)}: {item.message}" + (f" → {item.action}" if item.action else "")

@@ -15,8 +15,7 @@ from core.config.schema import Stream
 from core.names import RunId
 from core.progress import span
 from pipelines.dashboard.documents import Time
-from pipelines.dashboard.inputs import Input, Problems, read_model
-from pipelines.dashboard.processes import has_ended
+from pipelines.dashboard.inputs import Input, Problems, has_ended, read_model
 from pipelines.dashboard.state_documents import (
     TITLES,
     LivePipeline,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from core.config.schema import STREAMS, Stream
+from core.config.schema import Stream
 from core.workspace import remove_abandoned, write_text
 from pipelines.dashboard.detail_documents import EventDetail, Series
 from pipelines.dashboard.documents import Document
@@ -15,10 +15,10 @@ from pipelines.dashboard.inputs import SCORES, Problems, read_model
 from pipelines.dashboard.series import files_of
 from pipelines.dashboard.state_documents import AnomalyEvent, DashboardState
 
-# Documents that an export of a stream may have written; older versions wrote figures too.
+# Folders of the documents that an export may have written; older versions wrote figures, too.
 _OWN_FILES = (
-    *("series/{}.json", "series/{}/*.json", "events/{}/*.json", "quality/{}.json", "live/{}.json"),
-    *("{}_timeline.png", "{}_event_*.png"),
+    *("series/**/*.json", "events/**/*.json", "quality/*.json", "live/*.json"),
+    *("*_timeline.png", "*_event_*.png"),
 )
 
 
@@ -52,10 +52,9 @@ def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> 
     for folder in data.glob("**/"):
         remove_abandoned(folder)
     wanted = {*referred(data, state), *going_on}
-    for pattern, stream in itertools.product(_OWN_FILES, (*STREAMS, "pipeline")):
-        for path in data.glob(pattern.format(stream)):
-            if path.relative_to(data).as_posix() not in wanted:
-                path.unlink(missing_ok=True)
+    for path in itertools.chain.from_iterable(map(data.glob, _OWN_FILES)):
+        if path.relative_to(data).as_posix() not in wanted:
+            path.unlink(missing_ok=True)
 
 
 def referred(data: Path, state: DashboardState) -> Iterator[str]:

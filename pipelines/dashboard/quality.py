@@ -9,6 +9,7 @@ from pathlib import Path
 from core.config.schema import Stream
 from pipelines.dashboard.detail_documents import FileQuality, Quality
 from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
+from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
 WORST_MESSAGES = 5
@@ -47,8 +48,13 @@ def _messages(report: FileQuality) -> Iterator[QualityMessage]:
         yield QualityMessage(severity=severity, file_id=report.file_id, **finding.model_dump())
 
 
-def document_of(stream: Stream, reports: Sequence[FileQuality]) -> Quality:
-    return Quality(stream=stream, files=list(reports))
+def publish_quality(stream: Stream, reports: Sequence[FileQuality], data: Path) -> str | None:
+    """Writes the quality of each file; returns the document's name, None if no file was checked."""
+    if not reports:
+        return None
+    name = f"quality/{stream}.json"
+    write_document(data / name, Quality(stream=stream, files=list(reports)))
+    return name
 
 
 def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:

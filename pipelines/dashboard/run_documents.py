@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
 from core.config.schema import Stream
+from core.devices.batching import BatchPlan
+from core.devices.plan import DevicePlan
 from core.names import RunId
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Problem, Text, Time
 
@@ -44,62 +46,30 @@ class Best(Document):
     )
 
 
-class DeviceSummary(Document):
-    kind: Text | None = Field(None, description="`cpu`, `cuda`, `mps`, `xpu` or `tpu`.")
-    name: Text | None = Field(None, description="Name of the hardware.")
-    precision: Text | None = Field(None, description="Arithmetic used.")
-    reason: Text | None = Field(None, description="Why this device and precision were chosen.")
-    device_reason: Text | None = Field(None, description="Why this device.")
-    precision_reason: Text | None = Field(None, description="Why this precision.")
-    count: int | None = Field(None, description="Devices that took part, one process each.")
-    threads: int | None = Field(None, description="CPU threads.")
-    memory_limit_mb: Number = Field(None, description="Memory the run was allowed to take, in MiB.")
-    memory_reason: Text | None = Field(None, description="Why that much.")
-    misfits: list[Text] = Field([], description="Requests of the device profile that the machine does not fulfil.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _join_reasons(cls, values: Any) -> Any:
-        """A device plan contains separate reasons for the device and for the precision."""
-        given = [values.get(name) for name in ("device_reason", "precision_reason")] if isinstance(values, dict) else []
-        reasons = [text for text in given if isinstance(text, str) and text]
-        return {"reason": "; ".join(reasons)} | values if reasons else values
-
-
-class ModelSummary(Document):
+class ModelSize(Document):
     size: Text | None = Field(None, description="`custom`, `full` or `reduced`.")
     parameters: int | None = Field(None, description="Weights that training changes.")
     reason: Text | None = Field(None, description="Why this size.")
 
 
-class BatchSummary(Document):
-    starting: int | None = Field(None, description="Global batch size of the hardware tier.")
-    effective: int | None = Field(None, description="Global batch size: windows per optimizer step.")
-    micro: int | None = Field(None, description="Micro-batch size.")
-    accumulate: int | None = Field(None, description="Micro-batches per optimizer step.")
-    largest: int | None = Field(None, description="Largest micro-batch that fits into memory; null if not measured.")
-    gradient_checkpointing: bool | None = Field(None, description="Activations are computed twice to save memory.")
-    peak_mb: Number = Field(None, description="Expected peak memory in MiB; null where not measured.")
-    seconds_per_step: Number = Field(None, description="Measured time of one micro-batch; null if not measured.")
-    reason: Text | None = Field(None, description="Reason for the batch size.")
-
-
-class GitState(Document):
-    commit: Text | None = Field(None, description="Commit of the workspace.")
-    dirty: bool | None = Field(None, description="Whether files differed from the commit.")
-
-
 class Environment(Document):
-    python: Text | None = Field(None, description="Python version.")
-    platform: Text | None = Field(None, description="Operating system.")
-    torch: Text | None = Field(None, description="PyTorch version.")
-    cuda: Text | None = Field(None, description="CUDA version PyTorch was built for; null without CUDA.")
-    device: DeviceSummary | None = Field(None, description="Hardware the run computed on.")
+    """Software and hardware of a run, and what was decided by them: `environment.json`, with all its other facts."""
+
+    model_config = ConfigDict(extra="allow")
+
+    device: DevicePlan | None = Field(None, description="Hardware, precision and memory, each with the reason.")
     tier: Text | None = Field(None, description="Hardware tier, from configs/hardware/tiers.yaml.")
-    model: ModelSummary | None = Field(None, description="Size of the model and why.")
-    batch: BatchSummary | None = Field(None, description="Batch of the run and why.")
-    git: GitState | None = Field(None, description="State of the source code.")
-    packages: dict[Text, Text | None] = Field(default_factory=dict, description="Installed versions.")
+    model: ModelSize | None = Field(None, description="Size of the model and why.")
+    batch: BatchPlan | None = Field(None, description="Batch of the run and why.")
+
+    @field_validator("device", "batch", mode="wrap")
+    @classmethod
+    def _complete_or_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """Plans of an older version are incomplete: such a run is shown without them."""
+        try:
+            return validate(value)
+        except ValidationError:
+            return None
 
 
 class Progress(Document):
@@ -166,7 +136,6 @@ class RunRecord(Document):
     run_id: RunId = Field(description="Name of the run folders; a pipeline run trains both streams under one.")
     state: RunState = Field(description="State of the run: the most urgent of its streams.")
     started_at: Time | None = Field(None, description="Start of the first stream.")
-    finished_at: Time | None = Field(None, description="End of the last stream.")
     duration_seconds: Number = Field(None, description="From the first start to the last end or update.")
     streams: dict[Stream, RunStream] = Field(description="The streams this run trained.")
     problems: list[Problem] = Field(default_factory=list, description="What could not be read.")

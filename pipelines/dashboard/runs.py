@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, field_validator
@@ -19,17 +19,14 @@ from core.reading import parse_json, read_yaml
 from core.run_facts import DETECTION, NOTES
 from core.thinning import kept
 from core.workspace import relative
-from pipelines.dashboard.documents import Number, Time, encodable
+from pipelines.dashboard.documents import Time, plain
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import Problems, explain, listed, read_model
+from pipelines.dashboard.inputs import Problems, explain, has_ended, listed, read_model
 from pipelines.dashboard.places import CONTRACT, Places
-from pipelines.dashboard.processes import has_ended
 from pipelines.dashboard.run_documents import (
     Best,
-    DeviceSummary,
     Environment,
     EpochPoint,
-    Progress,
     RunDetection,
     RunEntry,
     RunEntryStream,
@@ -46,7 +43,7 @@ log = logging.getLogger(__name__)
 MAX_STEPS = 2000
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
-_RECORD_FORMAT = 5
+_RECORD_FORMAT = 6
 # A loss that is this factor above its minimum has diverged; one that changes by less than this share never improved.
 _FALLEN_BACK, _MOVES = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
@@ -56,12 +53,9 @@ _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", 
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
-class _Status(Progress):
-    """`status.json` of a run folder."""
+class _Status(RunStream):
+    """`status.json` of a run folder. owner: token of its process."""
 
-    state: Literal["running", "completed", "stopped", "failed"]
-    checkpoint: str | None = None
-    peak_memory_mb: Number = None
     owner: str = ""
 
     @field_validator("best", mode="before")
@@ -118,8 +112,7 @@ def index_of(records: Sequence[RunRecord], present: Iterable[str]) -> RunsIndex:
 
 def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:
     streams = record.streams.values()
-    environments = [stream.environment for stream in streams if stream.environment and stream.environment.device]
-    words = [_in_words(environment.device) for environment in environments if environment.device]
+    words = [in_words(stream.environment.device) for stream in streams if stream.environment]
     return RunEntry(
         run_id=record.run_id,
         state=record.state,
@@ -143,10 +136,6 @@ def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:
     )
 
 
-def _in_words(device: DeviceSummary) -> str:
-    return " · ".join(filter(None, (device.name, device.precision and in_words(device.precision))))
-
-
 # ------------------------------------------------------------------------------------------------------------- one run
 def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datetime, problems: Problems) -> RunRecord:
     """The record of one run, from its folders or, if they have not changed, from the record of the last export."""
@@ -164,12 +153,10 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
     problems.found.extend(own.found)
     started = min((stream.started_at for stream in streams.values() if stream.started_at), default=None)
     seen = max((time for stream in streams.values() if (time := _last_seen(stream))), default=None)
-    finished = [stream.finished_at for stream in streams.values()]
     return RunRecord(
         run_id=run_id,
         state=min((stream.state for stream in streams.values()), key=_URGENCY.index),
         started_at=started,
-        finished_at=max(time for time in finished if time) if all(finished) else None,
         duration_seconds=_seconds(started, seen),
         streams=streams,
         problems=own.found,
@@ -200,7 +187,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         return RunStream(
             state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
         )
-    stream = RunStream(**{**status.model_dump(exclude={"owner"}), **common})
+    stream = status.model_copy(update=common)
     if status.state == "running" and has_ended(status.owner, status.updated_at, now):
         stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
     if stream.state != "running":
@@ -263,7 +250,7 @@ def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
     if not isinstance(config, dict):
         problems.add(path, "not a mapping of keys to values")
         return None
-    return _plain(config)
+    return plain(config)
 
 
 def decimate(points: Sequence[StepPoint], limit: int = MAX_STEPS) -> list[StepPoint]:
@@ -308,12 +295,3 @@ def _signature(folders: dict[Stream, Path]) -> str:
                 continue
             digest.update(f"{stream}/{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
     return digest.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """`value` as JSON: keys as text, and values without a JSON type (dates, bytes) as text."""
-    if isinstance(value, dict):
-        return {encodable(str(key)): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, int | float) else encodable(str(value))

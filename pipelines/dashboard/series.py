@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from core.config.schema import Stream
 from core.numbers import decimals_for, listed
@@ -20,6 +19,7 @@ from pipelines.dashboard.state_documents import AnomalyEvent
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
 MAX_BINS = 2_000
 # Of all recordings together: many short ones share the limit of one long recording.
@@ -69,7 +69,8 @@ def export_series(
     with table:
         signature = _signature(table, events)
         known = read_model(data / name, Series, problems)
-        if known is not None and known.signature == signature and _has_all(known, data):
+        is_current = known is not None and known.signature == signature
+        if is_current and all((data / file).is_file() for file in files_of(known)):
             return name
         try:
             threshold, recordings = _read(table)
@@ -86,10 +87,6 @@ def export_series(
     return name
 
 
-def _has_all(series: Series, data: Path) -> bool:
-    return all((data / file).is_file() for file in files_of(series))
-
-
 def files_of(series: Series) -> Iterator[str]:
     """The detail files of a series."""
     return (part.file for recording in series.recordings for part in recording.details)
@@ -103,57 +100,38 @@ def _signature(table: BinaryIO, events: Sequence[AnomalyEvent]) -> str:
 
 def _read(table: BinaryIO) -> tuple[float, list[_Recording]]:
     """Threshold and recordings. Raises an error of `_UNREADABLE` for a file that is not a score table."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(table)
-    segmented = [_SEGMENT] if _SEGMENT in file.schema_arrow.names else []
-    rows = file.read([*_COLUMNS, *segmented])
-    if not len(rows):
+    # Tables of older versions have no segments.
+    columns = [*_COLUMNS, *([_SEGMENT] if _SEGMENT in file.schema_arrow.names else [])]
+    scores = file.read(columns).to_pandas(split_blocks=True, self_destruct=True)
+    if scores.empty:
         raise ValueError("contains no scores")
-    recording = rows["recording"].combine_chunks()
-    if not pa.types.is_dictionary(recording.type):
-        recording = recording.dictionary_encode()
-    if isinstance(recording, pa.ChunkedArray):
-        recording = recording.unify_dictionaries().combine_chunks()
-    names, code_s = recording.dictionary.to_pylist(), recording.indices.to_numpy()
-    second_s, score_s = rows["seconds"].to_numpy(), rows["score"].to_numpy().astype(np.float64)
-    score_s[~np.isfinite(score_s)] = np.nan
-    labelled_s = pc.equal(pc.fill_null(rows["label"], 0), 1).to_numpy()
-    segment_s = rows[_SEGMENT].to_numpy() if segmented else np.zeros(len(rows), dtype=np.int64)
-    bounds = [0, *(np.flatnonzero(np.diff(code_s)) + 1).tolist(), len(rows)]
-    recordings = [
-        _Recording(
-            names[code_s[first]],
-            _clock(rows["time"][first].as_py(), second_s[first]),
-            stop - first,
-            *_with_breaks(segment_s[first:stop], second_s[first:stop], score_s[first:stop], labelled_s[first:stop]),
-        )
-        for first, stop in pairwise(bounds)
-    ]
-    return float(rows["threshold"][0].as_py()), recordings
+    by_recording = scores.groupby("recording", sort=False, observed=True)
+    return float(scores["threshold"].iloc[0]), [_recording(str(name), rows) for name, rows in by_recording]
 
 
-def _with_breaks(
-    segment_n: np.ndarray, second_n: np.ndarray, score_n: np.ndarray, labelled_n: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Seconds, scores and labels, with a missing score at the end of each segment."""
+def _recording(name: str, rows: pd.DataFrame) -> _Recording:
     import numpy as np
+    import pandas as pd
 
-    at = np.flatnonzero(np.diff(segment_n)) + 1
-    middle = (second_n[at - 1] + second_n[at]) / 2
-    return np.insert(second_n, at, middle), np.insert(score_n, at, np.nan), np.insert(labelled_n, at, False)
-
-
-def _clock(time: Any, seconds: float) -> str | None:
-    """The time stamp of the recording's start, from that of a score `seconds` later."""
-    if time is None:
-        return None
-    from pandas import Timedelta, Timestamp
-
-    return (Timestamp(time) - Timedelta(seconds=float(seconds))).isoformat(timespec="milliseconds")
+    second_n, score_n = rows["seconds"].to_numpy(), rows["score"].to_numpy().astype(np.float64)
+    score_n[~np.isfinite(score_n)] = np.nan
+    labelled_n = rows["label"].eq(1).fillna(False).to_numpy(dtype=bool)
+    start, first = None, rows["time"].iloc[0]
+    if not pd.isna(first):
+        start = (pd.Timestamp(first) - pd.Timedelta(seconds=float(second_n[0]))).isoformat(timespec="milliseconds")
+    ends = np.flatnonzero(np.diff(rows[_SEGMENT])) + 1 if _SEGMENT in rows else np.empty(0, dtype=np.int64)
+    middle = (second_n[ends - 1] + second_n[ends]) / 2
+    return _Recording(
+        name,
+        start,
+        len(rows),
+        np.insert(second_n, ends, middle),
+        np.insert(score_n, ends, np.nan),
+        np.insert(labelled_n, ends, False),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- recordings

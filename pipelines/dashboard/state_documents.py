@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from core.config.schema import Stream
 from core.names import RunId
+from inference.thresholds import CalibratedThreshold
+from pipelines.checks.base import Item
 from pipelines.dashboard.annotations import Annotation
 from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
-from pipelines.dashboard.run_documents import DeviceSummary, Progress, RunState
+from pipelines.dashboard.run_documents import Progress, RunState
 
 StreamCondition = RunState | Literal["not started"]
 TITLES: dict[Stream, tuple[str, str]] = {
@@ -37,61 +40,16 @@ class QualitySummary(Document):
     more: int = Field(0, description="Kinds of findings not listed in `worst`.")
 
 
-class FalseAlarms(Document):
-    """False alarms on normal scores, with 95 % intervals of their mean."""
+@dataclass(frozen=True)
+class Threshold(CalibratedThreshold):
+    """departure: why the statement about false alarms does not hold for the scored data; empty if it holds."""
 
-    rate: Number = Field(None, description="Share of the scores that are alarms.")
-    low: Number = Field(None, description="Lower end of its interval.")
-    high: Number = Field(None, description="Upper end of its interval.")
-    events_per_day: Number = Field(None, description="False events per day; null if scores have no time.")
-    events_per_day_low: Number = Field(None, description="Lower end of its interval.")
-    events_per_day_high: Number = Field(None, description="Upper end of its interval.")
+    departure: str = ""
 
 
-class Threshold(Document):
-    value: Number = Field(None, description="Score above which a window is an alarm.")
-    method: Text | None = Field(None, description="How it was calibrated.")
-    false_alarm_rate: Number = Field(None, description="Requested share of normal scores above it.")
-    false_events_per_day: Number = Field(None, description="Requested maximum of false events per day.")
-    expected: FalseAlarms | None = Field(None, description="Expected while the process stays as calibrated.")
-    achieved: FalseAlarms | None = Field(
-        None, description="Calibrated on the first half of the calibration data, measured on the second."
-    )
-    calibration_scores: int | None = Field(None, description="Number of calibration scores.")
-    statement: Text | None = Field(None, description="Statement about false alarms, in words.")
-    departure: Text | None = Field(
-        None, description="Why the statement does not hold for the scored data; empty if it holds."
-    )
-
-
-_MATCHED = "starts in the fault, or at most `scoring.event_gap` + 1 scores before it"
-
-
-class Detection(Document):
-    """Metrics compared with label files; absent without labels."""
-
-    auroc: Number = Field(None, description="Area under the ROC curve; chance is 0.5.")
-    average_precision: Number = Field(
-        None, description="Area under the precision-recall curve; chance is `prevalence`."
-    )
-    f1: Number = Field(None, description="F1 at the threshold.")
-    precision: Number = Field(None, description="Share of alarms that are anomalies.")
-    recall: Number = Field(None, description="Share of anomalies found.")
-    false_alarm_rate: Number = Field(None, description="Share of normal windows above the threshold.")
-    prevalence: Number = Field(None, description="Share of anomalous windows in the data.")
-    event_precision: Number = Field(None, description="Share of the events that a labelled fault is matched to.")
-    event_recall: Number = Field(
-        None,
-        description=f"Share of labelled faults found: an event {_MATCHED}. To be read with `event_recall_by_chance` "
-        "and `false_events_per_hour`.",
-    )
-    event_recall_by_chance: Number = Field(None, description="Mean recall of the same events at random times.")
-    event_recall_by_chance_q95: Number = Field(None, description="95 % quantile of that recall.")
-    faults_total: int | None = Field(None, description="Labelled faults.")
-    faults_found: int | None = Field(None, description=f"Labelled faults found: an event {_MATCHED}.")
-    false_events: int | None = Field(None, description="Events that are matched to no labelled fault.")
-    recorded_hours: Number = Field(None, description="Hours that the scores of labelled recordings cover.")
-    false_events_per_hour: Number = Field(None, description="`false_events` over `recorded_hours`.")
+# Figures against label files by name, as `inference.metrics.Detection` and `inference.event_figures.event_figures`
+# define them; null where undefined.
+Detection = dict[Text, Number]
 
 
 class WhatIf(Document):
@@ -121,7 +79,8 @@ class ChannelShare(Document):
 class AnomalyEvent(Document):
     """Times are those of the recording, without a time zone."""
 
-    id: int = Field(description="Number of the event in the scoring.")
+    # Scoring names it `event_id`.
+    id: int = Field(validation_alias=AliasChoices("id", "event_id"), description="Number of the event in the scoring.")
     recording: Text = Field(description="The recording of the event.")
     start: Text | None = Field(None, description="First score, as ISO 8601 without a zone; null without time stamps.")
     end: Text | None = Field(None, description="Last score, likewise.")
@@ -129,7 +88,7 @@ class AnomalyEvent(Document):
     end_seconds: Number = Field(None, description="Last score, likewise.")
     duration_seconds: Number = Field(None, description="From the first to the last score.")
     severity: float = Field(allow_inf_nan=False, description="Highest score over the threshold.")
-    top_channels: list[ChannelShare] = Field(
+    channels: list[ChannelShare] = Field(
         default_factory=list, description="Channels with the largest share, the largest first."
     )
     sentence: Text = Field("", description="Description of the event in words.")
@@ -142,7 +101,6 @@ class Detections(Document):
     acknowledged: int = Field(0, description="Number of acknowledged events.")
     events: list[AnomalyEvent] = Field(default_factory=list, description="The worst events, the worst first.")
     false_alarms: Text | None = Field(None, description="Expected false alarms, in words.")
-    detection: Detection | None = Field(None, description="Metrics compared with labels; null without labels.")
 
 
 class Checkpoint(Document):
@@ -191,7 +149,7 @@ class StreamState(Progress):
         description="The check of the model failed, or the training loss was constant or rose far above its minimum.",
     )
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
-    device: DeviceSummary | None = Field(None, description="Hardware and precision, with the reason.")
+    hardware: Text | None = Field(None, description="Hardware and precision in words.")
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
     detections: Detections | None = Field(None, description="What the latest scoring found.")
@@ -202,29 +160,21 @@ class StreamState(Progress):
     memory: MemoryUse | None = Field(None, description="Predicted and measured memory; null if both are unknown.")
 
 
-class ChecklistItem(Document):
-    id: Text = Field(description="Identity of the check.")
-    group: Text = Field(description="V-01, V-02 or V-03.")
-    title: Text = Field(description="What is checked.")
-    status: Literal["PASS", "FAIL", "WARN", "SKIP"] = Field(
-        description="Outcome; `WARN` is about the user's own files, and never fails the checklist."
-    )
-    detail: Text = Field("", description="What was found.")
-    hint: Text | None = Field(None, description="What to do.")
-
-
 class Checklist(Document):
     generated_at: Time | None = Field(None, description="When the checks ran.")
     passed: bool = Field(description="Whether no check failed.")
     groups: dict[Text, Text] = Field(default_factory=dict, description="Titles of the groups.")
-    items: list[ChecklistItem] = Field(default_factory=list, description="All checks, in order.")
+    items: list[Item] = Field(default_factory=list, description="All checks, in order.")
 
 
-class PipelineNode(Document):
+class StageNow(Document):
     id: NodeId = Field(description="Stage of the pipeline.")
-    title: Text = Field(description="Name of the stage.")
     state: NodeState = Field(description="State of the stage.")
-    detail: Text = Field(description="Its result in words.")
+    detail: Text = Field(description="Its result in words; of a running pipeline: its steps.")
+
+
+class PipelineNode(StageNow):
+    title: Text = Field(description="Name of the stage.")
     steps: Text | None = Field(None, description="Duration in the pipeline; null if the stage was run by hand.")
     view: Text | None = Field(None, description="View of the page with the details.")
 
@@ -244,9 +194,6 @@ class MigratedNotebook(Document):
     target: Text | None = Field(None, description="The migrated notebook; null if migration failed.")
     at: Time | None = Field(None, description="When.")
     findings: dict[Text, int] = Field(default_factory=dict, description="Number of findings of each rule.")
-    by_kind: dict[Text, int] = Field(
-        default_factory=dict, description="Findings by effect on the behaviour: exact, equivalent, needs-human."
-    )
     needs_you: list[Text] = Field(default_factory=list, description="What the user must do, and in which cell.")
     report: Text | None = Field(None, description="Full report, relative to the workspace; null if there is none.")
 
@@ -268,12 +215,6 @@ class Verdict(Document):
     detail: Text = Field(description="Why.")
 
 
-class StageNow(Document):
-    id: NodeId = Field(description="Stage of the pipeline.")
-    state: NodeState = Field(description="State of the stage.")
-    detail: Text = Field(description="Its steps in words: state, duration, or reason of the failure.")
-
-
 class LivePipeline(Document):
     """`live/pipeline.json`: the running pipeline; the next export replaces it."""
 
@@ -287,8 +228,6 @@ class LivePipeline(Document):
 
 class RunsSummary(Document):
     total: int = Field(0, description="Number of runs, including those whose folders were deleted.")
-    by_state: dict[RunState, int] = Field(default_factory=dict, description="How many are in each state.")
-    latest: Text | None = Field(None, description="Newest run.")
     exported: bool = Field(False, description="Whether `runs/index.json` and the run records were written.")
 
 

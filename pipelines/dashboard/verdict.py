@@ -13,23 +13,24 @@ from pipelines.dashboard.state_documents import (
     NodeId,
     NodeState,
     PipelineNode,
-    QualitySummary,
     StreamCondition,
     StreamState,
     Verdict,
 )
 
 Streams = Mapping[Stream, StreamState]
+# State of a stage, and its result in words.
+Result = tuple[NodeState, str]
 
-# The view of the page with the details of a stage.
-VIEWS: dict[NodeId, str] = {
-    "data": "data",
-    "quality": "data",
-    "train": "training",
-    "score": "anomalies",
-    "validate": "overview",
-    "export": "runs",
-    "migration": "migration",
+# The stages in the order of the data, then migration: title, and the view of the page with the details.
+STAGES: dict[NodeId, tuple[str, str]] = {
+    "data": ("Data", "data"),
+    "quality": ("Quality", "data"),
+    "train": ("Train", "training"),
+    "score": ("Score", "anomalies"),
+    "validate": ("Validate", "overview"),
+    "export": ("Export", "runs"),
+    "migration": ("Migration", "migration"),
 }
 # Stages outside the flow of the data: they do not affect the verdict.
 _BESIDE: frozenset[NodeId] = frozenset({"export", "migration"})
@@ -57,16 +58,19 @@ def pipeline_nodes(
     streams: Streams, checklist: Checklist | None, migration: MigrationState | None
 ) -> list[PipelineNode]:
     """Every stage in the order of the data, then migration; the document that contains them is itself the export."""
-    nodes = [
-        _data_node(streams),
-        _quality_node(streams),
-        _train_node(streams),
-        _score_node(streams),
-        _validate_node(streams, checklist),
-        PipelineNode(id="export", title="Export", state="done", detail="this page's data"),
-        _migration_node(migration),
+    results: dict[NodeId, Result] = {
+        "data": _data(streams),
+        "quality": _quality(streams),
+        "train": _train(streams),
+        "score": _score(streams),
+        "validate": _validate(streams, checklist),
+        "export": ("done", "this page's data"),
+        "migration": _migration(migration),
+    }
+    return [
+        PipelineNode(id=stage, title=title, view=view, state=results[stage][0], detail=results[stage][1])
+        for stage, (title, view) in STAGES.items()
     ]
-    return [node.model_copy(update={"view": VIEWS[node.id]}) for node in nodes]
 
 
 def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
@@ -92,92 +96,76 @@ def _details(nodes: Iterable[PipelineNode], state: NodeState) -> str:
     return "; ".join(f"{node.title}: {node.detail}" for node in nodes if node.state == state)
 
 
-def _quality(streams: Streams) -> list[QualitySummary]:
-    return [stream.quality for stream in streams.values() if stream.quality]
-
-
-def _data_node(streams: Streams) -> PipelineNode:
-    reports = _quality(streams)
+def _data(streams: Streams) -> Result:
+    reports = [stream.quality for stream in streams.values() if stream.quality]
     if reports:
-        state, detail = "done", f"{_count(sum(report.files for report in reports), 'file')} read"
-    elif any(stream.run_id for stream in streams.values()):
-        state, detail = "done", "read by the last run, not checked"
-    else:
-        state, detail = "waiting", "no file read yet"
-    return PipelineNode(id="data", title="Data", state=state, detail=detail)
+        return "done", f"{_count(sum(report.files for report in reports), 'file')} read"
+    if any(stream.run_id for stream in streams.values()):
+        return "done", "read by the last run, not checked"
+    return "waiting", "no file read yet"
 
 
-def _quality_node(streams: Streams) -> PipelineNode:
-    reports = _quality(streams)
-    kept, dropped, warned = (sum(getattr(r, name) for r in reports) for name in ("kept", "dropped", "warned"))
-    state: NodeState = "done"
+def _quality(streams: Streams) -> Result:
+    reports = [stream.quality for stream in streams.values() if stream.quality]
     if not reports:
-        return PipelineNode(id="quality", title="Quality", state="waiting", detail="no file checked yet")
-    if any(report.kept == 0 for report in reports):
-        state = "failed"
-    elif dropped:
-        state = "attention"
+        return "waiting", "no file checked yet"
+    kept, dropped, warned = (sum(getattr(r, name) for r in reports) for name in ("kept", "dropped", "warned"))
     counts = {"kept": kept, "dropped": dropped, "with warnings": warned}
     detail = ", ".join(f"{number} {word}" for word, number in counts.items() if number or word == "kept")
-    return PipelineNode(id="quality", title="Quality", state=state, detail=detail)
+    if any(report.kept == 0 for report in reports):
+        return "failed", detail
+    return "attention" if dropped else "done", detail
 
 
-def _train_node(streams: Streams) -> PipelineNode:
+def _train(streams: Streams) -> Result:
     states = {"attention" if s.collapsed and s.state == "completed" else _TRAINING[s.state] for s in streams.values()}
-    order: tuple[NodeState, ...] = ("running", "failed", "attention")
-    state = next((state for state in order if state in states), None)
-    if state is None:
-        state = "attention" if states == {"done", "waiting"} else next(iter(states))
+    if states == {"waiting"}:
+        return "waiting", "nothing trained yet"
     conditions = ", ".join(f"{s.title} {'collapsed' if s.collapsed else s.state}" for s in streams.values())
-    detail = "nothing trained yet" if state == "waiting" else conditions
-    return PipelineNode(id="train", title="Train", state=state, detail=detail)
+    order: tuple[NodeState, ...] = ("running", "failed", "attention")
+    # One stream is trained and the other is not: that needs attention, too.
+    otherwise: NodeState = "done" if states == {"done"} else "attention"
+    return next((state for state in order if state in states), otherwise), conditions
 
 
-def _score_node(streams: Streams) -> PipelineNode:
-    scored = {name: stream for name, stream in streams.items() if stream.scores}
-    weak = [s.title for s in scored.values() if is_near_chance(s.scores.detection and s.scores.detection.auroc)]
-    stale = [s.title for s in scored.values() if is_stale(s.checkpoint, s.scores)]
+def _score(streams: Streams) -> Result:
+    scored = [stream for stream in streams.values() if stream.scores]
+    weak = [s.title for s in scored if s.scores.detection and is_near_chance(s.scores.detection.get("auroc"))]
+    stale = [s.title for s in scored if is_stale(s.checkpoint, s.scores)]
     if not scored:
-        state, detail = "waiting", "nothing scored yet"
-    elif stale:
-        state, detail = "attention", f"{' and '.join(stale)} scored with an older model"
-    elif weak:
-        state, detail = "attention", f"scores of {' and '.join(weak)} are near chance: AUROC below {NEAR_CHANCE}"
-    elif len(scored) < len(streams):
-        state, detail = "attention", f"only {' and '.join(s.title for s in scored.values())} scored"
-    else:
-        state, detail = "done", _count(sum(s.scores.events for s in scored.values()), "event")
-    return PipelineNode(id="score", title="Score", state=state, detail=detail)
+        return "waiting", "nothing scored yet"
+    if stale:
+        return "attention", f"{' and '.join(stale)} scored with an older model"
+    if weak:
+        return "attention", f"scores of {' and '.join(weak)} are near chance: AUROC below {NEAR_CHANCE}"
+    if len(scored) < len(streams):
+        return "attention", f"only {' and '.join(stream.title for stream in scored)} scored"
+    return "done", _count(sum(stream.scores.events for stream in scored), "event")
 
 
-def _validate_node(streams: Streams, checklist: Checklist | None) -> PipelineNode:
+def _validate(streams: Streams, checklist: Checklist | None) -> Result:
     if checklist is None:
-        return PipelineNode(id="validate", title="Validate", state="waiting", detail="not validated yet")
-    total = _count(len(checklist.items), "check")
-    failed = sum(item.status == "FAIL" for item in checklist.items)
-    skipped = sum(item.status == "SKIP" for item in checklist.items)
-    warned = sum(item.status == "WARN" for item in checklist.items)
+        return "waiting", "not validated yet"
+    status = [item.status for item in checklist.items]
+    failed, skipped, warned = (status.count(name) for name in ("FAIL", "SKIP", "WARN"))
+    total = _count(len(status), "check")
+    rest = (f", {_count(warned, 'warning')}" if warned else "") + (f", {skipped} skipped" if skipped else "")
     ended = max((s.finished_at for s in streams.values() if s.finished_at), default=None)
-    skips = (f", {_count(warned, 'warning')}" if warned else "") + (f", {skipped} skipped" if skipped else "")
     if not checklist.passed:
-        state, detail = "failed", f"{failed} of {total} failed{skips}"
-    elif ended and checklist.generated_at and checklist.generated_at < ended:
-        state, detail = "attention", "a run ended after the last validation"
-    else:
-        state, detail = "done", f"{len(checklist.items) - skipped - warned} of {total} passed{skips}"
-    return PipelineNode(id="validate", title="Validate", state=state, detail=detail)
+        return "failed", f"{failed} of {total} failed{rest}"
+    if ended and checklist.generated_at and checklist.generated_at < ended:
+        return "attention", "a run ended after the last validation"
+    return "done", f"{len(status) - skipped - warned} of {total} passed{rest}"
 
 
-def _migration_node(migration: MigrationState | None) -> PipelineNode:
+def _migration(migration: MigrationState | None) -> Result:
     notebooks = migration.notebooks if migration else []
     waiting = sum(bool(notebook.needs_you) for notebook in notebooks)
     if not notebooks:
-        state, detail = "waiting", "no notebook migrated yet"
-    elif waiting:
-        state, detail = "attention", f"{waiting} of {_count(len(notebooks), 'notebook')} need manual changes"
-    else:
-        state, detail = "done", f"{_count(len(notebooks), 'notebook')} migrated"
-    return PipelineNode(id="migration", title="Migration", state=state, detail=detail)
+        return "waiting", "no notebook migrated yet"
+    if waiting:
+        return "attention", f"{waiting} of {_count(len(notebooks), 'notebook')} need manual changes"
+    return "done", f"{_count(len(notebooks), 'notebook')} migrated"
 
 
 def _count(number: int, noun: str) -> str:

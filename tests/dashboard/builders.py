@@ -121,7 +121,17 @@ def write_run(
                 "memory_reason": "balanced: 75% of 20480 MiB",
             },
             "model": {"size": "reduced", "parameters": 403_728, "reason": "reduced on the tier gpu-16"},
-            "batch": {"effective": 64, "micro": 32, "accumulate": 2, "peak_mb": 1_200.0, "reason": "32 fit"},
+            "batch": {
+                "starting": 64,
+                "effective": 64,
+                "micro": 32,
+                "accumulate": 2,
+                "largest": 48,
+                "gradient_checkpointing": False,
+                "peak_mb": 1_200.0,
+                "seconds_per_step": 0.01,
+                "reason": "32 fit",
+            },
             "git": {"commit": "4f2c9d1e77aa0b3c5d6e", "dirty": True},
             "packages": {"torch": "2.9.0", "numpy": "2.1.3", "pandas": "2.2.3"},
         },
@@ -184,8 +194,7 @@ def event_lines(stream: str, number: int) -> list[dict[str, Any]]:
             "peak_score": 0.9 + event / 10,
             "peak_time": None,
             "severity": 1 + event / 8,
-            "top_channels": "rf_reflected_W; esc_current_uA",
-            "top_shares": "71%; 7%",
+            "channels": [{"name": "rf_reflected_W", "share": 0.71}, {"name": "esc_current_uA", "share": 0.07}],
             "label_overlap": None,
             "sentence": f"1.5 s in minute {event}: peak {1 + event / 8:.2f} × threshold",
         }
@@ -212,9 +221,10 @@ def write_scores(root: Path, stream: str, run_id: str, *, labels: bool, events: 
         "false_events_per_hour": 1.5,
     }
     threshold = {"value": 0.83172, "method": "quantile", "false_alarm_rate": 0.01, "calibration_scores": 2140}
-    threshold["false_events_per_day"] = 1.0
+    threshold |= {"false_events_per_day": 1.0, "calibration_days": 0.3}
     per_day = {"events_per_day": 3.0, "events_per_day_low": 0.5, "events_per_day_high": 9.0}
-    threshold["expected"] = {"rate": 0.009, "low": 0.005, "high": 0.012, **per_day}
+    counts = {"scores": 2140, "bursts": 4}
+    threshold["expected"] = {"rate": 0.009, "low": 0.005, "high": 0.012, **counts, **per_day}
     what_if = [
         {"threshold": value, "events": number, "per_day": often, "per_day_high": often + 3.0}
         for value, number, often in ((0.6, 12, 9.0), (0.83172, 7, 3.0), (1.2, 4, 0.0))

@@ -100,16 +100,22 @@ def write_devices(root: Path) -> Path:
 
 def write_migration(root: Path, name: str = "plant.ipynb", *, to_do: bool = True) -> Path:
     """A report as `landfall migrate` keeps it, and the notebook it speaks of."""
-    finding = {"rule": "LF801", "keeps": "needs-human", "cell": 3, "line": 2, "message": "a key", "action": "revoke it"}
+    common = {"file_line": None, "before": "", "after": "", "anchor": "", "line": 2, "cell": 3}
+    content = {"name": "`/content` in Python", "keeps": "exact", "changed": True, "message": "a path", "action": ""}
+    key = {"name": "Secret", "keeps": "needs-human", "changed": False, "message": "a key", "action": "revoke it"}
+    findings = [{"rule": "LF402", **content, **common}, {"rule": "LF801", **key, **common}]
+    counts = {"notebooks": 1, "migrated": 1, "unchanged": 0, "failed": 0, "needing_human": int(to_do), "hardware": {}}
     notebook = {
         "input": name,
         "output": f"local_{name}",
         "status": "migrated",
         "rules": {"LF402": 4, "LF801": 1} if to_do else {"LF402": 4},
         "keeps": {"exact": 4, "needs-human": 1} if to_do else {"exact": 4},
-        "findings": [finding] if to_do else [],
+        "findings": findings if to_do else findings[:1],
     }
+    summary = counts | {"rules": notebook["rules"], "keeps": notebook["keeps"]}
     (root / f"local_{name}").write_text("{}", encoding="utf-8")
     path = root / f"artifacts/migration/{name}.json"
-    write_json(path, {"schema_version": 1, "notebooks": [notebook]})
+    report = {"schema_version": 1, "landfall": "0", "mode": "write", "summary": summary, "notebooks": [notebook]}
+    write_json(path, report)
     return path

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.dashboard.documents import Document
-from pipelines.dashboard.run_documents import EpochPoint, RunsIndex, RunStream
+from pipelines.dashboard.run_documents import Environment, EpochPoint, RunsIndex, RunStream
 from pipelines.dashboard.schemas import FOLDER, SCHEMAS, main, schema_text, write_schemas
 from tests.dashboard.builders import REPOSITORY
 
@@ -74,3 +74,8 @@ def test_the_command_writes_the_schemas_and_names_them(tmp_path, capsys):
     assert [(tmp_path / name).name for name in written] == list(SCHEMAS)
     assert all((tmp_path / name).is_file() for name in written)
     assert write_schemas(tmp_path / "again")
+
+
+def test_a_run_with_an_incomplete_plan_is_shown_without_it():
+    known = Environment.model_validate({"python": "3.11", "device": {"kind": "cuda"}, "batch": None})
+    assert (known.device, known.model_dump()["python"]) == (None, "3.11")

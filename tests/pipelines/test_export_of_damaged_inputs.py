@@ -45,7 +45,7 @@ CONTENTS = {
     "binary": b"\xff\xfe\x00\x80 \x00",
     "list": b"[1, 2]",
     "deep": b"[" * 100_000,
-    "types": b'{"state": 3, "file_id": [], "items": "x", "run_id": {}, "scores": "y", "python": []}',
+    "types": b'{"state": 3, "file_id": [], "items": "x", "run_id": {}, "scores": "y", "tier": []}',
 }
 
 
@@ -107,7 +107,7 @@ def test_damage_inside_the_metrics_is_counted_and_shown_again_from_the_record(wo
         {},
         [],
         {"event_id": 1, "severity": None},
-        {"event_id": 1, "severity": 2.0, "top_channels": "a", "top_shares": "x"},
+        {"event_id": 1, "severity": 2.0, "channels": [{"name": "a", "share": "x"}]},
     ],
 )
 def test_a_damaged_list_of_events_leaves_the_rest_of_the_scoring(workspace, event):

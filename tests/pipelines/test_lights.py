@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from inference.thresholds import FalseAlarms
 from pipelines.dashboard.lights import light_of
-from pipelines.dashboard.state_documents import Checkpoint, Detection, FalseAlarms, ScoreSummary, Threshold
+from pipelines.dashboard.state_documents import Checkpoint, ScoreSummary, Threshold
 
 MODEL = Checkpoint(path="checkpoints/patchtst_ssl.pt", present=True, run_id="new")
+
+
+def threshold(**facts) -> Threshold:
+    expected = FalseAlarms(rate=0.02, low=0.01, high=0.03, scores=100, bursts=2)
+    common = {"value": 1.0, "method": "quantile", "false_alarm_rate": 0.02, "false_events_per_day": None}
+    return Threshold(**common, calibration_scores=100, calibration_days=None, expected=expected, **facts)
 
 
 def scores(**facts) -> ScoreSummary:
@@ -20,7 +27,7 @@ def scores(**facts) -> ScoreSummary:
         (None, None, None, "no model"),
         (MODEL, None, None, "no scores"),
         (MODEL, scores(run_id="old"), None, "stale"),
-        (MODEL, scores(threshold=Threshold(departure="most scores have grown")), None, "drift"),
+        (MODEL, scores(threshold=threshold(departure="most scores have grown")), None, "drift"),
         (MODEL, scores(), None, "open events"),
         (MODEL, scores(), 0, "no event"),
         (MODEL, scores(events=0), None, "no event"),
@@ -34,15 +41,15 @@ def test_the_most_urgent_state_decides(checkpoint, found, open_events, state):
 
 @pytest.mark.parametrize("auroc, warned", [(0.52, True), (0.59, True), (0.61, False), (None, False)])
 def test_scores_near_chance_are_a_warning(auroc, warned):
-    (found,) = [light_of(MODEL, scores(detection=Detection(auroc=auroc))).warnings]
+    (found,) = [light_of(MODEL, scores(detection={"auroc": auroc})).warnings]
     assert bool(found) == warned
     assert not warned or f"{auroc:.2f}" in found[0]
 
 
 @pytest.mark.parametrize("low, warned", [(0.03, True), (0.01, False)])
 def test_a_broken_promise_of_false_alarms_is_a_warning(low, warned):
-    threshold = Threshold(false_alarm_rate=0.02, achieved=FalseAlarms(rate=0.05, low=low, high=0.1))
-    assert bool(light_of(MODEL, scores(threshold=threshold)).warnings) == warned
+    achieved = FalseAlarms(rate=0.05, low=low, high=0.1, scores=50, bursts=1)
+    assert bool(light_of(MODEL, scores(threshold=threshold(achieved=achieved))).warnings) == warned
 
 
 def test_a_stream_that_is_not_in_use_says_why():

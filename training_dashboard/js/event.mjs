@@ -31,7 +31,7 @@ export async function about(store, stream, event, scores) {
       ["In normal operation", rareness(scores, event.severity)],
     ]),
     annotation(store, stream, event),
-    block("Channels by their share of the error", facts(event.top_channels.map(shareOf))),
+    block("Channels by their share of the error", facts((event.channels ?? []).map(shareOf))),
     el(
       "div",
       { class: "stack" },

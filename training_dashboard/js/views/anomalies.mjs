@@ -34,7 +34,7 @@ export async function anomalies(store, route) {
   const command = checkpoint ? "make score" : "make validate";
   if (!scores)
     return [streams, card(title, quiet(subject), advice("Nothing scored yet", command, "finds the events"))];
-  const { events = [], total = scores.events, false_alarms: alarms, detection } = detections ?? {};
+  const { events = [], total = scores.events, false_alarms: alarms } = detections ?? {};
   const event = events.find(({ id }) => String(id) === route.get("event"));
   return [
     streams,
@@ -54,7 +54,7 @@ export async function anomalies(store, route) {
         },
       ),
     card("Events", quiet("Severity is the highest score over the threshold."), table(stream, events, total)),
-    card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores, detection)),
+    card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores)),
   ];
 }
 
@@ -200,8 +200,8 @@ function table(stream, items, total) {
       (one) => one.duration_seconds,
       (span) => (span === 0 ? "a moment" : duration(span)),
     ),
-    text("channels", "Mostly in", ({ top_channels: top }) =>
-      top.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
+    text("channels", "Mostly in", ({ channels = [] }) =>
+      channels.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
     ),
     text("standing", "State", standing),
     text("comment", "Comment", ({ annotation }) => annotation?.comment ?? ""),
@@ -213,7 +213,7 @@ function table(stream, items, total) {
   ];
 }
 
-function figures({ threshold, scores, recordings, alarms, events }, found) {
+function figures({ threshold, scores, recordings, alarms, events, detection: found }) {
   const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
   const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms intended`;
   const shares =

@@ -21,11 +21,9 @@ const machine = (found) =>
   );
 const COLUMNS = [text("what", "Decision"), text("value", "Value"), text("reason", "Reason")];
 
-function decided(name, { title, run_id: run, decisions, device: used, memory }) {
+function decided(name, { title, run_id: run, decisions: items = [], memory }) {
   if (!run)
     return card(title, null, advice("No run has decided anything yet", `make train-${name}`, "starts one"));
-  // Older exports have the device alone.
-  const items = decisions ?? [{ what: "device", value: hardware(used), reason: used?.reason }];
   return card(
     title,
     quiet(`Run ${run}`),

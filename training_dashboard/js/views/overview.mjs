@@ -1,18 +1,7 @@
 /** The machines first: a card with a light for each stream. Then the software: pipeline, training, checks, problems. */
 import { advice, badge, block, card, code, el, facts, fill, finding, fold, light, meter } from "../dom.mjs";
 import { quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
-import {
-  COMPONENTS,
-  clock,
-  count,
-  duration,
-  faults,
-  figure,
-  hardware,
-  isNumber,
-  percent,
-  plural,
-} from "../format.mjs";
+import { COMPONENTS, clock, count, duration, faults, figure, isNumber, percent, plural } from "../format.mjs";
 import { promise, rareness, severity, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { sparkline } from "../sparkline.mjs";
@@ -95,7 +84,7 @@ function worstEvent(store, stream, event, scores) {
       .then(show)
       .catch(() => fill(picture, small("Its document cannot be read.")));
   }
-  const [top] = event.top_channels ?? [];
+  const [top] = event.channels ?? [];
   const link = { href: href("anomalies", { stream, event: event.id }), id: `worst-${stream}` };
   const begins = event.start
     ? clock(event.start)
@@ -187,7 +176,7 @@ function run(name, stream) {
       ],
       ["Run", runLink(stream.run_id, `run-${name}`)],
       ["Last sign of life", time(stream.updated_at)],
-      ["Hardware", hardware(stream.device)],
+      ["Hardware", stream.hardware],
       [
         "Weights in use",
         checkpoint && [
